@@ -140,9 +140,9 @@ func (dk *desk) reserve(ctx context.Context, tx *store.Tx, claims *claimer, now 
 
 // DialInput is whom an agent dials: a lead, or a number in the name of a campaign.
 type DialInput struct {
-	LeadID     Opt[string]
-	CampaignID Opt[string]
-	Phone      Opt[string]
+	LeadID     input.Opt[string]
+	CampaignID input.Opt[string]
+	Phone      input.Opt[string]
 }
 
 // UnmarshalJSON takes the body.
@@ -161,33 +161,33 @@ type target struct {
 }
 
 func (in DialInput) target() (target, error) {
-	c, out := checker{}, target{}
-	if v, ok := given(&c, "lead_id", in.LeadID); ok {
-		if id, ok := c.uuid("lead_id", v); ok {
+	c, out := input.Form{}, target{}
+	if v, ok := input.Given(&c, "lead_id", in.LeadID); ok {
+		if id, ok := c.UUID("lead_id", v); ok {
 			out.lead = &id
 		}
 		if in.CampaignID.Has() || in.Phone.Has() {
-			c.fail("lead_id", "can't stand beside campaign_id or phone")
+			c.Fail("lead_id", "can't stand beside campaign_id or phone")
 		}
-		return out, c.err()
+		return out, c.Err()
 	}
 	if !in.CampaignID.Has() && !in.Phone.Has() {
-		c.fail("lead_id", "is required, or campaign_id and phone")
-		return out, c.err()
+		c.Fail("lead_id", "is required, or campaign_id and phone")
+		return out, c.Err()
 	}
-	if v, ok := required(&c, "campaign_id", in.CampaignID); ok {
-		if id, ok := c.uuid("campaign_id", v); ok {
+	if v, ok := input.Required(&c, "campaign_id", in.CampaignID); ok {
+		if id, ok := c.UUID("campaign_id", v); ok {
 			out.campaign = &id
 		}
 	}
-	if v, ok := required(&c, "phone", in.Phone); ok {
+	if v, ok := input.Required(&c, "phone", in.Phone); ok {
 		number, err := store.ParsePhone(v)
 		if err != nil {
-			c.fail("phone", "%s", phoneFault(err))
+			c.Fail("phone", "%s", phoneFault(err))
 		}
 		out.phone = number
 	}
-	return out, c.err()
+	return out, c.Err()
 }
 
 // AgentDial calls a lead, or a number in a campaign's name, for an agent, under every rule of dialing. The agent is on the
@@ -284,11 +284,11 @@ func (dk *desk) AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.A
 
 // DisposeInput is what an agent says of a call.
 type DisposeInput struct {
-	CallID      Opt[string]
-	Disposition Opt[string]
-	Notes       Opt[string]
-	CallbackAt  Opt[string]
-	OptOut      Opt[bool]
+	CallID      input.Opt[string]
+	Disposition input.Opt[string]
+	Notes       input.Opt[string]
+	CallbackAt  input.Opt[string]
+	OptOut      input.Opt[bool]
 }
 
 // UnmarshalJSON takes the body.
@@ -313,33 +313,33 @@ type disposal struct {
 const maxCallbackDays = 366
 
 func (in DisposeInput) disposal(now time.Time) (disposal, error) {
-	c, out := checker{}, disposal{}
-	if v, ok := required(&c, "call_id", in.CallID); ok {
-		out.call, _ = c.uuid("call_id", v)
+	c, out := input.Form{}, disposal{}
+	if v, ok := input.Required(&c, "call_id", in.CallID); ok {
+		out.call, _ = c.UUID("call_id", v)
 	}
-	if v, ok := required(&c, "disposition", in.Disposition); ok {
+	if v, ok := input.Required(&c, "disposition", in.Disposition); ok {
 		if !form.IsDisposition(v) {
-			c.fail("disposition", "must have 1 to 64 characters of a to z, 0 to 9 and _")
+			c.Fail("disposition", "must have 1 to 64 characters of a to z, 0 to 9 and _")
 		}
 		out.disposition = v
 	}
-	if v, ok := clearable(&c, "notes", in.Notes); ok && v != nil && c.text("notes", *v, 0, maxTextLength) {
+	if v, ok := input.Clearable(&c, "notes", in.Notes); ok && v != nil && c.Text("notes", *v, 0, maxTextLength) {
 		out.notes = v
 	}
-	if v, ok := clearable(&c, "opt_out", in.OptOut); ok && v != nil {
+	if v, ok := input.Clearable(&c, "opt_out", in.OptOut); ok && v != nil {
 		out.optOut = *v
 	}
-	if v, ok := clearable(&c, "callback_at", in.CallbackAt); ok && v != nil {
+	if v, ok := input.Clearable(&c, "callback_at", in.CallbackAt); ok && v != nil {
 		at, err := time.Parse(time.RFC3339, *v)
 		switch {
 		case err != nil:
-			c.fail("callback_at", "must be a time such as 2026-01-31T09:00:00Z")
+			c.Fail("callback_at", "must be a time such as 2026-01-31T09:00:00Z")
 		case !at.After(now) || at.After(now.AddDate(0, 0, maxCallbackDays)):
-			c.fail("callback_at", "must lie in the next %d days", maxCallbackDays)
+			c.Fail("callback_at", "must lie in the next %d days", maxCallbackDays)
 		case out.optOut:
-			c.fail("callback_at", "can't stand beside opt_out")
+			c.Fail("callback_at", "can't stand beside opt_out")
 		}
 		out.callbackAt = &at
 	}
-	return out, c.err()
+	return out, c.Err()
 }

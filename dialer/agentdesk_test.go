@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -39,23 +40,23 @@ func TestPreview(t *testing.T) {
 	_, err = p.agents.Login(t.Context(), p.tenant, ann, acd.LoginInput{})
 	require.NoError(t, err)
 
-	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: Some(first.ID.String())})
+	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: input.Some(first.ID.String())})
 	var refusal *RefusalError
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, ReasonLead, refusal.Reason, "another agent's")
 	require.Equal(t, acd.Available, p.status(t, ann))
-	call, err := p.svc.AgentDial(t.Context(), p.tenant, bob, DialInput{LeadID: Some(first.ID.String())})
+	call, err := p.svc.AgentDial(t.Context(), p.tenant, bob, DialInput{LeadID: input.Some(first.ID.String())})
 	require.NoError(t, err)
 	require.Equal(t, bob, *call.AgentID)
 	require.Equal(t, first.ID, *call.LeadID)
 	require.Equal(t, acd.OnCall, p.status(t, bob))
 	require.Equal(t, []bool{true}, p.sw.ringbacks())
 	var state *acd.StateError
-	_, err = p.svc.AgentDial(t.Context(), p.tenant, bob, DialInput{LeadID: Some(second.ID.String())})
+	_, err = p.svc.AgentDial(t.Context(), p.tenant, bob, DialInput{LeadID: input.Some(second.ID.String())})
 	require.ErrorAs(t, err, &state)
 	_, err = p.svc.NextLead(t.Context(), p.tenant, bob, campaign)
 	require.ErrorAs(t, err, &state)
-	_, err = p.svc.Dispose(t.Context(), p.tenant, bob, DisposeInput{CallID: Some(call.ID.String()), Disposition: Some("early")})
+	_, err = p.svc.Dispose(t.Context(), p.tenant, bob, DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("early")})
 	require.ErrorAs(t, err, &state, "the call goes on")
 
 	_, err = p.svc.AgentHangup(t.Context(), p.tenant, bob)
@@ -70,21 +71,21 @@ func TestPreview(t *testing.T) {
 
 	// A number in the campaign's name: the lead's when there is one, under the rules in any case.
 	byNumber, err := p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{
-		CampaignID: Some(campaign.String()), Phone: Some("9876543202"),
+		CampaignID: input.Some(campaign.String()), Phone: input.Some("9876543202"),
 	})
 	require.NoError(t, err)
 	require.Equal(t, second.ID, *byNumber.LeadID)
 	p.end(t, byNumber, "failed", "USER_BUSY")
-	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: Some(byNumber.ID.String()), Disposition: Some("busy")})
+	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: input.Some(byNumber.ID.String()), Disposition: input.Some("busy")})
 	require.NoError(t, err)
 	p.registry.add("9876543290")
-	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: Some(campaign.String()), Phone: Some("9876543290")})
+	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some("9876543290")})
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, ReasonDNC, refusal.Reason)
-	loose, err := p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: Some(campaign.String()), Phone: Some("9876543277")})
+	loose, err := p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some("9876543277")})
 	require.NoError(t, err)
 	require.Nil(t, loose.LeadID)
-	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{Phone: Some("1")})
+	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{Phone: input.Some("1")})
 	require.ElementsMatch(t, []string{"campaign_id", "phone"}, fields(t, err))
 	require.Nil(t, func() *Lead {
 		p.end(t, loose, "failed", "NO_ANSWER")
@@ -101,7 +102,7 @@ func TestOwnCallGoesToItsAgent(t *testing.T) {
 	p.clock.Advance(time.Minute)
 	ann := p.person(t)
 	lead := p.push(t, campaign, "9876543201")
-	call, err := p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: Some(lead.ID.String())})
+	call, err := p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: input.Some(lead.ID.String())})
 	require.NoError(t, err)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
 	leg := &talkLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, agent: make(chan uuid.UUID), over: make(chan struct{})}
@@ -119,30 +120,30 @@ func TestDispose(t *testing.T) {
 	campaign := p.campaign(t, DialPreview)
 	ann, bob := p.person(t), p.person(t)
 	call, lead := p.had(t, ann, campaign, "9876543201")
-	id := Some(call.ID.String())
+	id := input.Some(call.ID.String())
 	for field, in := range map[string]DisposeInput{
-		"disposition": {CallID: id, Disposition: Some("No Way")},
-		"call_id":     {CallID: Some("x"), Disposition: Some("sold")},
-		"callback_at": {CallID: id, Disposition: Some("sold"), CallbackAt: Some("2001-01-01T00:00:00Z")},
+		"disposition": {CallID: id, Disposition: input.Some("No Way")},
+		"call_id":     {CallID: input.Some("x"), Disposition: input.Some("sold")},
+		"callback_at": {CallID: id, Disposition: input.Some("sold"), CallbackAt: input.Some("2001-01-01T00:00:00Z")},
 	} {
 		_, err := p.svc.Dispose(t.Context(), p.tenant, ann, in)
 		require.Equal(t, []string{field}, fields(t, err))
 	}
-	_, err := p.svc.Dispose(t.Context(), p.tenant, bob, DisposeInput{CallID: id, Disposition: Some("sold")})
+	_, err := p.svc.Dispose(t.Context(), p.tenant, bob, DisposeInput{CallID: id, Disposition: input.Some("sold")})
 	require.Equal(t, CodeCallOfOtherAgent, conflictCode(t, err))
-	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: Some(uuid.NewString()), Disposition: Some("sold")})
+	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: input.Some(uuid.NewString()), Disposition: input.Some("sold")})
 	require.ErrorIs(t, err, store.ErrNotFound)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE tenants SET dispositions = '{sold,lost,later,opt_out}'")
-	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: id, Disposition: Some("other")})
+	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: id, Disposition: input.Some("other")})
 	require.Equal(t, []string{"disposition"}, fields(t, err))
 	require.Equal(t, acd.WrapUp, p.status(t, ann), "a refusal changes nothing")
 
-	got, err := p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: id, Disposition: Some("sold"), Notes: Some("two of them")})
+	got, err := p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: id, Disposition: input.Some("sold"), Notes: input.Some("two of them")})
 	require.NoError(t, err)
 	require.Equal(t, acd.Available, got.Agent.Status)
 	require.Equal(t, "two of them", *got.Call.Notes)
 	require.Equal(t, "sold", *p.lead(t, lead.ID).Disposition)
-	got, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: id, Disposition: Some("lost")})
+	got, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: id, Disposition: input.Some("lost")})
 	require.NoError(t, err, "a correction")
 	require.Equal(t, acd.Available, got.Agent.Status)
 	require.Equal(t, "two of them", *got.Call.Notes)
@@ -154,7 +155,7 @@ func TestDispose(t *testing.T) {
 
 	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET lead_id = NULL WHERE id = $1", call.ID)
 	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{
-		CallID: id, Disposition: Some("sold"), CallbackAt: Some(p.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)),
+		CallID: id, Disposition: input.Some("sold"), CallbackAt: input.Some(p.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)),
 	})
 	require.Equal(t, []string{"callback_at"}, fields(t, err), "nobody's callback is not promised")
 	require.Equal(t, "lost", *p.call(t, call.ID).Disposition)
@@ -162,7 +163,7 @@ func TestDispose(t *testing.T) {
 	later, callback := p.had(t, ann, campaign, "9876543202")
 	at := p.clock.Now().Add(48 * time.Hour).UTC().Truncate(time.Second)
 	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{
-		CallID: Some(later.ID.String()), Disposition: Some("later"), CallbackAt: Some(at.Format(time.RFC3339)),
+		CallID: input.Some(later.ID.String()), Disposition: input.Some("later"), CallbackAt: input.Some(at.Format(time.RFC3339)),
 	})
 	require.NoError(t, err)
 	row := p.lead(t, callback.ID)
@@ -183,7 +184,7 @@ func TestDisposeOptOutForgetsEarlierCalls(t *testing.T) {
 	require.Equal(t, "+919876543203", p.call(t, call.ID).ToNumber.Reveal())
 	p.strict(t)
 	_, err := p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{
-		CallID: Some(call.ID.String()), Disposition: Some("opt_out"), OptOut: Some(true),
+		CallID: input.Some(call.ID.String()), Disposition: input.Some("opt_out"), OptOut: input.Some(true),
 	})
 	require.NoError(t, err)
 	row := p.call(t, call.ID)
@@ -202,7 +203,7 @@ func TestDisposeOptOut(t *testing.T) {
 	call, lead := p.had(t, ann, campaign, "9876543203")
 	require.NotNil(t, p.call(t, call.ID).PeerSealed)
 	_, err := p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{
-		CallID: Some(call.ID.String()), Disposition: Some("opt_out"), OptOut: Some(true),
+		CallID: input.Some(call.ID.String()), Disposition: input.Some("opt_out"), OptOut: input.Some(true),
 	})
 	require.NoError(t, err)
 	for _, id := range []uuid.UUID{lead.ID, elsewhere.ID} {
@@ -211,10 +212,10 @@ func TestDisposeOptOut(t *testing.T) {
 		require.Nil(t, row.PhoneSealed, "a strict tenant forgets the number")
 	}
 	require.Nil(t, p.call(t, call.ID).PeerSealed)
-	again, err := p.svc.PushLead(t.Context(), p.tenant, p.campaign(t, DialPreview), LeadInput{Phone: Some("9876543203")})
+	again, err := p.svc.PushLead(t.Context(), p.tenant, p.campaign(t, DialPreview), LeadInput{Phone: input.Some("9876543203")})
 	require.NoError(t, err)
 	require.Equal(t, LeadOptedOut, again.Status)
-	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: Some(campaign.String()), Phone: Some("9876543203")})
+	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some("9876543203")})
 	var refusal *RefusalError
 	require.ErrorAs(t, err, &refusal)
 }
@@ -227,11 +228,11 @@ func TestDisposeRefusesWhatCannotBeKept(t *testing.T) {
 	ann := p.person(t)
 	call, lead := p.had(t, ann, campaign, "9876543201")
 	say := func(in DisposeInput) error {
-		in.CallID, in.Disposition = Some(call.ID.String()), Some("later")
+		in.CallID, in.Disposition = input.Some(call.ID.String()), input.Some("later")
 		_, err := p.svc.Dispose(t.Context(), p.tenant, ann, in)
 		return err
 	}
-	callback := DisposeInput{CallbackAt: Some(p.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339))}
+	callback := DisposeInput{CallbackAt: input.Some(p.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339))}
 	set := func(sql string) { storetest.Exec(t, p.st, p.tenant, sql) }
 
 	set("UPDATE leads SET status = 'connected'")
@@ -253,11 +254,11 @@ func TestDisposeRefusesWhatCannotBeKept(t *testing.T) {
 	set("UPDATE campaigns SET deleted_at = NULL")
 
 	set("UPDATE calls SET peer_hash = NULL")
-	require.Equal(t, []string{"opt_out"}, fields(t, say(DisposeInput{OptOut: Some(true)})))
+	require.Equal(t, []string{"opt_out"}, fields(t, say(DisposeInput{OptOut: input.Some(true)})))
 	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET peer_hash = (SELECT phone_hash FROM leads WHERE id = $1)", lead.ID)
 	require.NoError(t, say(callback))
 	require.Equal(t, string(LeadCallback), p.lead(t, lead.ID).Status)
-	require.NoError(t, say(DisposeInput{OptOut: Some(true)}))
+	require.NoError(t, say(DisposeInput{OptOut: input.Some(true)}))
 	require.Equal(t, CodeLeadFinal, conflictCode(t, say(callback)), "never over an opt-out")
 	require.Equal(t, string(LeadOptedOut), p.lead(t, lead.ID).Status)
 	set("UPDATE calls SET lead_id = NULL")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 
 	"github.com/google/uuid"
 )
@@ -141,14 +142,14 @@ type CallingWindow struct {
 
 // RetryInput is the retry member of a CampaignInput.
 type RetryInput struct {
-	Busy, NoAnswer, Congestion, Machine, Failed Opt[int]
-	Backoff                                     Opt[float64]
+	Busy, NoAnswer, Congestion, Machine, Failed input.Opt[int]
+	Backoff                                     input.Opt[float64]
 }
 
 // WindowInput is the calling_window member of a CampaignInput.
 type WindowInput struct {
-	Timezone, From, To Opt[string]
-	Days               Opt[[]string]
+	Timezone, From, To input.Opt[string]
+	Days               input.Opt[[]string]
 }
 
 // Lead is the response object of a lead. Phone is ten digits, or the mask for a strict tenant.
@@ -179,16 +180,13 @@ type Lead struct {
 // LeadInput is the body of a lead push. The aliases lead_id, first_name and mobile are taken where the canonical
 // member is absent.
 type LeadInput struct {
-	Phone     Opt[string]
-	Name      Opt[string]
-	Email     Opt[string]
-	Metadata  Opt[Object]
-	CRMLeadID Opt[string]
-	Priority  Opt[int]
+	Phone     input.Opt[string]
+	Name      input.Opt[string]
+	Email     input.Opt[string]
+	Metadata  input.Opt[input.Object]
+	CRMLeadID input.Opt[string]
+	Priority  input.Opt[int]
 }
-
-// Object is a JSON object, kept as it was sent.
-type Object json.RawMessage
 
 // BulkLimit is the most leads that one bulk push may carry.
 const BulkLimit = 500
@@ -196,7 +194,7 @@ const BulkLimit = 500
 // BulkInput is the body of a bulk push: each element is a lead input object, looked at on its own, so that one
 // bad row fails no other.
 type BulkInput struct {
-	Leads Opt[[]json.RawMessage]
+	Leads input.Opt[[]json.RawMessage]
 }
 
 // BulkStatus is what became of one row of a bulk push.
@@ -269,27 +267,27 @@ type VoiceAgent struct {
 
 // VoiceAgentInput is the body of a voice agent's creation or edit. In an edit, null leaves a member as it is.
 type VoiceAgentInput struct {
-	Name                Opt[string]
-	WSURL               Opt[string]
-	AuthToken           Opt[string]
-	AudioFormat         Opt[AudioFormatInput]
-	ExternalAgentID     Opt[string]
-	TransferDestination Opt[string]
-	MaxConcurrent       Opt[int]
-	Status              Opt[string]
-	TokenLifetime       Opt[string]
-	Subprotocol         Opt[string]
-	WSDisconnectAction  Opt[string]
-	MonitorScope        Opt[string]
+	Name                input.Opt[string]
+	WSURL               input.Opt[string]
+	AuthToken           input.Opt[string]
+	AudioFormat         input.Opt[AudioFormatInput]
+	ExternalAgentID     input.Opt[string]
+	TransferDestination input.Opt[string]
+	MaxConcurrent       input.Opt[int]
+	Status              input.Opt[string]
+	TokenLifetime       input.Opt[string]
+	Subprotocol         input.Opt[string]
+	WSDisconnectAction  input.Opt[string]
+	MonitorScope        input.Opt[string]
 }
 
 // AudioFormatInput is the audio_format member of a VoiceAgentInput; sample_rate is taken for sample_rate_hz where
 // that is absent.
 type AudioFormatInput struct {
-	Encoding     Opt[string]
-	SampleRateHz Opt[int]
-	Channels     Opt[int]
-	FrameMS      Opt[int]
+	Encoding     input.Opt[string]
+	SampleRateHz input.Opt[int]
+	Channels     input.Opt[int]
+	FrameMS      input.Opt[int]
 }
 
 // DefaultVoiceAgent names the tenant's default voice agent, or none.
@@ -299,7 +297,7 @@ type DefaultVoiceAgent struct {
 
 // DefaultVoiceAgentInput is the body that sets the default voice agent; null clears it.
 type DefaultVoiceAgentInput struct {
-	VoiceAgentID Opt[string]
+	VoiceAgentID input.Opt[string]
 }
 
 // ChannelsUsage is the tenant's channel allocation and whether it is enforced, which it is once an active trunk

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 
 	"github.com/google/uuid"
 
@@ -100,7 +101,7 @@ func ownNumber(ctx context.Context, tx *store.Tx, tenant uuid.UUID, written stri
 }
 
 // checkCallerID refuses a caller id that the tenant may not show.
-func checkCallerID(ctx context.Context, tx *store.Tx, c *checker, in CampaignInput, row db.Campaign) error {
+func checkCallerID(ctx context.Context, tx *store.Tx, c *input.Form, in CampaignInput, row db.Campaign) error {
 	if row.CallerID == nil || !in.has("caller_id") && !in.has("call_category") {
 		return nil
 	}
@@ -108,11 +109,11 @@ func checkCallerID(ctx context.Context, tx *store.Tx, c *checker, in CampaignInp
 	series := categoryOf(row.CallCategory).series()
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		c.fail("caller_id", "is none of your active numbers")
+		c.Fail("caller_id", "is none of your active numbers")
 	case err != nil:
 		return err
 	case !strings.HasPrefix(owned, series):
-		c.fail("caller_id", "must be a %s number for %s calls", seriesName(series), *row.CallCategory)
+		c.Fail("caller_id", "must be a %s number for %s calls", seriesName(series), *row.CallCategory)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 // campaignField is a member of a campaign that a request may set. A new one costs its row here, which decodes, checks and stores it, beside
@@ -17,7 +18,7 @@ type campaignField struct {
 
 // campaignEdit is a campaign in the course of a request.
 type campaignEdit struct {
-	*checker
+	*input.Form
 	to *db.Campaign
 	// reachable checks the address of audio.
 	reachable func(field, url string) bool
@@ -29,13 +30,13 @@ type campaignEdit struct {
 func campaignFields() []campaignField {
 	return []campaignField{
 		{"name", func(e *campaignEdit, sent json.RawMessage) {
-			if v, ok := required(e.checker, "name", member[string](sent)); ok && e.text("name", v, 1, maxNameLength) {
+			if v, ok := input.Required(e.Form, "name", member[string](sent)); ok && e.Text("name", v, 1, maxNameLength) {
 				e.to.Name = v
 			}
 		}},
 		{"dial_mode", func(e *campaignEdit, sent json.RawMessage) {
-			if v, ok := required(e.checker, "dial_mode", member[string](sent)); ok &&
-				e.oneOf("dial_mode", v, string(DialPreview), string(DialProgressive), string(DialPredictive)) {
+			if v, ok := input.Required(e.Form, "dial_mode", member[string](sent)); ok &&
+				e.OneOf("dial_mode", v, string(DialPreview), string(DialProgressive), string(DialPredictive)) {
 				e.to.DialMode = v
 			}
 		}},
@@ -56,43 +57,43 @@ func campaignFields() []campaignField {
 		textField("notes", func(to *db.Campaign) **string { return &to.Notes }),
 		clearableField("caller_id", func(e *campaignEdit, v *string) {
 			if v != nil && !callerIDPattern.MatchString(*v) {
-				e.fail("caller_id", "must be a number of 3 to 15 digits")
+				e.Fail("caller_id", "must be a number of 3 to 15 digits")
 			}
 			e.to.CallerID = v
 		}),
 		givenField("call_category", func(e *campaignEdit, v string) {
-			if v == "" || e.oneOf("call_category", v, string(CategoryPromotional), string(CategoryService), string(CategoryTransactional)) {
+			if v == "" || e.OneOf("call_category", v, string(CategoryPromotional), string(CategoryService), string(CategoryTransactional)) {
 				e.to.CallCategory = emptyAsNil(v)
 			}
 		}),
 		givenField("predictive_target_abandon", func(e *campaignEdit, v float64) {
 			if v < 0 || v > maxTargetAbandon {
-				e.fail("predictive_target_abandon", "must lie between 0 and 0.03")
+				e.Fail("predictive_target_abandon", "must lie between 0 and 0.03")
 			}
 			e.to.PredictiveTargetAbandon = v
 		}),
 		givenField("predictive_max_wait_s", func(e *campaignEdit, v float64) {
 			if v < 0 || v > 3600 {
-				e.fail("predictive_max_wait_s", "must lie between 0 and 3600")
+				e.Fail("predictive_max_wait_s", "must lie between 0 and 3600")
 			}
 			e.to.PredictiveMaxWaitS = v
 		}),
 		clearableField("max_concurrent", func(e *campaignEdit, v *int) {
-			if e.to.MaxConcurrent = nil; v != nil && e.between("max_concurrent", *v, 1, maxCampaignChannels) {
+			if e.to.MaxConcurrent = nil; v != nil && e.Between("max_concurrent", *v, 1, maxCampaignChannels) {
 				e.to.MaxConcurrent = new(int32(*v)) //nolint:gosec // bounded by between
 			}
 		}),
 		givenField("wrap_up_s", func(e *campaignEdit, v int) {
-			if e.between("wrap_up_s", v, 0, maxWrapUpS) {
+			if e.Between("wrap_up_s", v, 0, maxWrapUpS) {
 				e.to.WrapUpS = new(int32(v)) //nolint:gosec // bounded by between
 			}
 		}),
 		numberField("ring_timeout_s", 15, 60, func(to *db.Campaign) *int32 { return &to.RingTimeoutS }),
 		numberField("max_attempts", 1, 100, func(to *db.Campaign) *int32 { return &to.MaxAttempts }),
 		givenField("amd", func(e *campaignEdit, v bool) { e.to.Amd = v }),
-		givenField("retry", func(e *campaignEdit, v RetryInput) { v.apply(e.checker, &e.to.Retry) }),
+		givenField("retry", func(e *campaignEdit, v RetryInput) { v.apply(e.Form, &e.to.Retry) }),
 		givenField("calling_window", func(e *campaignEdit, v WindowInput) {
-			if w, ok := v.window(e.checker); ok {
+			if w, ok := v.window(e.Form); ok {
 				e.to.CallingWindow, _ = json.Marshal(w) // strings always encode
 			}
 		}),
@@ -103,7 +104,7 @@ func campaignFields() []campaignField {
 }
 
 // member decodes a member.
-func member[T any](sent json.RawMessage) (o Opt[T]) {
+func member[T any](sent json.RawMessage) (o input.Opt[T]) {
 	if sent != nil {
 		_ = o.UnmarshalJSON(sent) // what is wrong with it is its fault
 	}
@@ -113,7 +114,7 @@ func member[T any](sent json.RawMessage) (o Opt[T]) {
 // givenField is a member that null leaves alone at creation, and that no edit may clear.
 func givenField[T any](name string, put func(e *campaignEdit, v T)) campaignField {
 	return campaignField{name, func(e *campaignEdit, sent json.RawMessage) {
-		if v, ok := given(e.checker, name, member[T](sent)); ok {
+		if v, ok := input.Given(e.Form, name, member[T](sent)); ok {
 			put(e, v)
 		}
 	}}
@@ -122,7 +123,7 @@ func givenField[T any](name string, put func(e *campaignEdit, v T)) campaignFiel
 // clearableField is a member that null clears.
 func clearableField[T any](name string, put func(e *campaignEdit, v *T)) campaignField {
 	return campaignField{name, func(e *campaignEdit, sent json.RawMessage) {
-		if v, ok := clearable(e.checker, name, member[T](sent)); ok {
+		if v, ok := input.Clearable(e.Form, name, member[T](sent)); ok {
 			put(e, v)
 		}
 	}}
@@ -130,7 +131,7 @@ func clearableField[T any](name string, put func(e *campaignEdit, v *T)) campaig
 
 func choiceField(name string, at func(*db.Campaign) *string, allowed ...string) campaignField {
 	return givenField(name, func(e *campaignEdit, v string) {
-		if e.oneOf(name, v, allowed...) {
+		if e.OneOf(name, v, allowed...) {
 			*at(e.to) = v
 		}
 	})
@@ -138,7 +139,7 @@ func choiceField(name string, at func(*db.Campaign) *string, allowed ...string) 
 
 func numberField(name string, minimum, maximum int, at func(*db.Campaign) *int32) campaignField {
 	return givenField(name, func(e *campaignEdit, v int) {
-		if e.between(name, v, minimum, maximum) {
+		if e.Between(name, v, minimum, maximum) {
 			*at(e.to) = int32(v) //nolint:gosec // bounded by between
 		}
 	})
@@ -146,7 +147,7 @@ func numberField(name string, minimum, maximum int, at func(*db.Campaign) *int32
 
 func textField(name string, at func(*db.Campaign) **string) campaignField {
 	return clearableField(name, func(e *campaignEdit, v *string) {
-		if v == nil || e.text(name, *v, 0, maxTextLength) {
+		if v == nil || e.Text(name, *v, 0, maxTextLength) {
 			*at(e.to) = v
 		}
 	})
@@ -166,7 +167,7 @@ func idField(name string, at func(*db.Campaign) **uuid.UUID) campaignField {
 		if *at(e.to) = nil; v == nil {
 			return
 		}
-		if id, ok := e.uuid(name, *v); ok {
+		if id, ok := e.UUID(name, *v); ok {
 			*at(e.to) = &id
 		}
 	})
@@ -178,8 +179,8 @@ func stateField[T comparable](name string, of func(*db.Campaign) T, instead stri
 		if !e.locked {
 			return
 		}
-		if v, ok := given(e.checker, name, member[T](sent)); ok && v != of(e.to) {
-			e.fail(name, "can't be changed by an edit; %s", instead)
+		if v, ok := input.Given(e.Form, name, member[T](sent)); ok && v != of(e.to) {
+			e.Fail(name, "can't be changed by an edit; %s", instead)
 		}
 	}}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/week"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 const (
@@ -56,7 +57,7 @@ type CampaignInput struct {
 // UnmarshalJSON takes any JSON object.
 func (in *CampaignInput) UnmarshalJSON(b []byte) error {
 	in.members = make(map[string]json.RawMessage)
-	var object Object
+	var object input.Object
 	if err := object.UnmarshalJSON(b); err != nil {
 		return err
 	}
@@ -73,9 +74,9 @@ func (in CampaignInput) has(name string) bool {
 }
 
 // apply puts a request's members into a campaign. A guard is asked for addresses; locked campaigns are as they stand, and were checked before.
-func (in CampaignInput) apply(ctx context.Context, c *checker, guard *netguard.Policy, to *db.Campaign) {
-	e := &campaignEdit{checker: c, to: to, locked: c.edit && guard == nil, reachable: func(field, url string) bool {
-		return c.address(ctx, guard, field, url, "http", "https")
+func (in CampaignInput) apply(ctx context.Context, c *input.Form, guard *netguard.Policy, to *db.Campaign) {
+	e := &campaignEdit{Form: c, to: to, locked: c.Edit && guard == nil, reachable: func(field, url string) bool {
+		return checkAddress(ctx, c, guard, field, url, "http", "https")
 	}}
 	action, voicemail := to.PostAnswerAction, to.VoicemailAction
 	known := make(map[string]bool)
@@ -84,64 +85,64 @@ func (in CampaignInput) apply(ctx context.Context, c *checker, guard *netguard.P
 		field.take(e, in.members[field.name])
 	}
 	for name, sent := range in.members {
-		if c.edit && !known[name] && string(sent) == "null" {
-			c.fail(name, "can't be null")
+		if c.Edit && !known[name] && string(sent) == "null" {
+			c.Fail(name, "can't be null")
 		}
 	}
 	// Machine detection that is not named has the default of a new action: on for a voice agent, and for what is done with machines alone.
-	if newAction := !c.edit || to.PostAnswerAction != action || to.VoicemailAction != voicemail; newAction && !in.has("amd") {
+	if newAction := !c.Edit || to.PostAnswerAction != action || to.VoicemailAction != voicemail; newAction && !in.has("amd") {
 		to.Amd = to.PostAnswerAction == string(ActionConnectVoiceAgent) || to.VoicemailAction != voicemailConnect
 	}
 	if to.VoicemailAction == voicemailMessage && to.VoicemailMessageUrl == nil {
-		c.fail(fieldVoicemailURL, "is required for the voicemail action message")
+		c.Fail(fieldVoicemailURL, "is required for the voicemail action message")
 	}
 	if to.OverflowAction == overflowFlow && to.FlowID == nil {
-		c.fail("flow_id", "is required for the overflow action flow")
+		c.Fail("flow_id", "is required for the overflow action flow")
 	}
 }
 
 // window checks a calling window.
-func (in WindowInput) window(c *checker) (CallingWindow, bool) {
-	before := len(c.faults)
+func (in WindowInput) window(c *input.Form) (CallingWindow, bool) {
+	before := c.Faults()
 	w := CallingWindow{Timezone: calleeZone, Days: []string{}}
-	if v, ok := given(c, "calling_window.timezone", in.Timezone); ok {
+	if v, ok := input.Given(c, "calling_window.timezone", in.Timezone); ok {
 		if w.Timezone = v; len(v) > 100 {
-			c.fail("calling_window.timezone", "must be the name of a time zone")
+			c.Fail("calling_window.timezone", "must be the name of a time zone")
 		} else if _, err := week.Zone(v); err != nil {
-			c.fail("calling_window.timezone", "must be the name of a time zone")
+			c.Fail("calling_window.timezone", "must be the name of a time zone")
 		}
 	}
 	for _, m := range []struct {
 		field string
-		value Opt[string]
+		value input.Opt[string]
 		to    *string
 	}{{"calling_window.from", in.From, &w.From}, {"calling_window.to", in.To, &w.To}} {
 		if !m.value.Set || m.value.Null {
-			c.fail(m.field, "is required")
-		} else if v, ok := given(c, m.field, m.value); ok {
+			c.Fail(m.field, "is required")
+		} else if v, ok := input.Given(c, m.field, m.value); ok {
 			if _, valid := week.Clock(v); !valid {
-				c.fail(m.field, "must be a time of day as HH:MM")
+				c.Fail(m.field, "must be a time of day as HH:MM")
 			}
 			*m.to = v
 		}
 	}
-	if v, ok := given(c, "calling_window.days", in.Days); ok {
+	if v, ok := input.Given(c, "calling_window.days", in.Days); ok {
 		if len(v) > maxWindowDays {
-			c.fail("calling_window.days", "must have at most %d elements", maxWindowDays)
+			c.Fail("calling_window.days", "must have at most %d elements", maxWindowDays)
 			return CallingWindow{}, false
 		}
 		for _, day := range v {
-			if !c.oneOf("calling_window.days", day, week.DayNames()...) {
+			if !c.OneOf("calling_window.days", day, week.DayNames()...) {
 				break
 			}
 		}
 		w.Days = append(w.Days, v...)
 	}
-	if len(c.faults) > before {
+	if c.Faults() > before {
 		return CallingWindow{}, false
 	}
 	if _, err := newWindow(w); err != nil {
-		c.fail("calling_window.to", "must differ from calling_window.from")
+		c.Fail("calling_window.to", "must differ from calling_window.from")
 		return CallingWindow{}, false
 	}
 	return w, true

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 
 	"github.com/google/uuid"
 
@@ -20,9 +21,9 @@ import (
 func (cs *campaigns) CreateCampaign(ctx context.Context, tenant uuid.UUID, in CampaignInput) (Campaign, error) {
 	row := newCampaign()
 	row.TenantID = tenant
-	c := checker{}
+	c := input.Form{}
 	in.apply(ctx, &c, &cs.cfg.Guard, &row)
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return Campaign{}, err
 	}
 	var made db.Campaign
@@ -58,11 +59,11 @@ func wrap(attempt string, err error) error {
 
 // checkReferences refuses a voice agent or flow that the tenant doesn't have.
 func checkReferences(ctx context.Context, tx *store.Tx, in CampaignInput, row db.Campaign) error {
-	c := checker{}
+	c := input.Form{}
 	if in.has("voice_agent_id") {
 		_, err := tx.Q.VoiceAgentGet(ctx, row.TenantID, *row.VoiceAgentID)
 		if errors.Is(err, store.ErrNotFound) {
-			c.fail("voice_agent_id", "names no voice agent")
+			c.Fail("voice_agent_id", "names no voice agent")
 		} else if err != nil {
 			return err
 		}
@@ -73,13 +74,13 @@ func checkReferences(ctx context.Context, tx *store.Tx, in CampaignInput, row db
 			return err
 		}
 		if !exists {
-			c.fail("flow_id", "names no flow")
+			c.Fail("flow_id", "names no flow")
 		}
 	}
 	if err := checkCallerID(ctx, tx, &c, in, row); err != nil {
 		return err
 	}
-	return c.err()
+	return c.Err()
 }
 
 // ListCampaigns gives up to limit campaigns of the tenant, in the order of their creation: those after one, which is uuid.Nil for the
@@ -124,12 +125,12 @@ func (cs *campaigns) inCampaign(
 }
 
 // PatchCampaign edits a campaign that is not running. An absent member is left alone; null clears the seven members
-// that may be cleared. Errors: store.ErrNotFound, *fault.Error, *fault.Error.
+// that may be cleared. Errors: store.ErrNotFound, *fault.Error.
 func (cs *campaigns) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in CampaignInput) (Campaign, error) {
-	probe, c := newCampaign(), checker{edit: true}
+	probe, c := newCampaign(), input.Form{Edit: true}
 	probe.VoicemailMessageUrl = new(string) // whether one is needed is known under the lock
 	in.apply(ctx, &c, &cs.cfg.Guard, &probe)
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return Campaign{}, err
 	}
 	return cs.inCampaign(ctx, tenant, "edit campaign", func(tx *store.Tx) (db.Campaign, error) {
@@ -140,9 +141,9 @@ func (cs *campaigns) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in
 		if row.Status == string(CampaignRunning) {
 			return row, &fault.Error{Kind: fault.Conflict, Code: CodeCampaignRunning, Detail: "a running campaign can't be edited; pause it first"}
 		}
-		c := checker{edit: true}
+		c := input.Form{Edit: true}
 		in.apply(ctx, &c, nil, &row)
-		if err := c.err(); err != nil {
+		if err := c.Err(); err != nil {
 			return row, err
 		}
 		if err := checkReferences(ctx, tx, in, row); err != nil {
@@ -153,7 +154,7 @@ func (cs *campaigns) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in
 }
 
 // StartCampaign sets a draft or paused campaign running. Started with a test key it is running and dials nothing.
-// Errors: store.ErrNotFound, *fault.Error, *fault.Error when what would take its calls is missing.
+// Errors: store.ErrNotFound, *fault.Error when what would take its calls is missing.
 func (cs *campaigns) StartCampaign(ctx context.Context, tenant, id uuid.UUID, env Environment) (Campaign, error) {
 	started, err := cs.inCampaign(ctx, tenant, "start campaign", func(tx *store.Tx) (db.Campaign, error) {
 		row, err := tx.Q.CampaignLock(ctx, tenant, id)

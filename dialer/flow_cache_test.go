@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,7 +29,7 @@ func TestFlowsAreReadOnce(t *testing.T) {
 	again, err := read()
 	require.NoError(t, err)
 	require.Same(t, first.graph, again.graph)
-	_, err = b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: Some(flowNodes(`{"id":"a","type":"hangup","data":{"cause":"USER_BUSY"}}`))})
+	_, err = b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: input.Some(flowNodes(`{"id":"a","type":"hangup","data":{"cause":"USER_BUSY"}}`))})
 	require.NoError(t, err)
 	changed, err := read()
 	require.NoError(t, err)

@@ -40,8 +40,8 @@ type Flow struct {
 
 // FlowInput is the body of a flow's creation or edit.
 type FlowInput struct {
-	Name  Opt[string]
-	Nodes Opt[json.RawMessage]
+	Name  input.Opt[string]
+	Nodes input.Opt[json.RawMessage]
 }
 
 // UnmarshalJSON takes the body.
@@ -54,17 +54,17 @@ func (in *FlowInput) UnmarshalJSON(b []byte) error {
 // check applies an input to a flow's row, and tells what is wrong with it. Its field for a node's fault is
 // nodes.<node id>.<field>.
 func (in FlowInput) check(ctx context.Context, tx *store.Tx, row *db.Flow, edit bool) error {
-	c := checker{edit: edit}
-	if name, ok := required(&c, "name", in.Name); ok && c.text("name", name, 1, 200) {
+	c := input.Form{Edit: edit}
+	if name, ok := input.Required(&c, "name", in.Name); ok && c.Text("name", name, 1, 200) {
 		row.Name = name
 	}
-	nodes, ok := required(&c, "nodes", in.Nodes)
+	nodes, ok := input.Required(&c, "nodes", in.Nodes)
 	if !ok {
-		return c.err()
+		return c.Err()
 	}
 	if len(nodes) > maxFlowBytes {
-		c.fail("nodes", "must have at most %d bytes", maxFlowBytes)
-		return c.err()
+		c.Fail("nodes", "must have at most %d bytes", maxFlowBytes)
+		return c.Err()
 	}
 	row.Nodes = nodes
 	graph, err := flow.Parse(nodes)
@@ -74,9 +74,9 @@ func (in FlowInput) check(ctx context.Context, tx *store.Tx, row *db.Flow, edit 
 			if f.Node != "" {
 				field = "nodes." + f.Node + "." + f.Field
 			}
-			c.fail(field, "%s", f.Message)
+			c.Fail(field, "%s", f.Message)
 		}
-		return c.err()
+		return c.Err()
 	}
 	if err != nil {
 		return err
@@ -85,14 +85,14 @@ func (in FlowInput) check(ctx context.Context, tx *store.Tx, row *db.Flow, edit 
 		agent, err := tx.Q.VoiceAgentGet(ctx, row.TenantID, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			c.fail("nodes."+node+".data.voice_agent_id", "names no voice agent")
+			c.Fail("nodes."+node+".data.voice_agent_id", "names no voice agent")
 		case err != nil:
 			return err
 		case agent.Status == string(VoiceAgentArchived):
-			c.fail("nodes."+node+".data.voice_agent_id", "names a voice agent that is archived")
+			c.Fail("nodes."+node+".data.voice_agent_id", "names a voice agent that is archived")
 		}
 	}
-	return c.err()
+	return c.Err()
 }
 
 // checkTargets refuses transfers to SIP URIs that can't be dialed. One that a variable completes is checked when it is dialed.
@@ -104,17 +104,17 @@ func (f *flows) checkTargets(ctx context.Context, tenant uuid.UUID, in FlowInput
 	if err != nil {
 		return nil //nolint:nilerr // told with all else that is wrong
 	}
-	c := checker{code: CodeSIPHostNotAllowed}
+	c := input.Form{Code: CodeSIPHostNotAllowed}
 	for node, uri := range graph.SIPTargets() {
 		fault, err := f.sipPolicy().sipFault(ctx, tenant, uri)
 		if err != nil {
 			return err
 		}
 		if fault != "" {
-			c.fail("nodes."+node+".data.destination", "%s", fault)
+			c.Fail("nodes."+node+".data.destination", "%s", fault)
 		}
 	}
-	return c.err()
+	return c.Err()
 }
 
 func viewFlow(row db.Flow) Flow {
@@ -124,7 +124,7 @@ func viewFlow(row db.Flow) Flow {
 	}
 }
 
-// CreateFlow saves a flow in its first version. Errors: *fault.Error, *fault.Error when the tenant has all that it may have.
+// CreateFlow saves a flow in its first version. Errors: *fault.Error when the tenant has all that it may have.
 func (f *flows) CreateFlow(ctx context.Context, tenant uuid.UUID, in FlowInput) (Flow, error) {
 	var out db.Flow
 	if err := f.checkTargets(ctx, tenant, in); err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 
 	"github.com/stretchr/testify/require"
@@ -80,7 +81,7 @@ func flowNodes(list ...string) json.RawMessage {
 
 func (b *bundle) saved(t *testing.T, nodes json.RawMessage) Flow {
 	t.Helper()
-	f, err := b.svc.CreateFlow(t.Context(), b.tenant, FlowInput{Name: Some("F"), Nodes: Some(nodes)})
+	f, err := b.svc.CreateFlow(t.Context(), b.tenant, FlowInput{Name: input.Some("F"), Nodes: input.Some(nodes)})
 	require.NoError(t, err)
 	return f
 }
@@ -109,7 +110,7 @@ func TestFlowOfAnInboundCall(t *testing.T) {
 	leg := &menuLeg{fakeLeg: fakeLeg{call: call}, cut: cancel}
 	require.ErrorIs(t, h.Answered(ctx, leg), context.Canceled)
 	require.Equal(t, []string{"record", "play http://x/inbound", "gather http://x/menu"}, leg.done)
-	_, err = b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: Some(flowNodes(`{"id":"a","type":"hangup"}`))})
+	_, err = b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: input.Some(flowNodes(`{"id":"a","type":"hangup"}`))})
 	require.NoError(t, err)
 	leg = &menuLeg{fakeLeg: fakeLeg{call: call}, presses: []string{"7", "1"}, transfer: switchctl.OutcomeFailed, missing: "http://x/menu"}
 	require.NoError(t, h.Answered(t.Context(), leg))
@@ -224,7 +225,7 @@ func TestForeignFlow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := storetest.Tenant(t, b.st)
-	theirs, err := b.svc.CreateFlow(t.Context(), other, FlowInput{Name: Some("F"), Nodes: Some(flowNodes(`{"id":"a","type":"hangup"}`))})
+	theirs, err := b.svc.CreateFlow(t.Context(), other, FlowInput{Name: input.Some("F"), Nodes: input.Some(flowNodes(`{"id":"a","type":"hangup"}`))})
 	require.NoError(t, err)
 	number := storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
 	err = b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
@@ -234,7 +235,7 @@ func TestForeignFlow(t *testing.T) {
 	require.Error(t, err, "a number can't name another tenant's flow")
 	_, err = b.svc.GetFlow(t.Context(), b.tenant, theirs.ID)
 	require.ErrorIs(t, err, store.ErrNotFound)
-	_, err = b.svc.PatchFlow(t.Context(), b.tenant, theirs.ID, FlowInput{Name: Some("G")})
+	_, err = b.svc.PatchFlow(t.Context(), b.tenant, theirs.ID, FlowInput{Name: input.Some("G")})
 	require.ErrorIs(t, err, store.ErrNotFound)
 	require.ErrorIs(t, b.svc.DeleteFlow(t.Context(), b.tenant, theirs.ID), store.ErrNotFound)
 	// A campaign that somebody led to one by hand runs nothing.
@@ -251,7 +252,7 @@ func TestFlowVersionsAreBounded(t *testing.T) {
 	b := setup(t)
 	f := b.saved(t, flowNodes(`{"id":"a","type":"hangup"}`))
 	for i := range keptVersions + 3 {
-		_, err := b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Name: Some(fmt.Sprintf("F%d", i))})
+		_, err := b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Name: input.Some(fmt.Sprintf("F%d", i))})
 		require.NoError(t, err)
 	}
 	require.Equal(t, keptVersions+1, storetest.Count(t, b.st, "SELECT count(*) FROM flow_versions"))
@@ -259,10 +260,10 @@ func TestFlowVersionsAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, keptVersions+4, got.Version)
 	var invalid *fault.Error
-	_, err = b.svc.CreateFlow(t.Context(), b.tenant, FlowInput{Name: Some("x"), Nodes: Some(json.RawMessage(`[{"id":"s","type":"start"}]`))})
+	_, err = b.svc.CreateFlow(t.Context(), b.tenant, FlowInput{Name: input.Some("x"), Nodes: input.Some(json.RawMessage(`[{"id":"s","type":"start"}]`))})
 	require.ErrorAs(t, err, &invalid)
 	require.Equal(t, []fault.Field{{Field: "nodes.s.next.default", Message: "is required"}}, invalid.Fields)
-	_, err = b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: Some(append(got.Nodes, strings.Repeat(" ", maxFlowBytes)...))})
+	_, err = b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: input.Some(append(got.Nodes, strings.Repeat(" ", maxFlowBytes)...))})
 	require.Equal(t, []string{"nodes"}, fields(t, err), "too long")
 	require.NoError(t, b.svc.DeleteFlow(t.Context(), b.tenant, f.ID))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -120,12 +121,12 @@ func (p *people) suppressing(t *testing.T, number string) map[string]func() erro
 	return map[string]func() error{
 		"opt-out": func() error {
 			_, err := p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{
-				CallID: Some(call.ID.String()), Disposition: Some("done"), OptOut: Some(true),
+				CallID: input.Some(call.ID.String()), Disposition: input.Some("done"), OptOut: input.Some(true),
 			})
 			return err
 		},
 		"suppression": func() error {
-			_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: Some(number)})
+			_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some(number)})
 			return err
 		},
 	}
@@ -219,7 +220,7 @@ func TestOptOutAtAnyMoment(t *testing.T) {
 		var both sync.WaitGroup
 		started := make(chan struct{}, 1)
 		suppress := func() {
-			_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: Some(number)})
+			_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some(number)})
 			if err != nil {
 				t.Error(err)
 			}
@@ -306,7 +307,7 @@ func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 	evening := time.Date(2026, 11, 20, 20, 58, 50, 0, ist())
 	suppress := func(t *testing.T, p *people, adm admission.Terms) {
 		t.Helper()
-		_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: Some(adm.To.National())})
+		_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some(adm.To.National())})
 		require.NoError(t, err)
 	}
 	exec := func(sql string) func(*testing.T, *people, admission.Terms) {
@@ -376,7 +377,7 @@ func TestSuppressionDuringAnotherRoute(t *testing.T) {
 	var suppressed <-chan error
 	err = p.svc.rules.Gate().Readmit(t.Context(), readmission(adm), func(context.Context, *store.Tx) error {
 		suppressed = background(func() error { //nolint:contextcheck // it is somebody else's
-			_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: Some("9876543210")})
+			_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some("9876543210")})
 			return err
 		})
 		p.waitsOr(t, 1, suppressed) //nolint:contextcheck // the test's own
@@ -429,7 +430,7 @@ func TestOptOutEndsWhatRings(t *testing.T) {
 		}
 	}
 	p.work(t)
-	_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: Some("9876543210")})
+	_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some("9876543210")})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		return storetest.Count(t, p.st, "SELECT count(*) FROM river_job WHERE kind = 'unring' AND state = 'completed'") == 2

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
@@ -56,7 +57,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 	sw := &singleSwitch{fakeSwitch{}}
 	b.svc.Attach(sw)
 	place := func(number string) (db.Call, error) {
-		return b.svc.PlaceCall(t.Context(), b.tenant, EnvironmentLive, CallInput{To: Some(number), VoiceAgentID: Some(campaign.VoiceAgentID.String())})
+		return b.svc.PlaceCall(t.Context(), b.tenant, EnvironmentLive, CallInput{To: input.Some(number), VoiceAgentID: input.Some(campaign.VoiceAgentID.String())})
 	}
 	kinds := []forbidden{
 		forbiddenNot, forbiddenRegistered, forbiddenLater, forbiddenSuppressed, forbiddenOptsOut, forbiddenUnknown,
@@ -81,7 +82,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 		b.registry.setDown(kind == forbiddenUnknown)
 		spelled := []string{"", "0", "91", "+91"}[rng.IntN(4)] + number
 		if rng.IntN(2) == 0 || kind == forbiddenUnknown {
-			_, err := b.svc.PushLead(t.Context(), b.tenant, campaign.ID, LeadInput{Phone: Some(spelled)})
+			_, err := b.svc.PushLead(t.Context(), b.tenant, campaign.ID, LeadInput{Phone: input.Some(spelled)})
 			require.NoError(t, err)
 		} else {
 			rows = append(rows, fmt.Sprintf(`{"mobile":%q}`, spelled))

@@ -18,6 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -115,7 +116,7 @@ func newLawWorld(t *testing.T, privacy store.PrivacyMode, seed uint64) *lawWorld
 	storetest.Exec(t, w.p.st, w.p.tenant, `UPDATE campaigns SET max_attempts = 50, retry = '{"busy":0,"no_answer":30,"failed":0,"backoff":1}'`)
 	w.agent = w.p.person(t)
 	voiceAgent := w.p.agent(t)
-	_, err := w.p.svc.SetDefaultVoiceAgent(t.Context(), w.p.tenant, DefaultVoiceAgentInput{VoiceAgentID: Some(voiceAgent.ID.String())})
+	_, err := w.p.svc.SetDefaultVoiceAgent(t.Context(), w.p.tenant, DefaultVoiceAgentInput{VoiceAgentID: input.Some(voiceAgent.ID.String())})
 	require.NoError(t, err)
 	w.voiceAgent = voiceAgent.ID.String()
 	w.flow = w.p.saved(t, flowNodes(`{"id":"a","type":"hangup"}`)).ID.String()
@@ -223,7 +224,7 @@ func (w *lawWorld) again(t *testing.T) {
 			w.listed[number] = w.p.clock.Now()
 		}
 	case 1:
-		_, err := w.p.svc.AddSuppression(t.Context(), w.p.tenant, SuppressionInput{Phone: Some(number)})
+		_, err := w.p.svc.AddSuppression(t.Context(), w.p.tenant, SuppressionInput{Phone: input.Some(number)})
 		require.NoError(t, err)
 		w.optedOut[number] = true
 		require.Equal(t, 1, w.p.ending(t, call.ID), "it rings on")
@@ -264,7 +265,7 @@ func (w *lawWorld) step(t *testing.T) {
 	campaign := []uuid.UUID{w.paced.ID, w.preview}[w.rng.IntN(2)]
 	switch w.rng.IntN(16) {
 	case 0:
-		_, _ = p.svc.PushLead(ctx, p.tenant, campaign, LeadInput{Phone: Some(w.spelled())}) // or it is there
+		_, _ = p.svc.PushLead(ctx, p.tenant, campaign, LeadInput{Phone: input.Some(w.spelled())}) // or it is there
 	case 1:
 		_, err := p.svc.PushLeads(ctx, p.tenant, campaign, decode[BulkInput](t, fmt.Sprintf(`{"leads":[{"phone":%q},{"mobile":%q}]}`, w.spelled(), w.spelled())))
 		require.NoError(t, err)
@@ -295,11 +296,11 @@ func (w *lawWorld) step(t *testing.T) {
 			if w.rng.IntN(3) == 0 {
 				p.clock.Advance(time.Duration(w.rng.IntN(9)) * time.Minute)
 			}
-			_, _ = p.svc.AgentDial(ctx, p.tenant, w.agent, DialInput{LeadID: Some(lead.ID.String())})
+			_, _ = p.svc.AgentDial(ctx, p.tenant, w.agent, DialInput{LeadID: input.Some(lead.ID.String())})
 			w.wrapUp(t)
 		}
 	case 10, 11:
-		_, _ = p.svc.AgentDial(ctx, p.tenant, w.agent, DialInput{CampaignID: Some(campaign.String()), Phone: Some(w.spelled())})
+		_, _ = p.svc.AgentDial(ctx, p.tenant, w.agent, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some(w.spelled())})
 		w.wrapUp(t)
 	case 12:
 		w.single(t)
@@ -373,13 +374,13 @@ func (w *lawWorld) wrapUp(t *testing.T) {
 			storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
 		}
 		w.end(t, call, answered)
-		in := DisposeInput{CallID: Some(call.ID.String()), Disposition: Some("done")}
+		in := DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("done")}
 		later := p.clock.Now().Add(time.Duration(1+w.rng.IntN(600)) * time.Minute)
 		switch choice := w.rng.IntN(6); {
 		case choice == 0:
-			in.OptOut = Some(true)
+			in.OptOut = input.Some(true)
 		case choice < 3 && call.LeadID != nil:
-			in.CallbackAt = Some(later.Format(time.RFC3339))
+			in.CallbackAt = input.Some(later.Format(time.RFC3339))
 		}
 		_, err := p.svc.Dispose(t.Context(), p.tenant, w.agent, in)
 		switch {
@@ -388,7 +389,7 @@ func (w *lawWorld) wrapUp(t *testing.T) {
 		case err == nil && in.CallbackAt.Has():
 			w.callbacks[*call.LeadID] = true
 		case err != nil:
-			in.CallbackAt = Opt[string]{}
+			in.CallbackAt = input.Opt[string]{}
 			_, err = p.svc.Dispose(t.Context(), p.tenant, w.agent, in)
 			require.NoError(t, err)
 		}

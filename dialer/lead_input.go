@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/phone"
 )
 
@@ -35,17 +36,17 @@ type leadRow struct {
 
 // row checks a lead.
 func (in LeadInput) row() (leadRow, error) {
-	c, out := checker{}, leadRow{id: newID(), status: LeadNew}
-	if v, ok := required(&c, "phone", in.Phone); ok {
+	c, out := input.Form{}, leadRow{id: newID(), status: LeadNew}
+	if v, ok := input.Required(&c, "phone", in.Phone); ok {
 		number, err := store.ParsePhone(v)
 		if err != nil {
-			c.fail("phone", "%s", phoneFault(err))
+			c.Fail("phone", "%s", phoneFault(err))
 		}
 		out.phone = number
 	}
 	for _, m := range []struct {
 		field string
-		value Opt[string]
+		value input.Opt[string]
 		to    *string
 		most  int
 	}{
@@ -53,18 +54,18 @@ func (in LeadInput) row() (leadRow, error) {
 		{"email", in.Email, &out.email, maxLeadEmail},
 		{"crm_lead_id", in.CRMLeadID, &out.crmLeadID, maxCRMLeadID},
 	} {
-		if v, ok := given(&c, m.field, m.value); ok && c.text(m.field, v, 0, m.most) {
+		if v, ok := input.Given(&c, m.field, m.value); ok && c.Text(m.field, v, 0, m.most) {
 			*m.to = v
 		}
 	}
-	if v, ok := given(&c, "priority", in.Priority); ok && c.between("priority", v, -maxPriority, maxPriority) {
+	if v, ok := input.Given(&c, "priority", in.Priority); ok && c.Between("priority", v, -maxPriority, maxPriority) {
 		out.priority = v
 	}
-	if v, ok := given(&c, "metadata", in.Metadata); ok {
+	if v, ok := input.Given(&c, "metadata", in.Metadata); ok {
 		checkMetadata(&c, "metadata", v)
 		out.metadata = json.RawMessage(v)
 	}
-	return out, c.err()
+	return out, c.Err()
 }
 
 func phoneFault(err error) string {
@@ -83,18 +84,18 @@ func phoneFault(err error) string {
 const maxMetadata = 16 << 10
 
 // checkMetadata refuses what is too long, and what the voice agent's variables or the database could not take.
-func checkMetadata(c *checker, field string, metadata Object) {
+func checkMetadata(c *input.Form, field string, metadata input.Object) {
 	if len(metadata) > maxMetadata {
-		c.fail(field, "must have at most %d bytes", maxMetadata)
+		c.Fail(field, "must have at most %d bytes", maxMetadata)
 		return
 	}
 	var shape struct {
-		Variables Opt[Object] `json:"variables"`
+		Variables input.Opt[input.Object] `json:"variables"`
 	}
-	if err := json.Unmarshal(metadata, &shape); err == nil && shape.Variables.fault != "" {
-		c.fail(field+".variables", "must be an object")
+	if err := json.Unmarshal(metadata, &shape); err == nil && shape.Variables.Fault() != "" {
+		c.Fail(field+".variables", "must be an object")
 	}
 	if bytes.Contains(metadata, []byte(`\u0000`)) {
-		c.fail(field, "can't hold a zero character")
+		c.Fail(field, "can't hold a zero character")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 
 	"github.com/google/uuid"
 
@@ -164,12 +165,12 @@ func (l *leads) insertLeads(
 // PushLeads adds leads in bulk, each scrubbed. Rows that are invalid or duplicates fail no other. Errors:
 // *fault.Error for the body as a whole, store.ErrNotFound for the campaign.
 func (l *leads) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in BulkInput) (BulkResult, error) {
-	c := checker{}
-	list, ok := required(&c, "leads", in.Leads)
+	c := input.Form{}
+	list, ok := input.Required(&c, "leads", in.Leads)
 	if ok && len(list) > BulkLimit {
-		c.fail("leads", "must have at most %d elements", BulkLimit)
+		c.Fail("leads", "must have at most %d elements", BulkLimit)
 	}
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return BulkResult{}, err
 	}
 	inputs := make([]LeadInput, len(list))

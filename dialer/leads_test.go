@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -33,7 +34,7 @@ func TestPushLead(t *testing.T) {
 	require.Equal(t, LeadNew, lead.Status)
 
 	for _, c := range []struct{ phone, crm string }{{"9876543210", "L-2"}, {"9000000000", "L-1"}} {
-		_, err = b.svc.PushLead(t.Context(), b.tenant, campaign.ID, LeadInput{Phone: Some(c.phone), CRMLeadID: Some(c.crm)})
+		_, err = b.svc.PushLead(t.Context(), b.tenant, campaign.ID, LeadInput{Phone: input.Some(c.phone), CRMLeadID: input.Some(c.crm)})
 		require.Equal(t, CodeDuplicateLead, conflictCode(t, err))
 		var conflict *fault.Error
 		require.ErrorAs(t, err, &conflict)
@@ -42,9 +43,9 @@ func TestPushLead(t *testing.T) {
 		require.JSONEq(t, `{"id":"`+lead.ID.String()+`","crm_lead_id":"L-1"}`, string(body))
 		require.NotContains(t, conflict.Error(), "98765")
 	}
-	_, err = b.svc.PushLead(t.Context(), b.tenant, uuid.New(), LeadInput{Phone: Some("9000000000")})
+	_, err = b.svc.PushLead(t.Context(), b.tenant, uuid.New(), LeadInput{Phone: input.Some("9000000000")})
 	require.ErrorIs(t, err, store.ErrNotFound)
-	_, err = b.svc.PushLead(t.Context(), storetest.Tenant(t, b.st), campaign.ID, LeadInput{Phone: Some("9000000000")})
+	_, err = b.svc.PushLead(t.Context(), storetest.Tenant(t, b.st), campaign.ID, LeadInput{Phone: input.Some("9000000000")})
 	require.ErrorIs(t, err, store.ErrNotFound)
 	other := b.aiCampaign(t)
 	b.push(t, other.ID, "9876543210") // another campaign may hold the number too

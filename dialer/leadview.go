@@ -75,9 +75,9 @@ func (l *leads) onLead(ctx context.Context, tenant uuid.UUID, attempt string, do
 // LeadEdit is the body of a lead's edit: an absent member is left alone, null clears. A lead's number is what it was pushed with;
 // its state is the dialer's.
 type LeadEdit struct {
-	Name, Email, CRMLeadID Opt[string]
-	Metadata, CustomFields Opt[Object]
-	Priority               Opt[int]
+	Name, Email, CRMLeadID input.Opt[string]
+	Metadata, CustomFields input.Opt[input.Object]
+	Priority               input.Opt[int]
 
 	fixed []string // members sent that a lead has and no edit changes
 }
@@ -108,9 +108,9 @@ func fixedLeadMembers() []string {
 // UnmarshalJSON takes the body.
 func (in *LeadEdit) UnmarshalJSON(b []byte) error {
 	*in = LeadEdit{}
-	fixed := map[string]*Opt[json.RawMessage]{"phone": {}}
+	fixed := map[string]*input.Opt[json.RawMessage]{"phone": {}}
 	for _, name := range fixedLeadMembers() {
-		fixed[name] = &Opt[json.RawMessage]{}
+		fixed[name] = &input.Opt[json.RawMessage]{}
 	}
 	members := map[string]json.Unmarshaler{
 		"name": &in.Name, "email": &in.Email, "crm_lead_id": &in.CRMLeadID, "metadata": &in.Metadata,
@@ -129,17 +129,17 @@ func (in *LeadEdit) UnmarshalJSON(b []byte) error {
 }
 
 // apply checks the input's members and puts them into a lead.
-func (in LeadEdit) apply(c *checker, to *db.Lead) {
+func (in LeadEdit) apply(c *input.Form, to *db.Lead) {
 	for _, name := range in.fixed {
 		if name == "phone" {
-			c.fail(name, "can't be changed; push a new lead")
+			c.Fail(name, "can't be changed; push a new lead")
 		} else {
-			c.fail(name, "can't be changed")
+			c.Fail(name, "can't be changed")
 		}
 	}
 	for _, m := range []struct {
 		field string
-		value Opt[string]
+		value input.Opt[string]
 		to    **string
 		most  int
 	}{
@@ -147,33 +147,33 @@ func (in LeadEdit) apply(c *checker, to *db.Lead) {
 		{"email", in.Email, &to.Email, maxLeadEmail},
 		{"crm_lead_id", in.CRMLeadID, &to.CrmLeadID, maxCRMLeadID},
 	} {
-		if v, ok := clearable(c, m.field, m.value); ok && (v == nil || c.text(m.field, *v, 0, m.most)) {
+		if v, ok := input.Clearable(c, m.field, m.value); ok && (v == nil || c.Text(m.field, *v, 0, m.most)) {
 			if *m.to = v; v != nil && *v == "" {
 				*m.to = nil
 			}
 		}
 	}
-	if v, ok := given(c, "priority", in.Priority); ok && c.between("priority", v, -maxPriority, maxPriority) {
+	if v, ok := input.Given(c, "priority", in.Priority); ok && c.Between("priority", v, -maxPriority, maxPriority) {
 		to.Priority = int32(v) //nolint:gosec // bounded
 	}
-	if v, ok := clearable(c, "metadata", in.Metadata); ok {
+	if v, ok := input.Clearable(c, "metadata", in.Metadata); ok {
 		if to.Metadata = nil; v != nil {
 			checkMetadata(c, "metadata", *v)
 			to.Metadata = json.RawMessage(*v)
 		}
 	}
-	if v, ok := given(c, "custom_fields", in.CustomFields); ok {
+	if v, ok := input.Given(c, "custom_fields", in.CustomFields); ok {
 		checkMetadata(c, "custom_fields", v)
 		to.CustomFields = json.RawMessage(v)
 	}
 }
 
-// PatchLead edits what is known of a lead. Errors: store.ErrNotFound, *fault.Error, *fault.Error for a crm_lead_id that
+// PatchLead edits what is known of a lead. Errors: store.ErrNotFound, *fault.Error for a crm_lead_id that
 // another lead of the campaign has.
 func (l *leads) PatchLead(ctx context.Context, tenant, id uuid.UUID, in LeadEdit) (Lead, error) {
-	c := checker{edit: true}
+	c := input.Form{Edit: true}
 	in.apply(&c, &db.Lead{})
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return Lead{}, err
 	}
 	lead, err := l.onLead(ctx, tenant, "edit lead", func(tx *store.Tx) (db.Lead, error) {
@@ -181,7 +181,7 @@ func (l *leads) PatchLead(ctx context.Context, tenant, id uuid.UUID, in LeadEdit
 		if err != nil {
 			return row, err
 		}
-		in.apply(&checker{edit: true}, &row)
+		in.apply(&input.Form{Edit: true}, &row)
 		err = tx.Audit(ctx, store.AuditEntry{
 			TenantID: tenant, Action: "lead.updated", ObjectID: id.String(), Details: map[string]any{"members": in.sent()},
 		})

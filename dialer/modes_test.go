@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 
 	"github.com/stretchr/testify/require"
@@ -125,7 +126,7 @@ func TestGateSeesWhatARunningCampaignHasBecome(t *testing.T) {
 			_, err = p.svc.rules.admitted(t.Context(), request("9876543201"))
 			require.NoError(t, err)
 			if c.then == "" {
-				_, err = p.svc.PatchFlow(t.Context(), p.tenant, f.ID, FlowInput{Nodes: Some(flowNodes(
+				_, err = p.svc.PatchFlow(t.Context(), p.tenant, f.ID, FlowInput{Nodes: input.Some(flowNodes(
 					`{"id":"a","type":"play_audio","data":{"audio_url":"http://127.0.0.1/p.wav"},"next":{"default":"q"}}`, `{"id":"q",`+ask))})
 				require.NoError(t, err)
 			} else {

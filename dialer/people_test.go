@@ -14,6 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
@@ -184,7 +185,7 @@ func TestProgressiveDialsOneCallPerReadyAgent(t *testing.T) {
 	require.Equal(t, acd.WrapUp, p.status(t, talking))
 	p.end(t, call, "completed", "NORMAL_CLEARING")
 	require.Len(t, p.sw.dialed(), 4, "nobody is ready but for the calls in flight")
-	_, err := p.svc.Dispose(t.Context(), p.tenant, talking, DisposeInput{CallID: Some(call.ID.String()), Disposition: Some("sold")})
+	_, err := p.svc.Dispose(t.Context(), p.tenant, talking, DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("sold")})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(p.sw.dialed()) == 5 }, waitFor, every)
 }
@@ -208,7 +209,7 @@ func TestNobodyIsDialedForAPhoneOnTheHook(t *testing.T) {
 	}
 	preview := p.campaign(t, DialPreview)
 	lead := p.push(t, preview, "9876543202")
-	_, err = p.svc.AgentDial(t.Context(), p.tenant, id, DialInput{LeadID: Some(lead.ID.String())})
+	_, err = p.svc.AgentDial(t.Context(), p.tenant, id, DialInput{LeadID: input.Some(lead.ID.String())})
 	require.NoError(t, err, "and dials by themselves")
 }
 
@@ -216,7 +217,7 @@ func TestNobodyIsDialedForAPhoneOnTheHook(t *testing.T) {
 func (p *people) had(t *testing.T, agent, campaign uuid.UUID, number string) (db.Call, Lead) {
 	t.Helper()
 	lead := p.push(t, campaign, number)
-	call, err := p.svc.AgentDial(t.Context(), p.tenant, agent, DialInput{LeadID: Some(lead.ID.String())})
+	call, err := p.svc.AgentDial(t.Context(), p.tenant, agent, DialInput{LeadID: input.Some(lead.ID.String())})
 	require.NoError(t, err)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
 	p.end(t, call, "completed", "NORMAL_CLEARING")

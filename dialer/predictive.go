@@ -17,7 +17,7 @@ const maxReasonLength = 500
 
 // PredictiveInput is the body that pauses or resumes over-dialing.
 type PredictiveInput struct {
-	Reason Opt[string]
+	Reason input.Opt[string]
 }
 
 // UnmarshalJSON takes the body.
@@ -28,7 +28,7 @@ func (in *PredictiveInput) UnmarshalJSON(b []byte) error {
 }
 
 // SetPredictivePaused stops the over-dialing of a running predictive campaign, or lets it go on. The campaign runs all the while,
-// with one call per ready agent when it is paused. Errors: store.ErrNotFound, *fault.Error, *fault.Error.
+// with one call per ready agent when it is paused. Errors: store.ErrNotFound, *fault.Error.
 func (p *pacers) SetPredictivePaused(
 	ctx context.Context, tenant, id uuid.UUID, paused bool, in PredictiveInput,
 ) (Campaign, error) {
@@ -36,15 +36,15 @@ func (p *pacers) SetPredictivePaused(
 	if paused {
 		trigger = "pause predictive dialing of"
 	}
-	c := checker{}
+	c := input.Form{}
 	if in.Reason.Null {
-		in.Reason = Opt[string]{}
+		in.Reason = input.Opt[string]{}
 	}
-	reason, ok := given(&c, "reason", in.Reason)
+	reason, ok := input.Given(&c, "reason", in.Reason)
 	if ok {
-		c.text("reason", reason, 0, maxReasonLength)
+		c.Text("reason", reason, 0, maxReasonLength)
 	}
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return Campaign{}, err
 	}
 	out, err := p.campaigns.inCampaign(ctx, tenant, trigger+" campaign", func(tx *store.Tx) (db.Campaign, error) {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"math"
 	"time"
+
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 const (
@@ -55,11 +57,11 @@ func (p RetryPolicy) minutes(outcome callOutcome) int {
 }
 
 // apply checks the members that were sent, and puts them into a campaign's policy.
-func (v RetryInput) apply(c *checker, to *json.RawMessage) {
+func (v RetryInput) apply(c *input.Form, to *json.RawMessage) {
 	policy := retryPolicy(*to)
 	for _, m := range []struct {
 		field   string
-		minutes Opt[int]
+		minutes input.Opt[int]
 		to      *int
 	}{
 		{"retry.busy", v.Busy, &policy.Busy},
@@ -68,13 +70,13 @@ func (v RetryInput) apply(c *checker, to *json.RawMessage) {
 		{"retry.machine", v.Machine, &policy.Machine},
 		{"retry.failed", v.Failed, &policy.Failed},
 	} {
-		if n, ok := given(c, m.field, m.minutes); ok && c.between(m.field, n, 0, maxRetryMinutes) {
+		if n, ok := input.Given(c, m.field, m.minutes); ok && c.Between(m.field, n, 0, maxRetryMinutes) {
 			*m.to = n
 		}
 	}
-	if n, ok := given(c, "retry.backoff", v.Backoff); ok {
+	if n, ok := input.Given(c, "retry.backoff", v.Backoff); ok {
 		if n < 1 || n > maxBackoffRate {
-			c.fail("retry.backoff", "must lie between 1 and %d", maxBackoffRate)
+			c.Fail("retry.backoff", "must lie between 1 and %d", maxBackoffRate)
 		}
 		policy.Backoff = n
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -106,28 +107,28 @@ func TestAgentsDialsCount(t *testing.T) {
 	campaign := p.campaign(t, DialPreview)
 	ann := p.person(t)
 	call, lead := p.had(t, ann, campaign, "9876543201")
-	_, err := p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: Some(call.ID.String()), Disposition: Some("later")})
+	_, err := p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("later")})
 	require.NoError(t, err)
-	input := DialInput{CampaignID: Some(p.campaign(t, DialPreview).String()), Phone: Some("9876543201")}
-	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, input)
+	to := DialInput{CampaignID: input.Some(p.campaign(t, DialPreview).String()), Phone: input.Some("9876543201")}
+	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, to)
 	require.Equal(t, ReasonDailyCap, reason(t, err))
 	require.Equal(t, acd.Available, p.status(t, ann), "the agent is free again")
 
 	at := p.clock.Now().Add(time.Minute)
 	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{
-		CallID: Some(call.ID.String()), Disposition: Some("later"), CallbackAt: Some(at.Format(time.RFC3339)),
+		CallID: input.Some(call.ID.String()), Disposition: input.Some("later"), CallbackAt: input.Some(at.Format(time.RFC3339)),
 	})
 	require.NoError(t, err)
 	p.clock.Advance(2 * time.Minute)
 	next, err := p.svc.NextLead(t.Context(), p.tenant, ann, campaign)
 	require.NoError(t, err)
 	require.Equal(t, lead.ID, next.ID)
-	kept, err := p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: Some(lead.ID.String())})
+	kept, err := p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: input.Some(lead.ID.String())})
 	require.NoError(t, err, "the callee was promised this call")
 	p.end(t, kept, "failed", "NO_ANSWER")
-	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: Some(kept.ID.String()), Disposition: Some("not_there")})
+	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: input.Some(kept.ID.String()), Disposition: input.Some("not_there")})
 	require.NoError(t, err)
-	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: Some(lead.ID.String())})
+	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: input.Some(lead.ID.String())})
 	require.Equal(t, ReasonDailyCap, reason(t, err), "and no other")
 }
 

@@ -40,16 +40,16 @@ type Settings struct {
 
 // SettingsInput is the body of an edit of the settings: an absent member is left alone, null clears one that may be null.
 type SettingsInput struct {
-	PrivacyMode            Opt[string]
-	PIIRetentionDays       Opt[int]
-	VoiceAgentDefaultWSURL Opt[string]
-	DefaultMaxConcurrent   Opt[int]
-	CallingWindow          Opt[WindowInput]
-	RecordingRetentionDays Opt[int]
-	Dispositions           Opt[[]string]
-	DailyCap               Opt[int]
-	Holidays               Opt[[]string]
-	SIPHosts               Opt[json.RawMessage]
+	PrivacyMode            input.Opt[string]
+	PIIRetentionDays       input.Opt[int]
+	VoiceAgentDefaultWSURL input.Opt[string]
+	DefaultMaxConcurrent   input.Opt[int]
+	CallingWindow          input.Opt[WindowInput]
+	RecordingRetentionDays input.Opt[int]
+	Dispositions           input.Opt[[]string]
+	DailyCap               input.Opt[int]
+	Holidays               input.Opt[[]string]
+	SIPHosts               input.Opt[json.RawMessage]
 }
 
 // UnmarshalJSON takes the body.
@@ -81,15 +81,15 @@ func (e *tenantSettings) Settings(ctx context.Context, tenant uuid.UUID) (Settin
 // PatchSettings edits the tenant's settings. A change of the privacy mode holds for what comes in from then on; numbers that
 // are stored already are shown by the new mode at once. Errors: store.ErrNotFound, *fault.Error.
 func (e *tenantSettings) PatchSettings(ctx context.Context, tenant uuid.UUID, in SettingsInput) (Settings, error) {
-	c := checker{edit: true}
-	if v, ok := clearable(&c, "voice_agent_default_ws_url", in.VoiceAgentDefaultWSURL); ok && v != nil {
-		c.address(ctx, &e.cfg.Guard, "voice_agent_default_ws_url", *v, "ws", "wss")
+	c := input.Form{Edit: true}
+	if v, ok := input.Clearable(&c, "voice_agent_default_ws_url", in.VoiceAgentDefaultWSURL); ok && v != nil {
+		checkAddress(ctx, &c, &e.cfg.Guard, "voice_agent_default_ws_url", *v, "ws", "wss")
 	}
 	if in.SIPHosts.Set {
-		c.fail("sip_hosts", "is read only: the operator sets it")
+		c.Fail("sip_hosts", "is read only: the operator sets it")
 	}
 	in.apply(&c, &db.Tenant{})
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return Settings{}, err
 	}
 	var row db.Tenant
@@ -98,7 +98,7 @@ func (e *tenantSettings) PatchSettings(ctx context.Context, tenant uuid.UUID, in
 		if row, err = tx.Q.LockTenant(ctx, tenant); err != nil {
 			return err
 		}
-		in.apply(&checker{edit: true}, &row)
+		in.apply(&input.Form{Edit: true}, &row)
 		row, err = tx.Q.SetTenantSettings(ctx, db.SetTenantSettingsParams{
 			PrivacyMode: row.PrivacyMode, PiiRetentionDays: row.PiiRetentionDays,
 			RecordingRetentionDays: row.RecordingRetentionDays, VoiceAgentDefaultWsUrl: row.VoiceAgentDefaultWsUrl,
@@ -116,39 +116,39 @@ func (e *tenantSettings) PatchSettings(ctx context.Context, tenant uuid.UUID, in
 }
 
 // apply puts the input's members into a tenant.
-func (in SettingsInput) apply(c *checker, to *db.Tenant) {
-	if v, ok := given(c, "privacy_mode", in.PrivacyMode); ok &&
-		c.oneOf("privacy_mode", v, string(store.PrivacyStandard), string(store.PrivacyStrict)) {
+func (in SettingsInput) apply(c *input.Form, to *db.Tenant) {
+	if v, ok := input.Given(c, "privacy_mode", in.PrivacyMode); ok &&
+		c.OneOf("privacy_mode", v, string(store.PrivacyStandard), string(store.PrivacyStrict)) {
 		to.PrivacyMode = v
 	}
-	if v, ok := given(c, "pii_retention_days", in.PIIRetentionDays); ok && c.between("pii_retention_days", v, 0, maxRetentionDays) {
+	if v, ok := input.Given(c, "pii_retention_days", in.PIIRetentionDays); ok && c.Between("pii_retention_days", v, 0, maxRetentionDays) {
 		to.PiiRetentionDays = int32(v) //nolint:gosec // bounded by between
 	}
-	if v, ok := clearable(c, "voice_agent_default_ws_url", in.VoiceAgentDefaultWSURL); ok {
+	if v, ok := input.Clearable(c, "voice_agent_default_ws_url", in.VoiceAgentDefaultWSURL); ok {
 		to.VoiceAgentDefaultWsUrl = v
 	}
 	in.applyNumbers(c, to)
 	if in.CallingWindow.Null {
 		to.CallingWindow = nil
-	} else if v, ok := given(c, "calling_window", in.CallingWindow); ok {
+	} else if v, ok := input.Given(c, "calling_window", in.CallingWindow); ok {
 		if w, ok := v.window(c); ok {
 			to.CallingWindow, _ = json.Marshal(w) // strings always encode
 		}
 	}
-	if v, ok := given(c, "holidays", in.Holidays); ok {
+	if v, ok := input.Given(c, "holidays", in.Holidays); ok {
 		checkHolidays(c, v)
 		to.Holidays = slices.Compact(append([]string{}, slices.Sorted(slices.Values(v))...))
 	}
-	if v, ok := given(c, "dispositions", in.Dispositions); ok {
+	if v, ok := input.Given(c, "dispositions", in.Dispositions); ok {
 		checkDispositions(c, v)
 		to.Dispositions = slices.Compact(append([]string{}, slices.Sorted(slices.Values(v))...))
 	}
 }
 
-func (in SettingsInput) applyNumbers(c *checker, to *db.Tenant) {
+func (in SettingsInput) applyNumbers(c *input.Form, to *db.Tenant) {
 	for _, m := range []struct {
 		field       string
-		value       Opt[int]
+		value       input.Opt[int]
 		least, most int
 		to          **int32
 	}{
@@ -156,38 +156,38 @@ func (in SettingsInput) applyNumbers(c *checker, to *db.Tenant) {
 		{"recording_retention_days", in.RecordingRetentionDays, 0, maxRetentionDays, &to.RecordingRetentionDays},
 		{"daily_cap", in.DailyCap, 1, maxDailyCap, &to.DailyCap},
 	} {
-		v, ok := clearable(c, m.field, m.value)
+		v, ok := input.Clearable(c, m.field, m.value)
 		if !ok {
 			continue
 		}
-		if *m.to = nil; v != nil && c.between(m.field, *v, m.least, m.most) {
+		if *m.to = nil; v != nil && c.Between(m.field, *v, m.least, m.most) {
 			n := int32(*v) //nolint:gosec // bounded by between
 			*m.to = &n
 		}
 	}
 }
 
-func checkDispositions(c *checker, codes []string) {
+func checkDispositions(c *input.Form, codes []string) {
 	if len(codes) > maxDispositions {
-		c.fail("dispositions", "must have at most %d elements", maxDispositions)
+		c.Fail("dispositions", "must have at most %d elements", maxDispositions)
 		return
 	}
 	for _, code := range codes {
 		if !form.IsDisposition(code) {
-			c.fail("dispositions", "must be codes of 1 to 64 small letters, digits and underscores")
+			c.Fail("dispositions", "must be codes of 1 to 64 small letters, digits and underscores")
 			return
 		}
 	}
 }
 
-func checkHolidays(c *checker, days []string) {
+func checkHolidays(c *input.Form, days []string) {
 	if len(days) > maxHolidays {
-		c.fail("holidays", "must have at most %d elements", maxHolidays)
+		c.Fail("holidays", "must have at most %d elements", maxHolidays)
 		return
 	}
 	for _, day := range days {
 		if _, err := time.Parse(time.DateOnly, day); err != nil {
-			c.fail("holidays", "must be days such as 2026-01-26")
+			c.Fail("holidays", "must be days such as 2026-01-26")
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 
 	"github.com/google/uuid"
@@ -219,7 +220,7 @@ func (b *bundle) running(t *testing.T) Campaign {
 
 func (b *bundle) push(t *testing.T, campaign uuid.UUID, phone string) Lead {
 	t.Helper()
-	lead, err := b.svc.PushLead(t.Context(), b.tenant, campaign, LeadInput{Phone: Some(phone)})
+	lead, err := b.svc.PushLead(t.Context(), b.tenant, campaign, LeadInput{Phone: input.Some(phone)})
 	require.NoError(t, err)
 	return lead
 }

@@ -18,10 +18,10 @@ import (
 // CallInput asks for a single call: to whom, from which number, and who talks to them: a voice agent or a flow, or else the tenant's
 // default voice agent.
 type CallInput struct {
-	To, From             Opt[string]
-	VoiceAgentID, FlowID Opt[string]
-	CallCategory         Opt[string]
-	Metadata             Opt[Object]
+	To, From             input.Opt[string]
+	VoiceAgentID, FlowID input.Opt[string]
+	CallCategory         input.Opt[string]
+	Metadata             input.Opt[input.Object]
 }
 
 // UnmarshalJSON takes the body.
@@ -36,44 +36,44 @@ func (in *CallInput) UnmarshalJSON(b []byte) error {
 
 // request checks what can be told from the body alone. null is what is not sent.
 func (in CallInput) request() (admission.Request, error) {
-	c, out := checker{}, admission.Request{Purpose: admission.PurposeSingle}
-	if v, ok := required(&c, "to", in.To); ok {
+	c, out := input.Form{}, admission.Request{Purpose: admission.PurposeSingle}
+	if v, ok := input.Required(&c, "to", in.To); ok {
 		number, err := store.ParsePhone(v)
 		if err != nil {
-			c.fail("to", "%s", phoneFault(err))
+			c.Fail("to", "%s", phoneFault(err))
 		}
 		out.To = number
 	}
-	if v, ok := given(&c, "from", in.From); ok && c.text("from", v, 5, 20) {
+	if v, ok := input.Given(&c, "from", in.From); ok && c.Text("from", v, 5, 20) {
 		out.From = v
 	}
 	for _, m := range []struct {
 		field string
-		value Opt[string]
+		value input.Opt[string]
 		to    **uuid.UUID
 	}{{"voice_agent_id", in.VoiceAgentID, &out.VoiceAgentID}, {"flow_id", in.FlowID, &out.FlowID}} {
-		if v, ok := given(&c, m.field, m.value); ok {
-			if id, ok := c.uuid(m.field, v); ok {
+		if v, ok := input.Given(&c, m.field, m.value); ok {
+			if id, ok := c.UUID(m.field, v); ok {
 				*m.to = &id
 			}
 		}
 	}
 	if in.VoiceAgentID.Has() && in.FlowID.Has() {
-		c.fail("flow_id", "can't stand beside voice_agent_id")
+		c.Fail("flow_id", "can't stand beside voice_agent_id")
 	}
-	if v, ok := given(&c, "call_category", in.CallCategory); ok && c.oneOf("call_category", v,
+	if v, ok := input.Given(&c, "call_category", in.CallCategory); ok && c.OneOf("call_category", v,
 		string(CategoryPromotional), string(CategoryService), string(CategoryTransactional)) {
 		out.Category = v
 	}
-	if v, ok := given(&c, "metadata", in.Metadata); ok {
+	if v, ok := input.Given(&c, "metadata", in.Metadata); ok {
 		checkMetadata(&c, "metadata", v)
 		out.Metadata = json.RawMessage(v)
 	}
-	return out, c.err()
+	return out, c.Err()
 }
 
 // PlaceCall dials one number, under every rule of dialing. A test key's call gets its record and its events, and ends before anything
-// is dialed. Errors: *fault.Error, *fault.Error, *RefusalError, those of Originator.
+// is dialed. Errors: *fault.Error, *RefusalError, those of Originator.
 func (g *rules) PlaceCall(ctx context.Context, tenant uuid.UUID, env Environment, in CallInput) (db.Call, error) {
 	req, err := in.request()
 	if err != nil {
@@ -96,17 +96,17 @@ func (g *rules) PlaceCall(ctx context.Context, tenant uuid.UUID, env Environment
 
 // resolveSingle checks what a single call names against what the tenant has, and finds the voice agent of one that names nobody.
 func (g *rules) resolveSingle(ctx context.Context, tx *store.Tx, req *admission.Request) error {
-	c := checker{}
+	c := input.Form{}
 	if req.From != "" {
 		owned, err := ownNumber(ctx, tx, req.TenantID, req.From)
 		series := CallCategory(req.Category).series()
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			c.fail("from", "is none of your active numbers")
+			c.Fail("from", "is none of your active numbers")
 		case err != nil:
 			return err
 		case !strings.HasPrefix(owned, series):
-			c.fail("from", "must be a %s number for %s calls", seriesName(series), req.Category)
+			c.Fail("from", "must be a %s number for %s calls", seriesName(series), req.Category)
 		}
 	}
 	if req.FlowID != nil {
@@ -115,18 +115,18 @@ func (g *rules) resolveSingle(ctx context.Context, tx *store.Tx, req *admission.
 			return err
 		}
 		if !exists {
-			c.fail("flow_id", "names no flow")
+			c.Fail("flow_id", "names no flow")
 		}
-		return c.err()
+		return c.Err()
 	}
 	if req.VoiceAgentID != nil {
 		_, found, err := g.voiceAgents.usableAgent(ctx, tx, req.TenantID, req.VoiceAgentID)
 		if !found && err == nil {
-			c.fail("voice_agent_id", "names no voice agent")
+			c.Fail("voice_agent_id", "names no voice agent")
 		}
-		return errors.Join(c.err(), err)
+		return errors.Join(c.Err(), err)
 	}
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return err
 	}
 	agent, err := g.voiceAgents.resolveAgent(ctx, tx, req.TenantID, nil, nil)

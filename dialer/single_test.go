@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -81,7 +82,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 	require.True(t, call.Amd, "as a campaign's call to a voice agent")
 	require.JSONEq(t, `{"a":1,"variables":{"b":"c"}}`, string(call.Metadata))
 	require.Equal(t, map[string]any{"a": 1.0, "variables": map[string]any{"b": "c"}}, p.events(t, store.EventCallStarted)[0]["metadata"])
-	_, err = p.svc.SetDefaultVoiceAgent(t.Context(), p.tenant, DefaultVoiceAgentInput{VoiceAgentID: Some(agent.ID.String())})
+	_, err = p.svc.SetDefaultVoiceAgent(t.Context(), p.tenant, DefaultVoiceAgentInput{VoiceAgentID: input.Some(agent.ID.String())})
 	require.NoError(t, err)
 	call, err = place(`{"to":"9876543211","voice_agent_id":null,"flow_id":null,"from":null,"metadata":null,"call_category":null}`)
 	require.NoError(t, err)

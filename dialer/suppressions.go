@@ -34,7 +34,7 @@ type Suppression struct {
 
 // SuppressionInput is the body that adds a number.
 type SuppressionInput struct {
-	Phone, Reason Opt[string]
+	Phone, Reason input.Opt[string]
 }
 
 // UnmarshalJSON takes the body.
@@ -64,17 +64,17 @@ type suppressionRow struct {
 
 // row checks an entry.
 func (in SuppressionInput) row() (suppressionRow, error) {
-	c, out := checker{}, suppressionRow{reason: suppressedByTenant}
-	if v, ok := required(&c, "phone", in.Phone); ok {
+	c, out := input.Form{}, suppressionRow{reason: suppressedByTenant}
+	if v, ok := input.Required(&c, "phone", in.Phone); ok {
 		var err error
 		if out.phone, err = store.ParsePhone(v); err != nil {
-			c.fail("phone", "%s", phoneFault(err))
+			c.Fail("phone", "%s", phoneFault(err))
 		}
 	}
-	if v, ok := given(&c, "reason", in.Reason); ok && c.text("reason", v, 1, maxReasonLength) {
+	if v, ok := input.Given(&c, "reason", in.Reason); ok && c.Text("reason", v, 1, maxReasonLength) {
 		out.reason = v
 	}
-	return out, c.err()
+	return out, c.Err()
 }
 
 // AddSuppression keeps a number from being called by the tenant ever again, as an opt-out does: its leads end, and a strict
@@ -142,7 +142,7 @@ func (u *suppressions) suppress(ctx context.Context, tenant uuid.UUID, rows []su
 
 // SuppressionsInput is the body that adds numbers in bulk: each element is an entry, looked at on its own.
 type SuppressionsInput struct {
-	Suppressions Opt[[]json.RawMessage]
+	Suppressions input.Opt[[]json.RawMessage]
 }
 
 // UnmarshalJSON takes the body.
@@ -155,12 +155,12 @@ func (in *SuppressionsInput) UnmarshalJSON(b []byte) error {
 // AddSuppressions adds numbers in bulk. Rows that are invalid fail no other; those whose number was on the list, or in an earlier
 // row, are duplicates and tell its entry. What is shown of a number is its mask. Errors: *fault.Error for the body as a whole.
 func (u *suppressions) AddSuppressions(ctx context.Context, tenant uuid.UUID, in SuppressionsInput) (BulkResult, error) {
-	c := checker{}
-	list, ok := required(&c, "suppressions", in.Suppressions)
+	c := input.Form{}
+	list, ok := input.Required(&c, "suppressions", in.Suppressions)
 	if ok && len(list) > BulkLimit {
-		c.fail("suppressions", "must have at most %d elements", BulkLimit)
+		c.Fail("suppressions", "must have at most %d elements", BulkLimit)
 	}
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return BulkResult{}, err
 	}
 	results := make([]BulkRow, len(list))

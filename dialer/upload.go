@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 
 	"github.com/google/uuid"
 
@@ -161,19 +162,18 @@ func (u *upload) take(row leadfile.Row) {
 
 // leadInput gives a row as a push would bring it.
 func leadInput(row leadfile.Row) LeadInput {
-	given := func(v string) Opt[string] {
+	given := func(v string) input.Opt[string] {
 		if v == "" {
-			return Opt[string]{}
+			return input.Opt[string]{}
 		}
-		return Some(v)
+		return input.Some(v)
 	}
 	in := LeadInput{Phone: given(row.Phone), Name: given(row.Name), Email: given(row.Email), CRMLeadID: given(row.CRMLeadID)}
 	if row.Priority != "" {
-		in.Priority.Set = true
-		in.Priority.fault = decodeInt([]byte(row.Priority), &in.Priority.Value)
+		_ = in.Priority.UnmarshalJSON([]byte(row.Priority)) // keeps what is wrong
 	}
 	if row.Metadata != nil {
-		in.Metadata = Some(Object(row.Metadata))
+		in.Metadata = input.Some(input.Object(row.Metadata))
 	}
 	return in
 }

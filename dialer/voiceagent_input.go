@@ -9,6 +9,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 // The subprotocols of a voice agent's WebSocket.
@@ -54,56 +55,56 @@ func newVoiceAgent() db.VoiceAgent {
 
 // apply puts a request's members into a voice agent; a null one counts as absent, but for those that creation
 // requires. The auth token stays outside, for it is sealed.
-func (in VoiceAgentInput) apply(ctx context.Context, c *checker, guard *netguard.Policy, to *db.VoiceAgent) {
-	if v, ok := required(c, "name", skipNull(c, in.Name)); ok && c.text("name", v, 1, maxNameLength) {
+func (in VoiceAgentInput) apply(ctx context.Context, c *input.Form, guard *netguard.Policy, to *db.VoiceAgent) {
+	if v, ok := input.Required(c, "name", skipNull(c, in.Name)); ok && c.Text("name", v, 1, maxNameLength) {
 		to.Name = v
 	}
-	if v, ok := required(c, "ws_url", skipNull(c, in.WSURL)); ok && c.address(ctx, guard, "ws_url", v, "ws", "wss") {
+	if v, ok := input.Required(c, "ws_url", skipNull(c, in.WSURL)); ok && checkAddress(ctx, c, guard, "ws_url", v, "ws", "wss") {
 		to.WsUrl = v
 	}
-	if v, ok := given(c, "auth_token", in.AuthToken); ok && !headerSafe(v) {
-		c.fail("auth_token", "must have at most 4096 printable ASCII characters")
+	if v, ok := input.Given(c, "auth_token", in.AuthToken); ok && !headerSafe(v) {
+		c.Fail("auth_token", "must have at most 4096 printable ASCII characters")
 	}
-	if v, ok := given(c, "audio_format", in.AudioFormat); ok {
+	if v, ok := input.Given(c, "audio_format", in.AudioFormat); ok {
 		if audio, ok := v.audio(c, audioOf(*to)); ok {
 			to.AudioFormat, _ = json.Marshal(audio) // strings and integers always encode
 		}
 	}
-	if v, ok := given(c, "external_agent_id", in.ExternalAgentID); ok && c.text("external_agent_id", v, 0, 500) {
+	if v, ok := input.Given(c, "external_agent_id", in.ExternalAgentID); ok && c.Text("external_agent_id", v, 0, 500) {
 		to.ExternalAgentID = emptyAsNil(v)
 	}
-	if v, ok := given(c, "transfer_destination", in.TransferDestination); ok {
+	if v, ok := input.Given(c, "transfer_destination", in.TransferDestination); ok {
 		if v != "" && !transferable(v) {
-			c.fail("transfer_destination", "must be an Indian number or a SIP URI such as sip:desk@example.com")
+			c.Fail("transfer_destination", "must be an Indian number or a SIP URI such as sip:desk@example.com")
 		}
 		to.TransferDestination = emptyAsNil(v)
 	}
-	if v, ok := given(c, "max_concurrent", in.MaxConcurrent); ok && c.between("max_concurrent", v, 1, maxAgentCalls) {
+	if v, ok := input.Given(c, "max_concurrent", in.MaxConcurrent); ok && c.Between("max_concurrent", v, 1, maxAgentCalls) {
 		to.MaxConcurrent = int32(v) //nolint:gosec // bounded by between
 	}
-	if v, ok := given(c, "status", in.Status); ok && c.oneOf("status", v, string(VoiceAgentActive), string(VoiceAgentPaused)) {
+	if v, ok := input.Given(c, "status", in.Status); ok && c.OneOf("status", v, string(VoiceAgentActive), string(VoiceAgentPaused)) {
 		to.Status = v
 	}
-	if v, ok := given(c, "token_lifetime", in.TokenLifetime); ok &&
-		c.oneOf("token_lifetime", v, tokenLifetimeRefresh, tokenLifetimeSession) {
+	if v, ok := input.Given(c, "token_lifetime", in.TokenLifetime); ok &&
+		c.OneOf("token_lifetime", v, tokenLifetimeRefresh, tokenLifetimeSession) {
 		to.TokenLifetime = v
 	}
-	if v, ok := given(c, "subprotocol", in.Subprotocol); ok && c.oneOf("subprotocol", v, SubprotocolAlpha, SubprotocolBeta) {
+	if v, ok := input.Given(c, "subprotocol", in.Subprotocol); ok && c.OneOf("subprotocol", v, SubprotocolAlpha, SubprotocolBeta) {
 		to.Subprotocol = v
 	}
-	if v, ok := given(c, "ws_disconnect_action", in.WSDisconnectAction); ok &&
-		c.oneOf("ws_disconnect_action", v, disconnectHangup, disconnectQueue) {
+	if v, ok := input.Given(c, "ws_disconnect_action", in.WSDisconnectAction); ok &&
+		c.OneOf("ws_disconnect_action", v, disconnectHangup, disconnectQueue) {
 		to.WsDisconnectAction = v
 	}
-	if v, ok := given(c, "monitor_scope", in.MonitorScope); ok && c.oneOf("monitor_scope", v, monitorTenant, monitorSameAgent, monitorNone) {
+	if v, ok := input.Given(c, "monitor_scope", in.MonitorScope); ok && c.OneOf("monitor_scope", v, monitorTenant, monitorSameAgent, monitorNone) {
 		to.MonitorScope = v
 	}
 }
 
 // skipNull takes a null in an edit for an absent member.
-func skipNull[T any](c *checker, o Opt[T]) Opt[T] {
-	if c.edit && o.Null {
-		return Opt[T]{}
+func skipNull[T any](c *input.Form, o input.Opt[T]) input.Opt[T] {
+	if c.Edit && o.Null {
+		return input.Opt[T]{}
 	}
 	return o
 }
@@ -139,39 +140,39 @@ func headerSafe(s string) bool {
 func audioRatesHz() []int { return []int{8000, 16000, 24000, 32000, 44100, 48000} }
 
 // audio checks an audio format; what it doesn't say stays as in base, but that G.711 has one rate.
-func (in AudioFormatInput) audio(c *checker, base AudioFormat) (AudioFormat, bool) {
-	before := len(c.faults)
+func (in AudioFormatInput) audio(c *input.Form, base AudioFormat) (AudioFormat, bool) {
+	before := c.Faults()
 	out := base
-	if v, ok := given(c, "audio_format.encoding", in.Encoding); ok &&
-		c.oneOf("audio_format.encoding", v, encodingPCM, encodingPCMU, encodingPCMA) {
+	if v, ok := input.Given(c, "audio_format.encoding", in.Encoding); ok &&
+		c.OneOf("audio_format.encoding", v, encodingPCM, encodingPCMU, encodingPCMA) {
 		if out.Encoding = v; v != base.Encoding {
 			if out.SampleRateHz = g711RateHz; v == encodingPCM {
 				out.SampleRateHz = defaultAudio().SampleRateHz
 			}
 		}
 	}
-	if v, ok := given(c, "audio_format.sample_rate_hz", in.SampleRateHz); ok {
+	if v, ok := input.Given(c, "audio_format.sample_rate_hz", in.SampleRateHz); ok {
 		if !slices.Contains(audioRatesHz(), v) {
-			c.fail("audio_format.sample_rate_hz", "must be one of 8000, 16000, 24000, 32000, 44100, 48000")
+			c.Fail("audio_format.sample_rate_hz", "must be one of 8000, 16000, 24000, 32000, 44100, 48000")
 		}
 		out.SampleRateHz = v
 	}
 	if out.Encoding != encodingPCM && out.SampleRateHz != g711RateHz {
-		c.fail("audio_format.sample_rate_hz", "must be 8000 for %s", out.Encoding)
+		c.Fail("audio_format.sample_rate_hz", "must be 8000 for %s", out.Encoding)
 	}
-	if v, ok := given(c, "audio_format.channels", in.Channels); ok {
+	if v, ok := input.Given(c, "audio_format.channels", in.Channels); ok {
 		if v != 1 && v != 2 {
-			c.fail("audio_format.channels", "must be 1 or 2")
+			c.Fail("audio_format.channels", "must be 1 or 2")
 		}
 		out.Channels = v
 	}
-	if v, ok := given(c, "audio_format.frame_ms", in.FrameMS); ok {
+	if v, ok := input.Given(c, "audio_format.frame_ms", in.FrameMS); ok {
 		if !slices.Contains([]int{10, 20, 40, 60, 80, 100}, v) {
-			c.fail("audio_format.frame_ms", "must be one of 10, 20, 40, 60, 80, 100")
+			c.Fail("audio_format.frame_ms", "must be one of 10, 20, 40, 60, 80, 100")
 		}
 		out.FrameMS = v
 	}
-	return out, len(c.faults) == before
+	return out, c.Faults() == before
 }
 
 // audioOf reads a voice agent's audio format; what it doesn't say is as by default.

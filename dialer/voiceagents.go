@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 
 	"github.com/google/uuid"
 
@@ -17,13 +18,13 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-// CreateVoiceAgent adds a voice agent. Errors: *fault.Error, *fault.Error when the tenant has all that it may have.
+// CreateVoiceAgent adds a voice agent. Errors: *fault.Error when the tenant has all that it may have.
 func (v *voiceAgents) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in VoiceAgentInput) (VoiceAgent, error) {
-	row, c := newVoiceAgent(), checker{}
+	row, c := newVoiceAgent(), input.Form{}
 	row.TenantID = tenant
 	in = in.withoutNulls()
 	in.apply(ctx, &c, &v.cfg.Guard, &row)
-	if err := cmp.Or(c.err(), v.checkTransferTarget(ctx, tenant, in)); err != nil {
+	if err := cmp.Or(c.Err(), v.checkTransferTarget(ctx, tenant, in)); err != nil {
 		return VoiceAgent{}, err
 	}
 	made, err := v.inAgent(ctx, tenant, "create voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
@@ -66,9 +67,9 @@ func (in VoiceAgentInput) withoutNulls() VoiceAgentInput {
 	return in
 }
 
-func present[T any](o Opt[T]) Opt[T] {
+func present[T any](o input.Opt[T]) input.Opt[T] {
 	if o.Null {
-		return Opt[T]{}
+		return input.Opt[T]{}
 	}
 	return o
 }
@@ -92,7 +93,7 @@ func (v *voiceAgents) keepMaskedToken(in VoiceAgentInput, row db.VoiceAgent) (Vo
 	}
 	shown, err := v.maskedToken(row)
 	if err == nil && in.AuthToken.Value == shown {
-		in.AuthToken = Opt[string]{}
+		in.AuthToken = input.Opt[string]{}
 	}
 	return in, err
 }
@@ -169,13 +170,13 @@ func (v *voiceAgents) GetVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (
 }
 
 // PatchVoiceAgent edits a voice agent; absent and null members are not modified. Errors: store.ErrNotFound,
-// *fault.Error, *fault.Error when an archived agent's status is to change.
+// *fault.Error when an archived agent's status is to change.
 func (v *voiceAgents) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in VoiceAgentInput) (VoiceAgent, error) {
 	in = in.withoutNulls()
 	if in.WSURL.Has() {
-		c := checker{edit: true}
-		c.address(ctx, &v.cfg.Guard, "ws_url", in.WSURL.Value, "ws", "wss")
-		if err := c.err(); err != nil {
+		c := input.Form{Edit: true}
+		checkAddress(ctx, &c, &v.cfg.Guard, "ws_url", in.WSURL.Value, "ws", "wss")
+		if err := c.Err(); err != nil {
 			return VoiceAgent{}, err
 		}
 	}
@@ -191,12 +192,12 @@ func (v *voiceAgents) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID,
 		if err != nil {
 			return row, err
 		}
-		archived, c, before := row.Status == string(VoiceAgentArchived), checker{edit: true}, row.WsUrl
+		archived, c, before := row.Status == string(VoiceAgentArchived), input.Form{Edit: true}, row.WsUrl
 		in.apply(ctx, &c, nil, &row)
 		if len(row.AuthTokenSealed) > 0 && !in.AuthToken.Set && !sameEnd(before, row.WsUrl) {
-			c.fail("auth_token", "is required with another host, or without TLS: the one that there is isn't given to it; an empty one removes it")
+			c.Fail("auth_token", "is required with another host, or without TLS: the one that there is isn't given to it; an empty one removes it")
 		}
-		if err := c.err(); err != nil {
+		if err := c.Err(); err != nil {
 			return row, err
 		}
 		if archived && in.Status.Has() {
@@ -267,12 +268,12 @@ func (v *voiceAgents) DefaultVoiceAgent(ctx context.Context, tenant uuid.UUID) (
 func (v *voiceAgents) SetDefaultVoiceAgent(
 	ctx context.Context, tenant uuid.UUID, in DefaultVoiceAgentInput,
 ) (DefaultVoiceAgent, error) {
-	c, out := checker{}, DefaultVoiceAgent{}
+	c, out := input.Form{}, DefaultVoiceAgent{}
 	if !in.VoiceAgentID.Set {
-		c.fail("voice_agent_id", "is required")
+		c.Fail("voice_agent_id", "is required")
 	}
-	wanted, _ := clearable(&c, "voice_agent_id", in.VoiceAgentID)
-	if err := c.err(); err != nil {
+	wanted, _ := input.Clearable(&c, "voice_agent_id", in.VoiceAgentID)
+	if err := c.Err(); err != nil {
 		return out, err
 	}
 	if wanted != nil {

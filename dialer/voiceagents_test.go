@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -147,7 +148,7 @@ func TestDefaultVoiceAgent(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, agent.ID, *set.VoiceAgentID)
 	for _, id := range []string{uuid.NewString(), "nonsense"} {
-		_, err = b.svc.SetDefaultVoiceAgent(t.Context(), b.tenant, DefaultVoiceAgentInput{VoiceAgentID: Some(id)})
+		_, err = b.svc.SetDefaultVoiceAgent(t.Context(), b.tenant, DefaultVoiceAgentInput{VoiceAgentID: input.Some(id)})
 		require.ErrorIs(t, err, store.ErrNotFound)
 	}
 	for _, body := range []string{`{}`, `{"voice_agent_id":5}`} {
@@ -161,7 +162,7 @@ func TestDefaultVoiceAgent(t *testing.T) {
 	got, err = b.svc.DefaultVoiceAgent(t.Context(), b.tenant)
 	require.NoError(t, err)
 	require.Nil(t, got.VoiceAgentID, "a deleted agent is no default")
-	cleared, err := b.svc.SetDefaultVoiceAgent(t.Context(), b.tenant, DefaultVoiceAgentInput{VoiceAgentID: Null[string]()})
+	cleared, err := b.svc.SetDefaultVoiceAgent(t.Context(), b.tenant, DefaultVoiceAgentInput{VoiceAgentID: input.Null[string]()})
 	require.NoError(t, err)
 	require.Nil(t, cleared.VoiceAgentID)
 }

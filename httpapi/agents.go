@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 const agentNoun = "agent"
@@ -43,7 +44,7 @@ func (a *api) agentOperations() []operation {
 	)
 }
 
-type agentLoginInput struct{ Extension dialer.Opt[string] }
+type agentLoginInput struct{ Extension input.Opt[string] }
 
 // Members gives the members of the body by their names.
 func (in *agentLoginInput) Members() map[string]json.Unmarshaler {
@@ -55,8 +56,8 @@ func (h agentHandlers) login(ctx context.Context, r *request) (reply, error) {
 	if err := r.decodeOptional(&byMembers{&in}); err != nil {
 		return reply{}, err
 	}
-	f := dialer.NewForm(false)
-	extension, _ := dialer.Given(f, "extension", in.Extension)
+	f := new(input.Form)
+	extension, _ := input.Given(f, "extension", in.Extension)
 	if err := f.Err(); err != nil {
 		return reply{}, err
 	}
@@ -79,7 +80,7 @@ func (h agentHandlers) logout(ctx context.Context, r *request) (reply, error) {
 	return ok(agent), named(err, agentNoun)
 }
 
-type agentStatusInput struct{ Status, Reason dialer.Opt[string] }
+type agentStatusInput struct{ Status, Reason input.Opt[string] }
 
 // Members gives the members of the body by their names.
 func (in *agentStatusInput) Members() map[string]json.Unmarshaler {
@@ -91,9 +92,9 @@ func (h agentHandlers) status(ctx context.Context, r *request) (reply, error) {
 	if err := r.decodeInto(&in); err != nil {
 		return reply{}, err
 	}
-	f := dialer.NewForm(false)
-	status, _ := dialer.Required(f, "status", in.Status)
-	reason, _ := dialer.Given(f, "reason", in.Reason)
+	f := new(input.Form)
+	status, _ := input.Required(f, "status", in.Status)
+	reason, _ := input.Given(f, "reason", in.Reason)
 	if err := f.Err(); err != nil {
 		return reply{}, err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -105,8 +104,8 @@ func (s *sessionSigner) verify(token string) (sessionClaims, error) {
 }
 
 type loginInput struct {
-	Email    dialer.Opt[string]
-	Password dialer.Opt[string]
+	Email    input.Opt[string]
+	Password input.Opt[string]
 }
 
 // UnmarshalJSON takes the body of a sign-in.
@@ -118,7 +117,7 @@ func (in loginInput) validate() error {
 	var found []fault.Field
 	for _, f := range []struct {
 		name string
-		opt  dialer.Opt[string]
+		opt  input.Opt[string]
 		most int
 	}{{"email", in.Email, maxEmail}, {"password", in.Password, maxPassword}} {
 		switch {
@@ -178,7 +177,7 @@ func (h sessionHandlers) logout(ctx context.Context, r *request) (reply, error) 
 }
 
 type ownPasswordInput struct {
-	Current, New dialer.Opt[string]
+	Current, New input.Opt[string]
 }
 
 // Members gives the members of the body by their names.
@@ -192,10 +191,10 @@ func (h sessionHandlers) setPassword(ctx context.Context, r *request) (reply, er
 	if err := r.decodeInto(&in); err != nil {
 		return reply{}, err
 	}
-	f := dialer.NewForm(false)
-	current, _ := dialer.Required(f, "current_password", in.Current)
+	f := new(input.Form)
+	current, _ := input.Required(f, "current_password", in.Current)
 	f.Text("current_password", current, 1, maxPassword)
-	fresh, _ := dialer.Required(f, "new_password", in.New)
+	fresh, _ := input.Required(f, "new_password", in.New)
 	account.CheckPassword(f, "new_password", fresh)
 	if err := f.Err(); err != nil {
 		return reply{}, err
@@ -212,6 +211,6 @@ func (h sessionHandlers) setPassword(ctx context.Context, r *request) (reply, er
 	if err != nil {
 		return reply{}, err
 	}
-	_, err = h.accounts.EditUser(ctx, user.TenantID, user.ID, account.UserEdit{Password: dialer.Some(fresh)})
+	_, err = h.accounts.EditUser(ctx, user.TenantID, user.ID, account.UserEdit{Password: input.Some(fresh)})
 	return noContent(), err
 }

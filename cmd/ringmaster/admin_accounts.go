@@ -5,9 +5,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 type userCmd struct {
@@ -89,7 +89,7 @@ func (cmd userPasswordCmd) Run(ctx context.Context, e env) error {
 		if given != nil {
 			password = *given
 		}
-		if u, err = s.EditUser(ctx, tenantID, u.ID, account.UserEdit{Password: dialer.Some(password)}); err != nil {
+		if u, err = s.EditUser(ctx, tenantID, u.ID, account.UserEdit{Password: input.Some(password)}); err != nil {
 			return err
 		}
 		r := userRow(u)

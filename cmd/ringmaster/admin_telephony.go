@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/httpapi/account"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 type trunkEditCmd struct {
@@ -45,17 +45,17 @@ func (cmd trunkEditCmd) Run(ctx context.Context, e env) error {
 }
 
 // member is a flag as a member of an edit: absent unless it was given.
-func member[T any](v *T) dialer.Opt[T] {
+func member[T any](v *T) input.Opt[T] {
 	if v == nil {
-		return dialer.Opt[T]{}
+		return input.Opt[T]{}
 	}
-	return dialer.Some(*v)
+	return input.Some(*v)
 }
 
 // clearable is a flag whose empty value forgets what there is.
-func clearable(v *string) dialer.Opt[string] {
+func clearable(v *string) input.Opt[string] {
 	if v != nil && *v == "" {
-		return dialer.Null[string]()
+		return input.Null[string]()
 	}
 	return member(v)
 }

@@ -6,9 +6,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 type trunkCmd struct {
@@ -57,15 +57,15 @@ func (cmd trunkCreateCmd) Run(ctx context.Context, e env) error {
 // edit has every flag as a member, so that a number out of range is refused as it is over HTTP.
 func (cmd *trunkCreateCmd) edit(password *string) account.TrunkEdit {
 	in := account.TrunkEdit{
-		Name: dialer.Some(cmd.Name), Host: dialer.Some(cmd.Host), Port: dialer.Some(cmd.Port), Transport: dialer.Some(cmd.Transport),
-		Register: dialer.Some(cmd.Register), NumberFormat: dialer.Some(cmd.NumberFormat), MaxChannels: dialer.Some(cmd.MaxChannels),
-		CPS: dialer.Some(cmd.CPS), Priority: dialer.Some(cmd.Priority), MediaMode: dialer.Some(cmd.MediaMode),
+		Name: input.Some(cmd.Name), Host: input.Some(cmd.Host), Port: input.Some(cmd.Port), Transport: input.Some(cmd.Transport),
+		Register: input.Some(cmd.Register), NumberFormat: input.Some(cmd.NumberFormat), MaxChannels: input.Some(cmd.MaxChannels),
+		CPS: input.Some(cmd.CPS), Priority: input.Some(cmd.Priority), MediaMode: input.Some(cmd.MediaMode),
 	}
 	if cmd.Username != "" {
-		in.Username = dialer.Some(cmd.Username)
+		in.Username = input.Some(cmd.Username)
 	}
 	if password != nil && *password != "" {
-		in.Password = dialer.Some(*password)
+		in.Password = input.Some(*password)
 	}
 	return in
 }

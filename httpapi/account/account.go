@@ -2,7 +2,7 @@
 // numbers. The command line, the development seed and the HTTP handlers share it.
 //
 // Read credential.go for the form of keys and passwords, this file for tenants and keys, user.go, trunk.go and number.go for the
-// rest, errors.go for what is refused. Inputs whose members are dialer.Opt are those of the HTTP API; the plain ones are made of
+// rest, errors.go for what is refused. Inputs whose members are input.Opt are those of the HTTP API; the plain ones are made of
 // them for callers in Go.
 package account
 

@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
@@ -151,7 +151,7 @@ func TestEditedTrunkRestsNoMore(t *testing.T) {
 	require.Zero(t, row.Failures)
 	require.NotNil(t, row.RangAt)
 	rest()
-	row, err = s.EditTrunk(t.Context(), tenant, trunk.ID, TrunkEdit{Host: dialer.Some("other.example")})
+	row, err = s.EditTrunk(t.Context(), tenant, trunk.ID, TrunkEdit{Host: input.Some("other.example")})
 	require.NoError(t, err)
 	require.Nil(t, row.RestsUntil)
 	require.Nil(t, row.HeardAt)

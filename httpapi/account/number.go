@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 const maxNumberLabel = 200
@@ -25,8 +25,8 @@ type NumberInput struct {
 
 // NumberEdit is the body of a number's creation or edit.
 type NumberEdit struct {
-	E164, Label, FlowID, TrunkID dialer.Opt[string]
-	IsActive                     dialer.Opt[bool]
+	E164, Label, FlowID, TrunkID input.Opt[string]
+	IsActive                     input.Opt[bool]
 }
 
 // Members gives the members of the body by their names.
@@ -37,25 +37,25 @@ func (in *NumberEdit) Members() map[string]json.Unmarshaler {
 }
 
 // apply checks the input's members and puts them into a number.
-func (in *NumberEdit) apply(f *dialer.Form, to *db.Number) {
-	if v, ok := dialer.Required(f, "e164", in.E164); ok {
+func (in *NumberEdit) apply(f *input.Form, to *db.Number) {
+	if v, ok := input.Required(f, "e164", in.E164); ok {
 		phone, err := store.ParsePhone(v)
 		if err != nil {
 			f.Fail("e164", "must be an Indian number, as +91 and ten digits")
 		}
 		to.E164 = phone.E164()
 	}
-	if v, ok := dialer.Clearable(f, "label", in.Label); ok {
+	if v, ok := input.Clearable(f, "label", in.Label); ok {
 		if to.Label = v; v != nil {
 			f.Text("label", *v, 0, maxNumberLabel)
 		}
 	}
 	for _, m := range []struct {
 		field string
-		value dialer.Opt[string]
+		value input.Opt[string]
 		to    **uuid.UUID
 	}{{"flow_id", in.FlowID, &to.FlowID}, {"trunk_id", in.TrunkID, &to.TrunkID}} {
-		v, ok := dialer.Clearable(f, m.field, m.value)
+		v, ok := input.Clearable(f, m.field, m.value)
 		if !ok {
 			continue
 		}
@@ -65,14 +65,14 @@ func (in *NumberEdit) apply(f *dialer.Form, to *db.Number) {
 			}
 		}
 	}
-	if v, ok := dialer.Given(f, "is_active", in.IsActive); ok {
+	if v, ok := input.Given(f, "is_active", in.IsActive); ok {
 		to.IsActive = v
 	}
 }
 
 // checkNumber refuses a flow or trunk that the tenant doesn't have.
 func checkNumber(ctx context.Context, tx *store.Tx, row db.Number) error {
-	f := dialer.NewForm(true)
+	f := &input.Form{Edit: true}
 	if row.FlowID != nil {
 		exists, err := tx.Q.FlowExists(ctx, row.TenantID, *row.FlowID)
 		if err != nil {
@@ -96,15 +96,15 @@ func checkNumber(ctx context.Context, tx *store.Tx, row db.Number) error {
 // CreateNumber gives a number to a tenant.
 func (s *Service) CreateNumber(ctx context.Context, tenantID uuid.UUID, in NumberInput) (db.Number, error) {
 	return s.AddNumber(ctx, tenantID, NumberEdit{
-		E164: dialer.Some(in.Number), Label: some(in.Label), FlowID: someID(in.FlowID), TrunkID: someID(in.TrunkID),
+		E164: input.Some(in.Number), Label: some(in.Label), FlowID: someID(in.FlowID), TrunkID: someID(in.TrunkID),
 	})
 }
 
-func someID(id *uuid.UUID) dialer.Opt[string] {
+func someID(id *uuid.UUID) input.Opt[string] {
 	if id == nil {
-		return dialer.Opt[string]{}
+		return input.Opt[string]{}
 	}
-	return dialer.Some(id.String())
+	return input.Some(id.String())
 }
 
 // AddNumber gives a number to a tenant. Errors: *fault.Error.
@@ -113,7 +113,7 @@ func (s *Service) AddNumber(ctx context.Context, tenantID uuid.UUID, in NumberEd
 	if err != nil {
 		return db.Number{}, fmt.Errorf("create number: %w", err)
 	}
-	row, f := db.Number{TenantID: tenantID, ID: id, IsActive: true}, dialer.NewForm(false)
+	row, f := db.Number{TenantID: tenantID, ID: id, IsActive: true}, new(input.Form)
 	in.apply(f, &row)
 	if err := f.Err(); err != nil {
 		return db.Number{}, err
@@ -155,7 +155,7 @@ func (s *Service) EditNumber(ctx context.Context, tenantID, id uuid.UUID, in Num
 		if err != nil {
 			return err
 		}
-		f := dialer.NewForm(true)
+		f := &input.Form{Edit: true}
 		in.apply(f, &row)
 		if err := f.Err(); err != nil {
 			return err
@@ -181,7 +181,7 @@ func (s *Service) DeleteNumber(ctx context.Context, tenantID, id uuid.UUID) erro
 
 // SetNumberActive takes a number into use, or out of it.
 func (s *Service) SetNumberActive(ctx context.Context, tenantID, id uuid.UUID, active bool) error {
-	_, err := s.EditNumber(ctx, tenantID, id, NumberEdit{IsActive: dialer.Some(active)})
+	_, err := s.EditNumber(ctx, tenantID, id, NumberEdit{IsActive: input.Some(active)})
 	return err
 }
 

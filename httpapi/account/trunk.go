@@ -11,11 +11,11 @@ import (
 	"unicode"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/conf"
-	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -36,9 +36,9 @@ type TrunkInput struct {
 
 // TrunkEdit is the body of a trunk's creation or edit. A password of null is forgotten.
 type TrunkEdit struct {
-	Name, Host, Transport, Username, Password, NumberFormat, MediaMode dialer.Opt[string]
-	Port, MaxChannels, CPS, Priority                                   dialer.Opt[int]
-	Register, IsActive                                                 dialer.Opt[bool]
+	Name, Host, Transport, Username, Password, NumberFormat, MediaMode input.Opt[string]
+	Port, MaxChannels, CPS, Priority                                   input.Opt[int]
+	Register, IsActive                                                 input.Opt[bool]
 }
 
 // Members gives the members of the body by their names.
@@ -81,39 +81,39 @@ func newTrunk() db.Trunk {
 }
 
 // apply checks the input's members and puts all but the password into a trunk.
-func (in *TrunkEdit) apply(f *dialer.Form, to *db.Trunk) {
-	if v, ok := dialer.Required(f, "name", in.Name); ok && f.Text("name", v, 1, maxTrunkName) {
+func (in *TrunkEdit) apply(f *input.Form, to *db.Trunk) {
+	if v, ok := input.Required(f, "name", in.Name); ok && f.Text("name", v, 1, maxTrunkName) {
 		to.Name = v
 	}
-	if v, ok := dialer.Required(f, "host", in.Host); ok {
+	if v, ok := input.Required(f, "host", in.Host); ok {
 		if !hostForm.MatchString(v) {
 			f.Fail("host", "must be a host name or an address")
 		}
 		to.Host = v
 	}
-	if v, ok := dialer.Given(f, "transport", in.Transport); ok && f.OneOf("transport", v, transportUDP, "tcp", "tls") {
+	if v, ok := input.Given(f, "transport", in.Transport); ok && f.OneOf("transport", v, transportUDP, "tcp", "tls") {
 		to.Transport = v
 	}
-	if v, ok := dialer.Clearable(f, "username", in.Username); ok {
+	if v, ok := input.Clearable(f, "username", in.Username); ok {
 		if to.Username = v; v != nil && !usernameForm.MatchString(*v) {
 			f.Fail("username", "must be a SIP user name of 1 to 200 characters")
 		}
 	}
-	if v, ok := dialer.Clearable(f, "password", in.Password); ok && v != nil && f.Text("password", *v, 1, maxTrunkPassword) &&
+	if v, ok := input.Clearable(f, "password", in.Password); ok && v != nil && f.Text("password", *v, 1, maxTrunkPassword) &&
 		(strings.ContainsFunc(*v, unicode.IsControl) || strings.Contains(*v, "$${")) {
 		f.Fail("password", "can't hold control characters or $${, which the switch's configuration would replace")
 	}
-	if v, ok := dialer.Given(f, "number_format", in.NumberFormat); ok &&
+	if v, ok := input.Given(f, "number_format", in.NumberFormat); ok &&
 		f.OneOf("number_format", v, formatE164, "national", "0national") {
 		to.NumberFormat = v
 	}
-	if v, ok := dialer.Given(f, "media_mode", in.MediaMode); ok && f.OneOf("media_mode", v, modeBridge, modeBypass) {
+	if v, ok := input.Given(f, "media_mode", in.MediaMode); ok && f.OneOf("media_mode", v, modeBridge, modeBypass) {
 		to.MediaMode = v
 	}
-	if v, ok := dialer.Given(f, "register", in.Register); ok {
+	if v, ok := input.Given(f, "register", in.Register); ok {
 		to.Register = v
 	}
-	if v, ok := dialer.Given(f, "is_active", in.IsActive); ok {
+	if v, ok := input.Given(f, "is_active", in.IsActive); ok {
 		to.IsActive = v
 	}
 	in.applyNumbers(f, to)
@@ -122,10 +122,10 @@ func (in *TrunkEdit) apply(f *dialer.Form, to *db.Trunk) {
 	}
 }
 
-func (in *TrunkEdit) applyNumbers(f *dialer.Form, to *db.Trunk) {
+func (in *TrunkEdit) applyNumbers(f *input.Form, to *db.Trunk) {
 	for _, m := range []struct {
 		field       string
-		value       dialer.Opt[int]
+		value       input.Opt[int]
 		least, most int
 		to          *int32
 	}{
@@ -134,14 +134,14 @@ func (in *TrunkEdit) applyNumbers(f *dialer.Form, to *db.Trunk) {
 		{"cps", in.CPS, 1, maxTrunkCPS, &to.Cps},
 		{"priority", in.Priority, -maxTrunkPriority, maxTrunkPriority, &to.Priority},
 	} {
-		if v, ok := dialer.Given(f, m.field, m.value); ok && f.Between(m.field, v, m.least, m.most) {
+		if v, ok := input.Given(f, m.field, m.value); ok && f.Between(m.field, v, m.least, m.most) {
 			*m.to = int32(v) //nolint:gosec // bounded by Between
 		}
 	}
 }
 
 // seal gives the sealed password that was sent, or else what there is.
-func (s *Service) seal(id uuid.UUID, in dialer.Opt[string], present []byte) ([]byte, error) {
+func (s *Service) seal(id uuid.UUID, in input.Opt[string], present []byte) ([]byte, error) {
 	switch {
 	case !in.Set:
 		return present, nil
@@ -155,18 +155,18 @@ func (s *Service) seal(id uuid.UUID, in dialer.Opt[string], present []byte) ([]b
 // CreateTrunk declares a trunk; the password is kept encrypted.
 func (s *Service) CreateTrunk(ctx context.Context, tenantID uuid.UUID, in TrunkInput) (db.Trunk, error) {
 	return s.AddTrunk(ctx, tenantID, TrunkEdit{
-		Name: dialer.Some(in.Name), Host: dialer.Some(in.Host), Port: someInt(in.Port), Transport: some(in.Transport),
-		Username: some(in.Username), Password: some(in.Password), Register: dialer.Some(in.Register),
+		Name: input.Some(in.Name), Host: input.Some(in.Host), Port: someInt(in.Port), Transport: some(in.Transport),
+		Username: some(in.Username), Password: some(in.Password), Register: input.Some(in.Register),
 		NumberFormat: some(in.NumberFormat), MaxChannels: someInt(in.MaxChannels), CPS: someInt(in.CPS),
-		Priority: dialer.Some(in.Priority), MediaMode: some(in.MediaMode),
+		Priority: input.Some(in.Priority), MediaMode: some(in.MediaMode),
 	})
 }
 
-func someInt(n int) dialer.Opt[int] {
+func someInt(n int) input.Opt[int] {
 	if n == 0 {
-		return dialer.Opt[int]{}
+		return input.Opt[int]{}
 	}
-	return dialer.Some(n)
+	return input.Some(n)
 }
 
 // AddTrunk declares a trunk. Errors: *fault.Error.
@@ -175,7 +175,7 @@ func (s *Service) AddTrunk(ctx context.Context, tenantID uuid.UUID, in TrunkEdit
 	if err != nil {
 		return db.Trunk{}, fmt.Errorf("create trunk: %w", err)
 	}
-	row, f := newTrunk(), dialer.NewForm(false)
+	row, f := newTrunk(), new(input.Form)
 	in.apply(f, &row)
 	if err := f.Err(); err != nil {
 		return db.Trunk{}, err
@@ -205,7 +205,7 @@ func (s *Service) EditTrunk(ctx context.Context, tenantID, id uuid.UUID, in Trun
 		if err != nil {
 			return err
 		}
-		f, host := dialer.NewForm(true), row.Host
+		f, host := &input.Form{Edit: true}, row.Host
 		in.apply(f, &row)
 		if hostForm.MatchString(row.Host) && !strings.EqualFold(host, row.Host) && row.PasswordSealed != nil && !in.Password.Set {
 			f.Fail("password", "is required with another host: the one that there is isn't given to it")
@@ -271,7 +271,7 @@ func (s *Service) Trunks(ctx context.Context, tenantID uuid.UUID) ([]db.Trunk, e
 
 // SetTrunkMediaMode configures how a trunk's audio goes: bridge, or bypass.
 func (s *Service) SetTrunkMediaMode(ctx context.Context, tenantID, id uuid.UUID, mode string) error {
-	_, err := s.EditTrunk(ctx, tenantID, id, TrunkEdit{MediaMode: dialer.Some(mode)})
+	_, err := s.EditTrunk(ctx, tenantID, id, TrunkEdit{MediaMode: input.Some(mode)})
 	return err
 }
 
@@ -295,7 +295,7 @@ func (s *Service) TrunkBypassFailed(ctx context.Context, tenantID, id uuid.UUID,
 
 // SetTrunkActive takes a trunk into use, or out of it.
 func (s *Service) SetTrunkActive(ctx context.Context, tenantID, id uuid.UUID, active bool) error {
-	_, err := s.EditTrunk(ctx, tenantID, id, TrunkEdit{IsActive: dialer.Some(active)})
+	_, err := s.EditTrunk(ctx, tenantID, id, TrunkEdit{IsActive: input.Some(active)})
 	return err
 }
 

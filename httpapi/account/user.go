@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/form"
@@ -51,10 +51,10 @@ type UserInput struct {
 
 // UserEdit is the body of a user's creation or edit. Without a password nobody signs in as a new user until one is set.
 type UserEdit struct {
-	Email, Password, DisplayName, Role, Extension, PhoneMode dialer.Opt[string]
-	IsActive                                                 dialer.Opt[bool]
+	Email, Password, DisplayName, Role, Extension, PhoneMode input.Opt[string]
+	IsActive                                                 input.Opt[bool]
 	// Tags are the skills that a queued call may ask for.
-	Tags dialer.Opt[[]string]
+	Tags input.Opt[[]string]
 }
 
 // Members gives the members of the body by their names.
@@ -69,17 +69,17 @@ func (in *UserEdit) Members() map[string]json.Unmarshaler {
 // CreateUser creates a user who can sign in.
 func (s *Service) CreateUser(ctx context.Context, tenantID uuid.UUID, in UserInput) (db.User, error) {
 	edit := UserEdit{
-		Email: dialer.Some(in.Email), Password: dialer.Some(in.Password), Role: dialer.Some(in.Role),
+		Email: input.Some(in.Email), Password: input.Some(in.Password), Role: input.Some(in.Role),
 		DisplayName: some(in.DisplayName), Extension: some(in.Extension), PhoneMode: some(in.PhoneMode),
 	}
 	return s.AddUser(ctx, tenantID, edit)
 }
 
-func some(s string) dialer.Opt[string] {
+func some(s string) input.Opt[string] {
 	if s == "" {
-		return dialer.Opt[string]{}
+		return input.Opt[string]{}
 	}
-	return dialer.Some(s)
+	return input.Some(s)
 }
 
 // AddUser creates a user. Errors: *fault.Error.
@@ -89,7 +89,7 @@ func (s *Service) AddUser(ctx context.Context, tenantID uuid.UUID, in UserEdit) 
 		return db.User{}, fmt.Errorf("create user: %w", err)
 	}
 	row := db.User{TenantID: tenantID, ID: id, PhoneMode: PhoneHeld, IsActive: true, Tags: []string{}}
-	f := dialer.NewForm(false)
+	f := new(input.Form)
 	in.apply(f, &row)
 	if err := f.Err(); err != nil {
 		return db.User{}, err
@@ -122,36 +122,36 @@ func (in *UserEdit) hash(present string) string {
 }
 
 // apply checks the input's members and puts all but the password into a user.
-func (in *UserEdit) apply(f *dialer.Form, to *db.User) {
-	if v, ok := dialer.Required(f, "email", in.Email); ok {
+func (in *UserEdit) apply(f *input.Form, to *db.User) {
+	if v, ok := input.Required(f, "email", in.Email); ok {
 		if addr, err := mail.ParseAddress(v); err != nil || addr.Address != v || len(v) > maxEmail {
 			f.Fail("email", "must be an e-mail address")
 		}
 		to.Email = strings.ToLower(v)
 	}
-	if v, ok := dialer.Given(f, "password", in.Password); ok {
+	if v, ok := input.Given(f, "password", in.Password); ok {
 		CheckPassword(f, "password", v)
 	}
-	if v, ok := dialer.Clearable(f, "display_name", in.DisplayName); ok {
+	if v, ok := input.Clearable(f, "display_name", in.DisplayName); ok {
 		if to.DisplayName = v; v != nil {
 			f.Text("display_name", *v, 1, maxDisplayName)
 		}
 	}
-	if v, ok := dialer.Required(f, "role", in.Role); ok && f.OneOf("role", v, RoleAdmin, RoleSupervisor, RoleAgent) {
+	if v, ok := input.Required(f, "role", in.Role); ok && f.OneOf("role", v, RoleAdmin, RoleSupervisor, RoleAgent) {
 		to.Role = v
 	}
-	if v, ok := dialer.Clearable(f, "extension", in.Extension); ok {
+	if v, ok := input.Clearable(f, "extension", in.Extension); ok {
 		if to.Extension = v; v != nil && !form.IsExtension(*v) {
 			f.Fail("extension", "must have 2 to 10 digits")
 		}
 	}
-	if v, ok := dialer.Given(f, "phone_mode", in.PhoneMode); ok && f.OneOf("phone_mode", v, PhoneHeld, PhoneOnHook) {
+	if v, ok := input.Given(f, "phone_mode", in.PhoneMode); ok && f.OneOf("phone_mode", v, PhoneHeld, PhoneOnHook) {
 		to.PhoneMode = v
 	}
-	if v, ok := dialer.Given(f, "is_active", in.IsActive); ok {
+	if v, ok := input.Given(f, "is_active", in.IsActive); ok {
 		to.IsActive = v
 	}
-	if v, ok := dialer.Given(f, "tags", in.Tags); ok {
+	if v, ok := input.Given(f, "tags", in.Tags); ok {
 		if len(v) > maxTags {
 			f.Fail("tags", "must have at most %d elements", maxTags)
 		}
@@ -168,7 +168,7 @@ func (in *UserEdit) apply(f *dialer.Form, to *db.User) {
 }
 
 // CheckPassword refuses a password that may not be set.
-func CheckPassword(f *dialer.Form, field, password string) {
+func CheckPassword(f *input.Form, field, password string) {
 	if f.Text(field, password, minPassword, maxPassword) && isCommon(password) {
 		f.Fail(field, "is one of the passwords that are guessed first")
 	}
@@ -222,21 +222,21 @@ func (s *Service) User(ctx context.Context, tenantID, id uuid.UUID) (db.User, er
 
 // SetUserActive lets a user sign in, or not.
 func (s *Service) SetUserActive(ctx context.Context, tenantID, id uuid.UUID, active bool) error {
-	_, err := s.EditUser(ctx, tenantID, id, UserEdit{IsActive: dialer.Some(active)})
+	_, err := s.EditUser(ctx, tenantID, id, UserEdit{IsActive: input.Some(active)})
 	return err
 }
 
 // EditUser changes a user. Errors: store.ErrNotFound, *fault.Error, also for the last
 // active administrator.
 func (s *Service) EditUser(ctx context.Context, tenantID, id uuid.UUID, in UserEdit) (db.User, error) {
-	f := dialer.NewForm(true)
+	f := &input.Form{Edit: true}
 	in.apply(f, &db.User{})
 	if err := f.Err(); err != nil {
 		return db.User{}, err
 	}
 	hash := in.hash("")
 	return s.changeUser(ctx, tenantID, id, "edit user", func(tx *store.Tx, row *db.User) error {
-		in.apply(dialer.NewForm(true), row)
+		in.apply(&input.Form{Edit: true}, row)
 		if hash != "" {
 			row.PasswordHash = hash
 		}

@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -24,10 +24,10 @@ const (
 
 // Edit is what a subscription is created from, and what is changed of it: members that are not set are left alone.
 type Edit struct {
-	URL        dialer.Opt[string]
-	EventTypes dialer.Opt[[]string]
-	CampaignID dialer.Opt[string]
-	IsActive   dialer.Opt[bool]
+	URL        input.Opt[string]
+	EventTypes input.Opt[[]string]
+	CampaignID input.Opt[string]
+	IsActive   input.Opt[bool]
 }
 
 // Members gives the members of the body by their names.

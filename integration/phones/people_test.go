@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/call"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -94,7 +95,7 @@ func TestProgressiveReachesAgent(t *testing.T) {
 		require.Eventually(t, func() bool { return l.call(t, first).Status == ledger.StatusCompleted }, soon, 10*time.Millisecond)
 		require.Equal(t, "send_bye", *l.call(t, first).HangupDisposition)
 		got, err := l.dialer.Dispose(t.Context(), l.tenant, agent, dialer.DisposeInput{
-			CallID: dialer.Some(first.String()), Disposition: dialer.Some("sold"),
+			CallID: input.Some(first.String()), Disposition: input.Some("sold"),
 		})
 		require.NoError(t, err)
 		require.Equal(t, acd.Available, got.Agent.Status)
@@ -124,7 +125,7 @@ func TestPreviewDial(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, lead, next.ID)
 		since := time.Now()
-		call, err := l.dialer.AgentDial(t.Context(), l.tenant, agent, dialer.DialInput{LeadID: dialer.Some(lead.String())})
+		call, err := l.dialer.AgentDial(t.Context(), l.tenant, agent, dialer.DialInput{LeadID: input.Some(lead.String())})
 		require.NoError(t, err)
 		require.Eventually(t, func() bool {
 			r, ok := talking(l.phone)
@@ -144,7 +145,7 @@ func TestPreviewDial(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, acd.WrapUp, a.Status)
 		_, err = l.dialer.Dispose(t.Context(), l.tenant, agent, dialer.DisposeInput{
-			CallID: dialer.Some(call.ID.String()), Disposition: dialer.Some("no_interest"),
+			CallID: input.Some(call.ID.String()), Disposition: input.Some("no_interest"),
 		})
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { return agents.ReadyAgents(l.tenant) == 1 }, soon, 10*time.Millisecond, "the phone is dialed again")
