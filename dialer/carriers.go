@@ -21,6 +21,14 @@ const (
 	carrierStale = time.Hour
 )
 
+// HostTrunk is a carrier that the deployment gives to tenants without one of their own.
+type HostTrunk struct {
+	Host         string
+	Port         int
+	Transport    string // udp, tcp or tls
+	NumberFormat string // e164, national or 0national
+}
+
 // carriers decides whether an inbound call came over its number's trunk. Whoever declares a number that belongs to somebody else gets none of
 // its calls, unless they share the carrier.
 type carriers struct {

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -32,11 +31,8 @@ func Quota(
 	return err
 }
 
-// lookupTimeout bounds the look-up of a configured host's name; one that does not resolve in time passes, since the
-// dial is guarded too.
-const lookupTimeout = time.Second
-
-// checkAddress checks a URL that the service will connect to; without a guard it looks at the text alone.
+// checkAddress checks a URL that the service will connect to; without a guard it looks at the text alone. A host whose name does not resolve
+// in time passes, since the dial is guarded too.
 func checkAddress(ctx context.Context, c *input.Form, guard *netguard.Policy, field, raw string, schemes ...string) bool {
 	u, err := url.Parse(raw)
 	if err != nil || !slices.Contains(schemes, u.Scheme) || u.Hostname() == "" || strings.ContainsAny(raw, " \t\r\n\x00") {

@@ -18,3 +18,8 @@ func (g gate) uriTarget(ctx context.Context, req admission.Request, now time.Tim
 	}
 	return target, nil, err
 }
+
+// sipPolicy says where SIP URIs may lead.
+func (k *core) sipPolicy() sipHosts {
+	return sipHosts{st: k.st, guard: k.cfg.Guard, hostTrunk: k.cfg.HostTrunk, trunks: k.carriers}
+}

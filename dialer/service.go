@@ -72,14 +72,6 @@ type Hours struct {
 	From, To string
 }
 
-// HostTrunk is a carrier that the deployment gives to tenants without one of their own.
-type HostTrunk struct {
-	Host         string
-	Port         int
-	Transport    string // udp, tcp or tls
-	NumberFormat string // e164, national or 0national
-}
-
 // Originator dials. The call controller is one.
 type Originator interface {
 	// CanOriginate tells why nothing can be dialed just now; nil when calls can be placed.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ringmaster/ringmaster/store/fault"
 
@@ -21,6 +22,8 @@ import (
 )
 
 const (
+	// lookupTimeout bounds the look-up of a host's name.
+	lookupTimeout = time.Second
 	// maxURI is the longest SIP URI that is dialed.
 	maxURI = 256
 	// sipPort is the port of a URI that names none.
@@ -276,9 +279,4 @@ func CheckSIPHosts(hosts []string) error {
 		}
 	}
 	return nil
-}
-
-// sipPolicy is the service's own.
-func (k *core) sipPolicy() sipHosts {
-	return sipHosts{st: k.st, guard: k.cfg.Guard, hostTrunk: k.cfg.HostTrunk, trunks: k.carriers}
 }
