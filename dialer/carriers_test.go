@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
@@ -35,9 +36,9 @@ func TestInboundComesOverItsTrunk(t *testing.T) {
 		"sip.other.example":   {netip.MustParseAddr("198.51.100.9")},
 	}
 	c := b.svc.carriers
-	c.now = func() time.Time { return now }
-	c.networks = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
-	c.resolve = func(_ context.Context, host string) ([]netip.Addr, error) {
+	c.Now = func() time.Time { return now }
+	c.Networks = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
+	c.Resolve = func(_ context.Context, host string) ([]netip.Addr, error) {
 		if a, err := netip.ParseAddr(host); err == nil {
 			return []netip.Addr{a}, nil
 		}
@@ -61,7 +62,7 @@ func TestInboundComesOverItsTrunk(t *testing.T) {
 
 	// A resolver that is down costs nothing for an hour, and nobody gets in after it.
 	delete(hosts, "sip.carrier.example")
-	now = now.Add(carrierStale - time.Second)
+	now = now.Add(carrier.Stale - time.Second)
 	require.NoError(t, route("203.0.113.7"))
 	now = now.Add(time.Second)
 	require.ErrorIs(t, route("203.0.113.7"), switchctl.ErrUnknownNumber)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -46,7 +47,7 @@ func checkAddress(ctx context.Context, c *input.Form, guard *netguard.Policy, fi
 	if guard == nil {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	ctx, cancel := context.WithTimeout(ctx, carrier.LookupTimeout)
 	defer cancel()
 	if err := guard.Check(ctx, raw); err != nil {
 		c.Fail(field, "names an address that may not be reached")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -104,9 +105,9 @@ func (f *flows) checkTargets(ctx context.Context, tenant uuid.UUID, in FlowInput
 	if err != nil {
 		return nil //nolint:nilerr // told with all else that is wrong
 	}
-	c := input.Form{Code: CodeSIPHostNotAllowed}
+	c := input.Form{Code: carrier.CodeHostNotAllowed}
 	for node, uri := range graph.SIPTargets() {
-		fault, err := f.sipPolicy().sipFault(ctx, tenant, uri)
+		fault, err := f.sipPolicy().Fault(ctx, tenant, uri)
 		if err != nil {
 			return err
 		}

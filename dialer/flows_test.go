@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
@@ -281,7 +282,7 @@ func TestTransferToASIPURI(t *testing.T) {
 			TenantID: b.tenant, ToURI: uri, Purpose: admission.PurposeTransfer, ParentCallID: &call.ID, Environment: "live",
 		})
 	}
-	var none *SIPHostError
+	var none *carrier.URIError
 	_, err = admit("sip:desk.7@8.8.8.8")
 	require.ErrorAs(t, err, &none, "a tenant has no hosts unless the operator lists them")
 	b.sipHosts(t, "8.8.8.8", "10.1.0.0/16", "pbx.example")
@@ -356,8 +357,8 @@ func TestSIPHosts(t *testing.T) {
 	storetest.Trunk(t, b.st, other, "93.184.216.77", 5080, 10)
 	storetest.Trunk(t, b.st, other, "127.0.0.1", 5090, 10)
 	check := func(uri string) (string, error) {
-		target, err := b.svc.sipPolicy().check(t.Context(), b.tenant, uri)
-		return target.endpoint(), err
+		target, err := b.svc.sipPolicy().Check(t.Context(), b.tenant, uri)
+		return target.Endpoint(), err
 	}
 	b.sipHosts(t, "pbx.example", "inside.example", "alias.example", "sbc.example", "gone.example", "10.1.0.0/16", "127.0.0.0/8",
 		"93.184.216.77", "93.184.216.99")
@@ -386,7 +387,7 @@ func TestSIPHosts(t *testing.T) {
 		"sip:10.1.2.3":                "user can't be dialed",
 	} {
 		_, err := check(uri)
-		var refused *SIPHostError
+		var refused *carrier.URIError
 		require.ErrorAs(t, err, &refused, uri)
 		require.Contains(t, refused.Detail, why, uri)
 	}
@@ -401,7 +402,7 @@ func TestSIPHostsWhileATrunkCantBeLookedUp(t *testing.T) {
 	other := storetest.Tenant(t, b.st)
 	storetest.Trunk(t, b.st, other, "sbc.example", 5060, 10)
 	var fault atomic.Pointer[net.DNSError]
-	b.svc.carriers.resolve = func(context.Context, string) ([]netip.Addr, error) {
+	b.svc.carriers.Resolve = func(context.Context, string) ([]netip.Addr, error) {
 		if err := fault.Load(); err != nil {
 			return nil, err
 		}
@@ -409,12 +410,12 @@ func TestSIPHostsWhileATrunkCantBeLookedUp(t *testing.T) {
 	}
 	check := func(uri, why string) {
 		t.Helper()
-		_, err := b.svc.sipPolicy().check(t.Context(), b.tenant, uri)
+		_, err := b.svc.sipPolicy().Check(t.Context(), b.tenant, uri)
 		if why == "" {
 			require.NoError(t, err, uri)
 			return
 		}
-		var refused *SIPHostError
+		var refused *carrier.URIError
 		require.ErrorAs(t, err, &refused, uri)
 		require.Contains(t, refused.Detail, why, uri)
 	}
@@ -428,12 +429,12 @@ func TestSIPHostsWhileATrunkCantBeLookedUp(t *testing.T) {
 	check("sip:desk@pbx.example", "is a trunk's")
 	check("sip:desk@desk.example", "")
 	for _, err := range []*net.DNSError{slow, gone} {
-		b.clock.Advance(carrierFresh)
+		b.clock.Advance(carrier.Fresh)
 		fault.Store(err)
 		check("sip:desk@pbx.example", "is a trunk's")
 		check("sip:desk@desk.example", "")
 	}
-	b.clock.Advance(carrierStale)
+	b.clock.Advance(carrier.Stale)
 	fault.Store(slow)
 	check("sip:desk@desk.example", "can't be told")
 	storetest.Exec(t, b.st, other, "UPDATE trunks SET is_active = false")
@@ -447,7 +448,7 @@ func TestSIPHostsWhereTheyAreGiven(t *testing.T) {
 	b.sipHosts(t, "8.8.8.8")
 	for destination, code := range map[string]string{
 		"sip:desk@8.8.8.8": "", "+919876543210": "", "9876543210": "",
-		"sip:desk@8.8.4.4": CodeSIPHostNotAllowed, "sip:112@8.8.8.8": CodeSIPHostNotAllowed, "+447700900123": "validation_error",
+		"sip:desk@8.8.4.4": carrier.CodeHostNotAllowed, "sip:112@8.8.8.8": carrier.CodeHostNotAllowed, "+447700900123": "validation_error",
 		"+14155550100": "validation_error",
 	} {
 		_, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
@@ -479,8 +480,8 @@ func TestSIPHostsWhereTheyAreGiven(t *testing.T) {
 	got, err := b.svc.Settings(t.Context(), b.tenant)
 	require.NoError(t, err)
 	require.Equal(t, []string{"8.8.8.8"}, got.SIPHosts)
-	require.Error(t, CheckSIPHosts([]string{"sip:x@y"}))
-	require.Error(t, CheckSIPHosts([]string{""}))
-	require.Error(t, CheckSIPHosts([]string{"10.0.0.0/40"}))
-	require.NoError(t, CheckSIPHosts([]string{"10.0.0.0/8", "pbx.example", "::1"}))
+	require.Error(t, carrier.CheckHosts([]string{"sip:x@y"}))
+	require.Error(t, carrier.CheckHosts([]string{""}))
+	require.Error(t, carrier.CheckHosts([]string{"10.0.0.0/40"}))
+	require.NoError(t, carrier.CheckHosts([]string{"10.0.0.0/8", "pbx.example", "::1"}))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
@@ -52,7 +53,7 @@ func (g gate) Admit(ctx context.Context, req admission.Request) (*admission.Admi
 
 func (g gate) admit(ctx context.Context, req admission.Request) (*admission.Admission, error) {
 	s, c := g.s, &candidate{gate: g, req: req, kind: toNumber, now: g.s.now()}
-	var target sipTarget
+	var target carrier.Target
 	switch {
 	case req.Purpose == admission.PurposeTransfer && req.ToURI != "":
 		var refused *RefusalError
@@ -62,8 +63,8 @@ func (g gate) admit(ctx context.Context, req admission.Request) (*admission.Admi
 		} else if refused != nil {
 			return nil, refused
 		}
-		c.kind, c.req.To = toURI, target.number
-		if !target.number.IsZero() {
+		c.kind, c.req.To = toURI, target.Number
+		if !target.Number.IsZero() {
 			c.kind |= numberURI
 		}
 	case req.To.IsZero():
@@ -116,7 +117,7 @@ func (g gate) registry(ctx context.Context, tenant uuid.UUID, to store.Phone) re
 }
 
 // decide runs under the candidate's locks. It is given a candidate of its own, since the transaction may be repeated.
-func (g gate) decide(ctx context.Context, tx *store.Tx, c candidate, target sipTarget) (admission.Terms, *RefusalError, error) {
+func (g gate) decide(ctx context.Context, tx *store.Tx, c candidate, target carrier.Target) (admission.Terms, *RefusalError, error) {
 	none := admission.Terms{}
 	var err error
 	if c.transfer() {
@@ -142,7 +143,7 @@ func (g gate) decide(ctx context.Context, tx *store.Tx, c candidate, target sipT
 	}
 	switch {
 	case c.kind&toURI != 0: // one route, and no number that another could be judged by
-		adm.To, adm.Routes = store.Phone{}, []admission.Route{{Endpoint: "sofia/" + g.s.cfg.CarrierProfile + "/" + target.endpoint()}}
+		adm.To, adm.Routes = store.Phone{}, []admission.Route{{Endpoint: "sofia/" + g.s.cfg.CarrierProfile + "/" + target.Endpoint()}}
 	default:
 		adm.Routes = c.way.routes
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/store/fault"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -138,7 +139,7 @@ func ruleTable() []rule {
 			reason: ReasonCallerID, of: toAnything, check: callerIDOwned, answer: missing(CodeNoCallerID),
 			claim: claimBacksOff, waits: campaignWaits(ReasonCallerID, slog.LevelWarn),
 		},
-		{reason: ReasonSIPHost, answer: func(e *RefusalError, _ time.Time) error { return &SIPHostError{Detail: e.Detail} }},
+		{reason: ReasonSIPHost, answer: func(e *RefusalError, _ time.Time) error { return &carrier.URIError{Detail: e.Detail} }},
 
 		{reason: ReasonVoicemailURL, waits: campaignWaits(ReasonVoicemailURL, slog.LevelWarn)},
 		{reason: ReasonLeads, waits: campaignWaits(ReasonLeads, slog.LevelDebug)},

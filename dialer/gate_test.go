@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/store/fault"
 
 	"github.com/google/uuid"
@@ -261,7 +262,7 @@ func TestGateCeilings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t, func(c *Config) {
-				c.HostTrunk = &HostTrunk{Host: "carrier.example", Port: 5061, Transport: "tls", NumberFormat: "national"}
+				c.HostTrunk = &carrier.HostTrunk{Host: "carrier.example", Port: 5061, Transport: "tls", NumberFormat: "national"}
 			}).trunkAndNumber(t)
 			campaign := b.running(t)
 			storetest.Exec(t, b.st, b.tenant, c.sql)

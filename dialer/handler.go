@@ -29,7 +29,7 @@ func (h handler) Route(ctx context.Context, in switchctl.Inbound) (db.Call, erro
 	if err != nil {
 		return db.Call{}, err
 	}
-	if err := h.s.carriers.sent(ctx, number, in.Peer); err != nil {
+	if err := h.s.carriers.Sent(ctx, number, in.Peer); err != nil {
 		h.s.log.WarnContext(ctx, "inbound call didn't come over its number's trunk; switch.carrier_networks names carriers' other networks",
 			"tenant_id", number.TenantID, "number_id", number.ID, "peer", in.Peer, "error", err)
 		return db.Call{}, err

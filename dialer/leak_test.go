@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -49,7 +50,7 @@ func newLeakWorld(t *testing.T, st *store.Store, trunks bool) *leakWorld {
 	t.Helper()
 	w := &leakWorld{number: "8000" + randomDigits(6), ceilings: [2]int{leakCampaignMax, leakAgentMax}, b: setupOn(t, st, func(c *Config) {
 		c.Now = time.Now
-		c.HostTrunk = &HostTrunk{Host: "127.0.0.1", Port: 5070, Transport: "udp", NumberFormat: "e164"}
+		c.HostTrunk = &carrier.HostTrunk{Host: "127.0.0.1", Port: 5070, Transport: "udp", NumberFormat: "e164"}
 	})}
 	b := w.b
 	b.sipHosts(t, "127.0.0.0/8")

@@ -3,6 +3,7 @@ package dialer
 import (
 	"log/slog"
 
+	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/dialer/week"
 	"github.com/ringmaster/ringmaster/store"
@@ -18,7 +19,7 @@ type core struct {
 	legal    week.Window
 	metrics  metrics
 	signals  signals
-	carriers *carriers
+	carriers *carrier.Trunks
 	calls    Calls // set by Attach, before anything serves
 }
 

@@ -3,6 +3,8 @@ package dialer
 import (
 	"fmt"
 	"time"
+
+	"github.com/ringmaster/ringmaster/dialer/carrier"
 )
 
 // Reason says why the gate refused a call, and why a running campaign dials nothing. Its row in ruleTable says what follows from it.
@@ -35,7 +37,7 @@ const (
 	ReasonTrunkRate       Reason = "trunk_rate"
 	ReasonTrunkFailures   Reason = "trunk_failures" // trunks that are out of order rest
 	ReasonCallerID        Reason = "caller_id"      // no number to call from
-	ReasonSIPHost         Reason = CodeSIPHostNotAllowed
+	ReasonSIPHost         Reason = carrier.CodeHostNotAllowed
 )
 
 // The reasons for which a campaign alone waits: no call is asked for.

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
@@ -40,7 +41,7 @@ type Config struct {
 	// RequireCategory refuses to start campaigns that don't declare what their calls are for, and single calls that don't.
 	RequireCategory bool
 	// HostTrunk carries the calls of tenants that declare no trunk; nil refuses them.
-	HostTrunk *HostTrunk
+	HostTrunk *carrier.HostTrunk
 	// CarrierNetworks may send calls besides the trunks' hosts: carriers that send from other addresses than they are called at.
 	CarrierNetworks []netip.Prefix
 	// CarrierProfile is the switch's SIP profile towards carriers; "external" by default.
@@ -125,8 +126,8 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create dialer: legal hours: %w", err)
 	}
-	senders := &carriers{
-		st: st, networks: cfg.CarrierNetworks, hostTrunk: cfg.HostTrunk, now: cfg.Now, resolve: sipHosts{guard: cfg.Guard}.resolve,
+	senders := &carrier.Trunks{
+		Store: st, Networks: cfg.CarrierNetworks, HostTrunk: cfg.HostTrunk, Now: cfg.Now, Resolve: carrier.Hosts{Guard: cfg.Guard}.Resolve,
 	}
 	uploads, err := newUploads(cfg.UploadDir)
 	if err != nil {

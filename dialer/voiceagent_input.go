@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -112,7 +113,7 @@ func skipNull[T any](c *input.Form, o input.Opt[T]) input.Opt[T] {
 // transferable reports whether a transfer can have this destination, as far as its form goes: numbers of other countries are not dialed.
 func transferable(to string) bool {
 	if strings.HasPrefix(to, "sip:") {
-		_, _, _, err := splitURI(to)
+		_, _, _, err := carrier.SplitURI(to)
 		return err == nil
 	}
 	_, err := store.ParsePhone(to)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
 
@@ -47,12 +48,12 @@ func (v *voiceAgents) checkTransferTarget(ctx context.Context, tenant uuid.UUID,
 	if !in.TransferDestination.Has() || !strings.HasPrefix(in.TransferDestination.Value, "sip:") {
 		return nil
 	}
-	bad, err := v.sipPolicy().sipFault(ctx, tenant, in.TransferDestination.Value)
+	bad, err := v.sipPolicy().Fault(ctx, tenant, in.TransferDestination.Value)
 	if err != nil || bad == "" {
 		return err
 	}
 	refusal := fault.InField("transfer_destination", bad)
-	refusal.Code = CodeSIPHostNotAllowed
+	refusal.Code = carrier.CodeHostNotAllowed
 	return refusal
 }
 

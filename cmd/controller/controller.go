@@ -23,6 +23,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/httpapi"
@@ -173,7 +174,7 @@ func (c *Controller) buildDialer(context.Context) (err error) {
 		Prompts:         c.prompts, Legal: dialer.Hours{From: d.WindowFrom, To: d.WindowTo}, DailyCap: d.DailyCap, RequireCategory: d.RequireCategory, Logger: c.log, Registerer: c.metrics,
 	}
 	if t := d.DefaultTrunk; t.Host != "" {
-		cfg.HostTrunk = &dialer.HostTrunk{Host: t.Host, Port: t.Port, Transport: t.Transport, NumberFormat: t.NumberFormat}
+		cfg.HostTrunk = &carrier.HostTrunk{Host: t.Host, Port: t.Port, Transport: t.Transport, NumberFormat: t.NumberFormat}
 	}
 	c.dialer, err = dialer.New(cfg, c.store)
 	return err

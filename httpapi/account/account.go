@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -70,7 +70,7 @@ func (s *Service) Tenant(ctx context.Context, ref string) (db.Tenant, error) {
 
 // SetSIPHosts sets the hosts that the tenant's SIP URIs may lead to: names, addresses and CIDR blocks.
 func (s *Service) SetSIPHosts(ctx context.Context, tenantID uuid.UUID, hosts []string) (db.Tenant, error) {
-	if err := dialer.CheckSIPHosts(hosts); err != nil {
+	if err := carrier.CheckHosts(hosts); err != nil {
 		return db.Tenant{}, invalid("sip_hosts", err.Error())
 	}
 	var out db.Tenant

@@ -1,4 +1,4 @@
-package dialer
+package carrier
 
 import (
 	"context"
@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// carrierFresh is how long a carrier's addresses hold without being looked up again.
-	carrierFresh = 30 * time.Second
-	// carrierStale is how long they hold while the look-up fails: a resolver that is down costs no inbound calls.
-	carrierStale = time.Hour
+	// Fresh is how long a carrier's addresses hold without being looked up again.
+	Fresh = 30 * time.Second
+	// Stale is how long they hold while the look-up fails: a resolver that is down costs no inbound calls.
+	Stale = time.Hour
 )
 
 // HostTrunk is a carrier that the deployment gives to tenants without one of their own.
@@ -29,14 +29,14 @@ type HostTrunk struct {
 	NumberFormat string // e164, national or 0national
 }
 
-// carriers decides whether an inbound call came over its number's trunk. Whoever declares a number that belongs to somebody else gets none of
+// Trunks decides whether an inbound call came over its number's trunk. Whoever declares a number that belongs to somebody else gets none of
 // its calls, unless they share the carrier.
-type carriers struct {
-	st        *store.Store
-	networks  []netip.Prefix
-	hostTrunk *HostTrunk
-	resolve   func(ctx context.Context, host string) ([]netip.Addr, error)
-	now       func() time.Time
+type Trunks struct {
+	Store     *store.Store
+	Networks  []netip.Prefix
+	HostTrunk *HostTrunk
+	Resolve   func(ctx context.Context, host string) ([]netip.Addr, error)
+	Now       func() time.Time
 
 	mu    sync.Mutex // guards known
 	known map[string]carrierAddrs
@@ -51,18 +51,18 @@ type carrierAddrs struct {
 // errOtherTrunk is an unknown number to whoever calls it: they learn nothing of the numbers that are others'.
 var errOtherTrunk = fmt.Errorf("another carrier's call: %w", switchctl.ErrUnknownNumber)
 
-// sent returns nil if the peer is the number's trunk, any of the tenant's where the number belongs to none, or in one of the operator's
+// Sent returns nil if the peer is the number's trunk, any of the tenant's where the number belongs to none, or in one of the operator's
 // carrier networks and nobody else's trunk. Otherwise it is [switchctl.ErrUnknownNumber].
-func (c *carriers) sent(ctx context.Context, number db.Number, peer string) error {
+func (c *Trunks) Sent(ctx context.Context, number db.Number, peer string) error {
 	addr, err := netip.ParseAddr(strings.Trim(peer, "[]"))
 	if err != nil {
 		return fmt.Errorf("read the peer's address %q: %w", peer, errOtherTrunk)
 	}
 	addr = addr.Unmap().WithZone("")
-	listed := slices.ContainsFunc(c.networks, func(n netip.Prefix) bool { return n.Contains(addr) })
+	listed := slices.ContainsFunc(c.Networks, func(n netip.Prefix) bool { return n.Contains(addr) })
 	var own []string
 	var all []db.TrunkHostsRow
-	if err := c.st.InSystem(ctx, func(tx *store.Tx) error {
+	if err := c.Store.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
 		if own, err = tx.Q.NumberTrunks(ctx, number.TenantID, number.TrunkID); err != nil {
 			return err
@@ -74,8 +74,8 @@ func (c *carriers) sent(ctx context.Context, number db.Number, peer string) erro
 	}); err != nil {
 		return fmt.Errorf("read the trunks of an inbound call: %w", err)
 	}
-	if len(own) == 0 && c.hostTrunk != nil {
-		own = append(own, c.hostTrunk.Host)
+	if len(own) == 0 && c.HostTrunk != nil {
+		own = append(own, c.HostTrunk.Host)
 	}
 	if c.any(ctx, own, addr) {
 		return nil
@@ -94,7 +94,7 @@ func (c *carriers) sent(ctx context.Context, number db.Number, peer string) erro
 }
 
 // any tells whether one of the hosts has an address. All are looked up at once.
-func (c *carriers) any(ctx context.Context, hosts []string, addr netip.Addr) bool {
+func (c *Trunks) any(ctx context.Context, hosts []string, addr netip.Addr) bool {
 	found := make([]bool, len(hosts))
 	var lookups sync.WaitGroup
 	for i, host := range hosts {
@@ -108,19 +108,19 @@ func (c *carriers) any(ctx context.Context, hosts []string, addr netip.Addr) boo
 }
 
 // addrs gives a host's addresses: those of before while it can't be looked up.
-func (c *carriers) addrs(ctx context.Context, host string) ([]netip.Addr, error) {
+func (c *Trunks) addrs(ctx context.Context, host string) ([]netip.Addr, error) {
 	host = strings.ToLower(strings.Trim(host, "[]"))
 	c.mu.Lock()
-	known, now := c.known[host], c.now()
+	known, now := c.known[host], c.Now()
 	c.mu.Unlock()
-	if now.Sub(known.at) < carrierFresh {
+	if now.Sub(known.at) < Fresh {
 		return known.addrs, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	ctx, cancel := context.WithTimeout(ctx, LookupTimeout)
 	defer cancel()
-	addrs, err := c.resolve(ctx, host)
+	addrs, err := c.Resolve(ctx, host)
 	if err != nil {
-		if now.Sub(known.at) < carrierStale {
+		if now.Sub(known.at) < Stale {
 			return known.addrs, nil
 		}
 		return nil, fmt.Errorf("look up the trunk host %s: %w", host, err)
@@ -131,7 +131,7 @@ func (c *carriers) addrs(ctx context.Context, host string) ([]netip.Addr, error)
 		c.known = map[string]carrierAddrs{}
 	}
 	for host, k := range c.known {
-		if now.Sub(k.at) >= carrierStale {
+		if now.Sub(k.at) >= Stale {
 			delete(c.known, host)
 		}
 	}

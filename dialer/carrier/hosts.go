@@ -1,4 +1,6 @@
-package dialer
+// Package carrier says which hosts are carriers' and which may be dialed: whether an inbound call came over its number's trunk ([Trunks]), and
+// where a tenant's SIP URIs may lead ([Hosts]).
+package carrier
 
 import (
 	"context"
@@ -22,100 +24,100 @@ import (
 )
 
 const (
-	// lookupTimeout bounds the look-up of a host's name.
-	lookupTimeout = time.Second
+	// LookupTimeout bounds the look-up of a host's name.
+	LookupTimeout = time.Second
 	// maxURI is the longest SIP URI that is dialed.
 	maxURI = 256
 	// sipPort is the port of a URI that names none.
 	sipPort = 5060
-	// CodeSIPHostNotAllowed refuses a SIP URI: its host is none of the tenant's sip_hosts, is a trunk's, or can't be found, or its user is a
+	// CodeHostNotAllowed refuses a SIP URI: its host is none of the tenant's sip_hosts, is a trunk's, or can't be found, or its user is a
 	// number that can't be called.
-	CodeSIPHostNotAllowed = "sip_host_not_allowed"
+	CodeHostNotAllowed = "sip_host_not_allowed"
 )
 
-// SIPHostError refuses a SIP URI (400 at a verb, 422 elsewhere). Detail says why, for a person.
-type SIPHostError struct{ Detail string }
+// URIError refuses a SIP URI (400 at a verb, 422 elsewhere). Detail says why, for a person.
+type URIError struct{ Detail string }
 
-func (e *SIPHostError) Error() string { return "check SIP URI: " + e.Detail }
+func (e *URIError) Error() string { return "check SIP URI: " + e.Detail }
 
 // Fault is what a client is told.
-func (e *SIPHostError) Fault() *fault.Error {
+func (e *URIError) Fault() *fault.Error {
 	return &fault.Error{
-		Kind: fault.Malformed, Code: CodeSIPHostNotAllowed, Detail: "The SIP URI can't be dialed: " + e.Detail + ".",
+		Kind: fault.Malformed, Code: CodeHostNotAllowed, Detail: "The SIP URI can't be dialed: " + e.Detail + ".",
 		Fields: []fault.Field{{Field: "destination", Message: e.Detail}},
 	}
 }
 
 func sipHostError(format string, args ...any) error {
-	return &SIPHostError{Detail: fmt.Sprintf(format, args...)}
+	return &URIError{Detail: fmt.Sprintf(format, args...)}
 }
 
-// sipTarget is where a SIP URI leads: to one address, which was checked.
-type sipTarget struct {
+// Target is where a SIP URI leads: to one address, which was checked.
+type Target struct {
 	user string
 	addr netip.AddrPort
 	// number is the user's, zero where it is none.
-	number store.Phone
+	Number store.Phone
 }
 
-// endpoint is the target as the switch dials it.
-func (t sipTarget) endpoint() string { return t.user + "@" + t.addr.String() }
+// Endpoint is the target as the switch dials it.
+func (t Target) Endpoint() string { return t.user + "@" + t.addr.String() }
 
-// sipHosts decides where SIP URIs may lead. A carrier bills for whatever the switch sends it, since it knows the switch by its address, so
+// Hosts decides where SIP URIs may lead. A carrier bills for whatever the switch sends it, since it knows the switch by its address, so
 // nothing goes out but to hosts that the operator has listed for the tenant, and never to a trunk.
-type sipHosts struct {
-	st        *store.Store
-	guard     netguard.Policy
-	hostTrunk *HostTrunk
+type Hosts struct {
+	Store     *store.Store
+	Guard     netguard.Policy
+	HostTrunk *HostTrunk
 	// trunks knows the addresses of trunks' hosts, also while they can't be looked up.
-	trunks *carriers
+	Trunks *Trunks
 }
 
-// check takes a URI apart, and resolves its host once: the address that is returned is the one to dial. Errors are *[SIPHostError] and those
+// Check takes a URI apart, and resolves its host once: the address that is returned is the one to dial. Errors are *[URIError] and those
 // of the database.
-func (h sipHosts) check(ctx context.Context, tenant uuid.UUID, raw string) (sipTarget, error) {
-	user, host, port, err := splitURI(raw)
+func (h Hosts) Check(ctx context.Context, tenant uuid.UUID, raw string) (Target, error) {
+	user, host, port, err := SplitURI(raw)
 	if err != nil {
-		return sipTarget{}, sipHostError("%s", err)
+		return Target{}, sipHostError("%s", err)
 	}
-	target := sipTarget{user: user}
+	target := Target{user: user}
 	if strings.Trim(user, "0123456789+-_.") == "" {
 		// As a whole: what a carrier might strip, or add, doesn't make another number of it.
-		if target.number, err = store.ParsePhone(user); err != nil {
-			return sipTarget{}, sipHostError("its user is a number that can't be called")
+		if target.Number, err = store.ParsePhone(user); err != nil {
+			return Target{}, sipHostError("its user is a number that can't be called")
 		}
 	}
 	var listed []string
 	var trunks []db.TrunkHostsRow
-	if err := h.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	if err := h.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		listed, err = tx.Q.TenantSIPHosts(ctx, tenant)
 		return err
 	}); err != nil {
-		return sipTarget{}, fmt.Errorf("read the tenant's SIP hosts: %w", err)
+		return Target{}, fmt.Errorf("read the tenant's SIP hosts: %w", err)
 	}
 	if len(listed) == 0 {
-		return sipTarget{}, sipHostError("the tenant has no sip_hosts; the operator sets them")
+		return Target{}, sipHostError("the tenant has no sip_hosts; the operator sets them")
 	}
-	if err := h.st.InSystem(ctx, func(tx *store.Tx) error {
+	if err := h.Store.InSystem(ctx, func(tx *store.Tx) error {
 		trunks, err = tx.Q.TrunkHosts(ctx)
 		return err
 	}); err != nil {
-		return sipTarget{}, fmt.Errorf("read the addresses of trunks: %w", err)
+		return Target{}, fmt.Errorf("read the addresses of trunks: %w", err)
 	}
-	if h.hostTrunk != nil {
-		trunks = append(trunks, db.TrunkHostsRow{Host: h.hostTrunk.Host, Port: int32(h.hostTrunk.Port), IsActive: true}) //nolint:gosec // a port
+	if h.HostTrunk != nil {
+		trunks = append(trunks, db.TrunkHostsRow{Host: h.HostTrunk.Host, Port: int32(h.HostTrunk.Port), IsActive: true}) //nolint:gosec // a port
 	}
 	addrs, err := h.resolveInTime(ctx, host)
 	if err != nil {
-		return sipTarget{}, sipHostError("its host can't be found")
+		return Target{}, sipHostError("its host can't be found")
 	}
 	for _, addr := range addrs {
 		if err := h.allowed(listed, host, addr); err != nil {
-			return sipTarget{}, err
+			return Target{}, err
 		}
 	}
 	if err := h.notTrunk(ctx, trunks, host, port, addrs); err != nil {
-		return sipTarget{}, err
+		return Target{}, err
 	}
 	// The switch's profiles are on IPv4.
 	i := max(0, slices.IndexFunc(addrs, netip.Addr.Is4))
@@ -125,7 +127,7 @@ func (h sipHosts) check(ctx context.Context, tenant uuid.UUID, raw string) (sipT
 
 // allowed holds one address of a host against the tenant's list. What is listed by network or address may be internal; a listed name leads to
 // public addresses alone, for its owner could let it lead anywhere.
-func (h sipHosts) allowed(listed []string, host string, addr netip.Addr) error {
+func (h Hosts) allowed(listed []string, host string, addr netip.Addr) error {
 	named := false
 	for _, entry := range listed {
 		if network, ok := network(entry); ok {
@@ -139,7 +141,7 @@ func (h sipHosts) allowed(listed []string, host string, addr netip.Addr) error {
 	if !named {
 		return sipHostError("its host is none of the tenant's sip_hosts")
 	}
-	if err := h.guard.CheckAddr(addr); err != nil {
+	if err := h.Guard.CheckAddr(addr); err != nil {
 		return sipHostError("its host leads to an internal address")
 	}
 	return nil
@@ -147,7 +149,7 @@ func (h sipHosts) allowed(listed []string, host string, addr netip.Addr) error {
 
 // notTrunk refuses a host that is a trunk's: by name, or by address whatever the port; on loopback by address and port. While the name of a
 // trunk that is in use can't be looked up, and its addresses of before aren't known, any host might be.
-func (h sipHosts) notTrunk(ctx context.Context, trunks []db.TrunkHostsRow, host string, port uint16, addrs []netip.Addr) error {
+func (h Hosts) notTrunk(ctx context.Context, trunks []db.TrunkHostsRow, host string, port uint16, addrs []netip.Addr) error {
 	faults := make([]error, len(trunks))
 	var lookups sync.WaitGroup
 	for i, t := range trunks {
@@ -156,7 +158,7 @@ func (h sipHosts) notTrunk(ctx context.Context, trunks []db.TrunkHostsRow, host 
 			continue
 		}
 		lookups.Go(func() {
-			theirs, err := h.trunks.addrs(ctx, t.Host)
+			theirs, err := h.Trunks.addrs(ctx, t.Host)
 			if err != nil {
 				faults[i] = unknownTrunk(t, err)
 				return
@@ -193,18 +195,18 @@ func unknownTrunk(t db.TrunkHostsRow, err error) error {
 }
 
 // resolveInTime is resolve, within the time-out of a look-up.
-func (h sipHosts) resolveInTime(ctx context.Context, host string) ([]netip.Addr, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+func (h Hosts) resolveInTime(ctx context.Context, host string) ([]netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, LookupTimeout)
 	defer cancel()
-	return h.resolve(ctx, host)
+	return h.Resolve(ctx, host)
 }
 
-// resolve gives the addresses of a host, which may be one itself.
-func (h sipHosts) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+// Resolve gives the addresses of a host, which may be one itself.
+func (h Hosts) Resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return []netip.Addr{addr.Unmap()}, nil
 	}
-	r := h.guard.Resolver
+	r := h.Guard.Resolver
 	if r == nil {
 		r = net.DefaultResolver
 	}
@@ -233,8 +235,8 @@ func network(entry string) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// splitURI takes a SIP URI apart into its user, its host and its port. Its parameters are left out.
-func splitURI(raw string) (user, host string, port uint16, err error) {
+// SplitURI takes a SIP URI apart into its user, its host and its port. Its parameters are left out.
+func SplitURI(raw string) (user, host string, port uint16, err error) {
 	rest, ok := strings.CutPrefix(raw, "sip:")
 	if !ok || len(raw) > maxURI {
 		return "", "", 0, errors.New("it is no SIP URI")
@@ -258,17 +260,17 @@ func splitURI(raw string) (user, host string, port uint16, err error) {
 	return user, strings.TrimSuffix(host, "."), uint16(number), nil
 }
 
-// sipFault is what is wrong with a SIP URI that a member of a request gives; empty where it can be dialed. The error is the database's.
-func (h sipHosts) sipFault(ctx context.Context, tenant uuid.UUID, raw string) (string, error) {
-	_, err := h.check(ctx, tenant, raw)
-	if refused, ok := errors.AsType[*SIPHostError](err); ok {
+// Fault is what is wrong with a SIP URI that a member of a request gives; empty where it can be dialed. The error is the database's.
+func (h Hosts) Fault(ctx context.Context, tenant uuid.UUID, raw string) (string, error) {
+	_, err := h.Check(ctx, tenant, raw)
+	if refused, ok := errors.AsType[*URIError](err); ok {
 		return "can't be dialed: " + refused.Detail, nil
 	}
 	return "", err
 }
 
-// CheckSIPHosts says what is wrong with a tenant's list of SIP hosts: host names, addresses or CIDR blocks.
-func CheckSIPHosts(hosts []string) error {
+// CheckHosts says what is wrong with a tenant's list of SIP hosts: host names, addresses or CIDR blocks.
+func CheckHosts(hosts []string) error {
 	for _, entry := range hosts {
 		if _, ok := network(entry); ok {
 			continue
