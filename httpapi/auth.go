@@ -4,18 +4,16 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer"
-	"github.com/ringmaster/ringmaster/httpapi/account"
+	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/switchctl/call"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
@@ -67,26 +65,8 @@ func (p principal) accessor() string {
 	return ""
 }
 
-// asPrincipal has what a request changes audited as its principal's.
-func asPrincipal(ctx context.Context, r *request) context.Context {
-	if r.who.kind == kindNone {
-		return ctx
-	}
-	return store.WithActor(ctx, store.Actor{
-		Name: r.who.accessor(), Role: r.who.role, RemoteAddr: r.client, RequestID: r.id,
-	})
-}
-
 // isAgent tells whether an agent asks, who sees own calls alone.
 func (p principal) isAgent() bool { return p.kind == kindSession && p.role == account.RoleAgent }
-
-// mayUse tells whether an API key has a scope. No scopes means all of them, except the one that must be listed.
-func (p principal) mayUse(scope string) bool {
-	if len(p.scopes) == 0 && scope != scopeControlAdmin {
-		return true
-	}
-	return slices.Contains(p.scopes, scope)
-}
 
 // authenticator knows every kind of credential but the switch's own.
 type authenticator struct {
@@ -97,36 +77,6 @@ type authenticator struct {
 	limiter      *limiter
 	now          func() time.Time
 	log          *slog.Logger
-}
-
-// admit checks the request's credential against what the operation takes, and counts the request against its limit.
-func (a *authenticator) admit(ctx context.Context, r *request) error {
-	token, err := bearer(r)
-	if err != nil {
-		return err
-	}
-	who, err := a.authenticate(ctx, token)
-	if err != nil {
-		return err
-	}
-	r.who = who
-	if err := a.limit(r); err != nil {
-		return err
-	}
-	return authorize(r)
-}
-
-func bearer(r *request) (string, error) {
-	header := string(r.rc.Request.Header.Peek("Authorization"))
-	if header == "" {
-		return "", newError(http.StatusUnauthorized, codeMissingCredential, "An Authorization header is required.")
-	}
-	scheme, token, _ := strings.Cut(header, " ")
-	token = strings.TrimSpace(token)
-	if !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return "", newError(http.StatusUnauthorized, codeInvalidCredential, "The Authorization header must be a bearer token.")
-	}
-	return token, nil
 }
 
 // authenticate finds out whose credential it is. Keys and tokens are looked up for every request, so that a revocation takes
@@ -144,12 +94,23 @@ func (a *authenticator) authenticate(ctx context.Context, token string) (princip
 	}
 }
 
-func errInvalidCredential() *apiError {
-	return newError(http.StatusUnauthorized, codeInvalidCredential, "The credential is not valid.")
+// The codes of credentials that are not good.
+const (
+	codeMissingCredential = "missing_credential"
+	codeInvalidCredential = "invalid_credential"
+	codeExpiredCredential = "credential_expired"
+)
+
+func refused(code, detail string) *fault.Error {
+	return &fault.Error{Kind: fault.Unauthorized, Code: code, Detail: detail}
 }
 
-func errSuspended() *apiError {
-	return newError(http.StatusUnauthorized, codeInvalidCredential, "The tenant is suspended.")
+func errInvalidCredential() *fault.Error {
+	return refused(codeInvalidCredential, "The credential is not valid.")
+}
+
+func errSuspended() *fault.Error {
+	return refused(codeInvalidCredential, "The tenant is suspended.")
 }
 
 func (a *authenticator) keyPrincipal(ctx context.Context, token string) (principal, error) {
@@ -170,7 +131,7 @@ func (a *authenticator) keyPrincipal(ctx context.Context, token string) (princip
 		return principal{}, errSuspended()
 	}
 	if !key.IsActive || key.RevokedAt != nil {
-		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The API key is revoked.")
+		return principal{}, refused(codeInvalidCredential, "The API key is revoked.")
 	}
 	a.touched.note(key.TenantID, key.ID, a.now())
 	return principal{
@@ -182,7 +143,7 @@ func (a *authenticator) keyPrincipal(ctx context.Context, token string) (princip
 func (a *authenticator) callbackPrincipal(ctx context.Context, wire string) (principal, error) {
 	jti, valid := callbacktoken.JTI(wire)
 	if !valid {
-		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The callback token is malformed.")
+		return principal{}, refused(codeInvalidCredential, "The callback token is malformed.")
 	}
 	var row db.FindCallbackTokenRow
 	err := a.store.InSystem(ctx, func(tx *store.Tx) error {
@@ -199,9 +160,9 @@ func (a *authenticator) callbackPrincipal(ctx context.Context, wire string) (pri
 	case row.Suspended:
 		return principal{}, errSuspended()
 	case token.RevokedAt != nil && !token.RevokedAt.After(a.now()):
-		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The callback token is revoked.")
+		return principal{}, refused(codeInvalidCredential, "The callback token is revoked.")
 	case !token.ExpiresAt.After(a.now()):
-		return principal{}, newError(http.StatusUnauthorized, codeExpiredCredential, "The callback token has expired.")
+		return principal{}, refused(codeExpiredCredential, "The callback token has expired.")
 	}
 	// What the row says is worth what was signed: whoever writes the table makes no token.
 	if err := callbacktoken.Verify(a.callbackKeys(), token, jti, a.now()); err != nil {
@@ -227,7 +188,7 @@ func (a *authenticator) sessionPrincipal(ctx context.Context, token string) (pri
 	})
 	user := row.User
 	if errors.Is(err, store.ErrNotFound) || (err == nil && !user.IsActive) {
-		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The user can't sign in any more.")
+		return principal{}, refused(codeInvalidCredential, "The user can't sign in any more.")
 	}
 	switch {
 	case err != nil:
@@ -235,8 +196,7 @@ func (a *authenticator) sessionPrincipal(ctx context.Context, token string) (pri
 	case row.Suspended:
 		return principal{}, errSuspended()
 	case user.SessionEpoch != claims.epoch:
-		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential,
-			"The session has ended: its user signed out, or the password, the address or the role is another.")
+		return principal{}, refused(codeInvalidCredential, "The session has ended: its user signed out, or the password, the address or the role is another.")
 	}
 	return principal{
 		kind: kindSession, tenantID: user.TenantID, id: user.ID, environment: dialer.EnvironmentLive, role: user.Role,
@@ -244,51 +204,27 @@ func (a *authenticator) sessionPrincipal(ctx context.Context, token string) (pri
 	}, nil
 }
 
-// authorize holds a valid credential against the operation.
-func authorize(r *request) error {
-	wrong := newError(http.StatusForbidden, codeWrongCredential, "This operation does not take this kind of credential.")
-	switch r.who.kind {
-	case kindKey:
-		if r.op.access == accessSession {
-			return wrong
-		}
-		if origin := string(r.rc.Request.Header.Peek("Origin")); origin != "" && len(r.who.origins) > 0 &&
-			!slices.Contains(r.who.origins, origin) {
-			return newError(http.StatusForbidden, codeOriginNotAllowed, "The API key does not allow this origin.")
-		}
-		if !r.who.mayUse(r.op.scope) {
-			return newError(http.StatusForbidden, codeInsufficientScope, "The API key lacks scope "+r.op.scope+".")
-		}
-		return nil
-	case kindSession:
-		if r.op.access != accessKeyOrSession && r.op.access != accessSession {
-			return wrong
-		}
-		if !r.op.roles.include(r.who.role) {
-			return newError(http.StatusForbidden, codeInsufficientScope, "The role "+r.who.role+" may not do this.")
-		}
-		return nil
-	case kindCallback:
-		if r.op.access != accessControl || !slices.Contains(r.who.scopes, scopeVoiceAgentControl) {
-			return wrong
-		}
-		return nil
-	case kindNone:
+// bearer takes the token out of an Authorization header.
+func bearer(header string) (string, error) {
+	if header == "" {
+		return "", refused(codeMissingCredential, "An Authorization header is required.")
 	}
-	return wrong
+	scheme, token, _ := strings.Cut(header, " ")
+	token = strings.TrimSpace(token)
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", refused(codeInvalidCredential, "The Authorization header must be a bearer token.")
+	}
+	return token, nil
 }
 
-// limit counts the request and says what is left.
-func (a *authenticator) limit(r *request) error {
-	v := a.limiter.take(r.who.accessor(), r.who.perMinute, a.now())
-	h := &r.rc.Response.Header
-	h.Set(headerRateLimit, strconv.Itoa(v.limit))
-	h.Set(headerRateLeft, strconv.Itoa(v.remaining))
-	if !v.allowed {
-		return &apiError{
-			status: http.StatusTooManyRequests, code: codeRateLimited, retryAfter: v.retryAfter,
-			detail: "More than " + strconv.Itoa(v.limit) + " requests in a minute.",
-		}
+// take counts a request against its principal's limit.
+func (a *authenticator) take(who principal) verdict {
+	return a.limiter.take(who.accessor(), who.perMinute, a.now())
+}
+
+// newAuthenticator makes one; run writes when keys were last used.
+func newAuthenticator(st *store.Store, signer *sessionSigner, callbackKeys func() []keyring.Key, now func() time.Time, log *slog.Logger) *authenticator {
+	return &authenticator{
+		store: st, signer: signer, callbackKeys: callbackKeys, touched: newTouchLog(st, log), limiter: newLimiter(time.Minute), now: now, log: log,
 	}
-	return nil
 }

@@ -93,16 +93,3 @@ func clientNetwork(addr net.Addr) netip.Prefix {
 	}
 	return networkOf(ap.Addr())
 }
-
-func networkOf(addr netip.Addr) netip.Prefix {
-	ip := addr.Unmap().WithZone("")
-	bits := ip.BitLen()
-	if ip.Is6() {
-		bits = 64
-	}
-	prefix, err := ip.Prefix(bits)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return prefix
-}

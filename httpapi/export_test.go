@@ -1,6 +1,6 @@
 package httpapi
 
-import "github.com/ringmaster/ringmaster/httpapi/account"
+import "github.com/ringmaster/ringmaster/dialer/account"
 
 // DecoyHash is what an unknown user's password is held against.
 const DecoyHash = decoyHash

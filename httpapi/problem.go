@@ -17,9 +17,6 @@ import (
 
 // Codes of problems. Those of a service's own errors come from the service.
 const (
-	codeInvalidCredential     = "invalid_credential"
-	codeExpiredCredential     = "credential_expired"
-	codeMissingCredential     = "missing_credential"
 	codeInsufficientScope     = "insufficient_scope"
 	codeWrongCredential       = "credential_not_accepted"
 	codeOriginNotAllowed      = "origin_not_allowed"
@@ -48,7 +45,6 @@ const (
 	codeRecordingMissing      = "recording_not_found"
 	codeBadSignature          = "invalid_signature"
 	codeExpiredURL            = "url_expired"
-	codeTooManyLogins         = "too_many_attempts"
 	codeNoRelationship        = "no_relationship"
 	codeTapFailed             = "TapFailed"
 	codeForbiddenClient       = "client_not_allowed"
@@ -107,8 +103,10 @@ func mapError(err error) *apiError {
 		return known
 	}
 	if refused, ok := fault.Of(err); ok {
+		_, unlogged := errors.AsType[*unloggedError](err)
 		return &apiError{
-			status: refused.Kind.Status(), code: refused.Code, detail: refused.Detail, retryAfter: refused.Retry(), fields: refused.Fields,
+			unlogged: unlogged,
+			status:   refused.Kind.Status(), code: refused.Code, detail: refused.Detail, retryAfter: refused.Retry(), fields: refused.Fields,
 			members: refused.Members, cause: err,
 		}
 	}

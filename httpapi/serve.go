@@ -253,7 +253,7 @@ func (s *Server) admitInTime(base context.Context, r *request) error {
 	if r.op.access == accessSwitch {
 		return s.gate.admit(ctx, r)
 	}
-	return s.auth.admit(ctx, r)
+	return admit(ctx, r, s.auth)
 }
 
 func checkAndHandle(ctx context.Context, r *request, keys *idempotency) (reply, error) {

@@ -66,10 +66,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	signer := newSessionSigner(cfg.SessionKeys, cfg.Now)
 	s := &Server{
 		cfg: cfg, deps: deps, metrics: metrics,
-		auth: &authenticator{
-			store: deps.Store, signer: signer, callbackKeys: cfg.CallbackKeys, touched: newTouchLog(), limiter: newLimiter(time.Minute),
-			now: cfg.Now, log: cfg.Logger,
-		},
+		auth:        newAuthenticator(deps.Store, signer, cfg.CallbackKeys, cfg.Now, cfg.Logger),
 		gate:        switchGate{proxies: cfg.TrustedProxies, allow: cfg.DirectoryAllow, secrets: cfg.DirectorySecrets, log: cfg.Logger},
 		signIn:      newSignIn(deps.Store, cfg.Now, cfg.Logger, metrics.signIns),
 		idempotency: &idempotency{store: deps.Store, now: cfg.Now, log: cfg.Logger, keepTimeout: cfg.RequestTimeout},
@@ -124,7 +121,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	s.main, s.listener = s.newMain(base, operations), ln
 	s.running.Go(func() { s.report("serve HTTP", s.main.Serve(ln)) })
-	s.running.Go(func() { s.auth.touched.run(base, s) })
+	s.running.Go(func() { s.auth.touched.run(base) })
 	s.running.Go(func() { s.signIn.refused.run(base, s.cfg.Now) })
 	if s.certificate != nil {
 		s.running.Go(func() { s.certificate.run(base, s.cfg.CertificateCheck) })
@@ -223,7 +220,7 @@ func (s *Server) Close(ctx context.Context) error {
 		}
 	}
 	s.running.Wait()
-	s.auth.touched.flush(context.WithoutCancel(ctx), s)
+	s.auth.touched.flush(context.WithoutCancel(ctx))
 	return errors.Join(errs...)
 }
 

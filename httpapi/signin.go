@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -15,9 +14,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ringmaster/ringmaster/httpapi/account"
+	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 const (
@@ -42,6 +42,9 @@ const (
 	signInLimited   = "limited"
 	signInBusy      = "busy"
 )
+
+// codeTooManyLogins is the code of attempts that are put off.
+const codeTooManyLogins = "too_many_attempts"
 
 // errWrongPassword is an unknown address, a wrong password, or a user who may not sign in.
 var errWrongPassword = errors.New("wrong password")
@@ -87,7 +90,7 @@ func (a signInAttempt) emailHash() []byte {
 	return sum[:]
 }
 
-// check finds the user whom an address and a password belong to. Errors: errWrongPassword, *apiError.
+// check finds the user whom an address and a password belong to. Errors: errWrongPassword, *fault.Error.
 func (g *signIn) check(ctx context.Context, a signInAttempt) (db.User, error) {
 	a.email = strings.ToLower(a.email)
 	ticket, wait := g.guess.enter(a.email, a.network(), g.now())
@@ -106,7 +109,7 @@ func (g *signIn) check(ctx context.Context, a signInAttempt) (db.User, error) {
 	good, err := g.matches(ctx, user.PasswordHash, a.password)
 	if err != nil {
 		g.guess.leave(ticket)
-		if busy, ok := errors.AsType[*apiError](err); ok {
+		if busy, ok := fault.As(err, fault.Unavailable); ok {
 			return db.User{}, g.refuse(ctx, a, user, signInBusy, "too many at once", busy)
 		}
 		return db.User{}, fmt.Errorf("verify the password of user %s: %w", user.ID, err)
@@ -138,10 +141,10 @@ func refusal(found db.FindUserByEmailRow, good bool) string {
 	return ""
 }
 
-func tooManyAttempts(wait time.Duration) *apiError {
-	return &apiError{
-		status: http.StatusTooManyRequests, code: codeTooManyLogins, retryAfter: wait,
-		detail: "Too many failed attempts to sign in; try again later.",
+func tooManyAttempts(wait time.Duration) *fault.Error {
+	return &fault.Error{
+		Kind: fault.Limit, Code: codeTooManyLogins, RetryAfter: wait,
+		Detail: "Too many failed attempts to sign in; try again later.",
 	}
 }
 
@@ -208,15 +211,22 @@ func (g *signIn) succeeded(ctx context.Context, a signInAttempt, user db.User) e
 
 // refuse counts an attempt that no password is verified for, and logs it unless there are too many of them: then neither its own line nor
 // the request's is written.
-func (g *signIn) refuse(ctx context.Context, a signInAttempt, user db.User, outcome, reason string, err *apiError) error {
+func (g *signIn) refuse(ctx context.Context, a signInAttempt, user db.User, outcome, reason string, err *fault.Error) error {
 	if g.refused.take(ctx, g.now()) {
 		g.note(ctx, a, user, outcome, reason)
 		return err
 	}
 	g.count.WithLabelValues(outcome).Inc()
-	err.unlogged = true
-	return err
+	return &unloggedError{err}
 }
+
+// unloggedError is a refusal whose request is not logged by itself: the sum of such is.
+type unloggedError struct{ refusal *fault.Error }
+
+func (e *unloggedError) Error() string { return e.refusal.Error() }
+
+// Unwrap gives the refusal.
+func (e *unloggedError) Unwrap() error { return e.refusal }
 
 // note logs and counts an attempt. The address stands there by the beginning of its SHA-256: it may be a password in the wrong field.
 func (g *signIn) note(ctx context.Context, a signInAttempt, user db.User, outcome, reason string) {
@@ -240,7 +250,7 @@ func (g *signIn) note(ctx context.Context, a signInAttempt, user db.User, outcom
 func (g *signIn) matches(ctx context.Context, hash, password string) (bool, error) {
 	defer g.verifying.Add(-1)
 	if g.verifying.Add(1) > maxVerifying {
-		return false, unavailable("Too many are signing in at once; try again.", nil)
+		return false, &fault.Error{Kind: fault.Unavailable, Code: "service_unavailable", Detail: "Too many are signing in at once; try again."}
 	}
 	select {
 	case g.slots <- struct{}{}:
@@ -249,4 +259,18 @@ func (g *signIn) matches(ctx context.Context, hash, password string) (bool, erro
 	}
 	defer func() { <-g.slots }()
 	return account.VerifyPassword(hash, password)
+}
+
+// networkOf is what a client is counted by: its IPv4 address, or its IPv6 address's /64.
+func networkOf(addr netip.Addr) netip.Prefix {
+	ip := addr.Unmap().WithZone("")
+	bits := ip.BitLen()
+	if ip.Is6() {
+		bits = 64
+	}
+	prefix, err := ip.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return prefix
 }

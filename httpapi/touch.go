@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -16,13 +17,18 @@ const touchEvery = time.Second
 // touchLog gathers when keys were last used and writes it beside the requests' path, each key at most once a second. What is
 // not written when the process dies is lost.
 type touchLog struct {
+	store *store.Store
+	log   *slog.Logger
+
 	mu   sync.Mutex // guards used
 	used map[keyRef]time.Time
 }
 
 type keyRef struct{ tenantID, id uuid.UUID }
 
-func newTouchLog() *touchLog { return &touchLog{used: map[keyRef]time.Time{}} }
+func newTouchLog(st *store.Store, log *slog.Logger) *touchLog {
+	return &touchLog{store: st, log: log, used: map[keyRef]time.Time{}}
+}
 
 func (t *touchLog) note(tenantID, id uuid.UUID, at time.Time) {
 	t.mu.Lock()
@@ -31,7 +37,7 @@ func (t *touchLog) note(tenantID, id uuid.UUID, at time.Time) {
 }
 
 // run writes until ctx ends.
-func (t *touchLog) run(ctx context.Context, s *Server) {
+func (t *touchLog) run(ctx context.Context) {
 	tick := time.NewTicker(touchEvery)
 	defer tick.Stop()
 	for {
@@ -39,12 +45,12 @@ func (t *touchLog) run(ctx context.Context, s *Server) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			t.flush(ctx, s)
+			t.flush(ctx)
 		}
 	}
 }
 
-func (t *touchLog) flush(ctx context.Context, s *Server) {
+func (t *touchLog) flush(ctx context.Context) {
 	t.mu.Lock()
 	used := t.used
 	t.used = map[keyRef]time.Time{}
@@ -60,8 +66,8 @@ func (t *touchLog) flush(ctx context.Context, s *Server) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	err := s.deps.Store.InSystem(ctx, func(tx *store.Tx) error { return tx.Q.TouchAPIKeys(ctx, tenants, ids, times) })
+	err := t.store.InSystem(ctx, func(tx *store.Tx) error { return tx.Q.TouchAPIKeys(ctx, tenants, ids, times) })
 	if err != nil && ctx.Err() == nil {
-		s.cfg.Logger.WarnContext(ctx, "last use of API keys could not be written", "keys", len(ids), "error", err)
+		t.log.WarnContext(ctx, "last use of API keys could not be written", "keys", len(ids), "error", err)
 	}
 }

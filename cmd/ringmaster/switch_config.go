@@ -9,7 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/cmd/controller"
 	"github.com/ringmaster/ringmaster/conf"
-	"github.com/ringmaster/ringmaster/httpapi/account"
+	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/store"
 )
 

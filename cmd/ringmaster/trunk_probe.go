@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/cmd/controller"
-	"github.com/ringmaster/ringmaster/httpapi/account"
+	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/mediapath"

@@ -14,16 +14,17 @@ type Kind int
 
 // The kinds.
 const (
-	Internal    Kind = iota // nothing that the client could fix
-	Malformed               // not the shape of a request
-	Forbidden               // not for this client
-	TooLarge                // more than is kept
-	NotFound                // names nothing that the client can see
-	Conflict                // refused by the present state
-	Invalid                 // well-formed, with values that can't be used
-	Dependency              // what the request needs is missing
-	Limit                   // a ceiling or a rate is reached
-	Unavailable             // a part of the service is down, or the time is over
+	Internal     Kind = iota // nothing that the client could fix
+	Malformed                // not the shape of a request
+	Unauthorized             // without a credential that is good
+	Forbidden                // not for this client
+	TooLarge                 // more than is kept
+	NotFound                 // names nothing that the client can see
+	Conflict                 // refused by the present state
+	Invalid                  // well-formed, with values that can't be used
+	Dependency               // what the request needs is missing
+	Limit                    // a ceiling or a rate is reached
+	Unavailable              // a part of the service is down, or the time is over
 )
 
 // Status gives the kind's HTTP status; the voice agent's command_result carries the same.
@@ -31,6 +32,8 @@ func (k Kind) Status() int {
 	switch k {
 	case Malformed:
 		return 400
+	case Unauthorized:
+		return 401
 	case Forbidden:
 		return 403
 	case NotFound:
