@@ -6,17 +6,18 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 // admit checks the request's credential against what the operation takes, and counts the request against its limit.
-func admit(ctx context.Context, r *request, a *authenticator) error {
-	token, err := bearer(string(r.rc.Request.Header.Peek("Authorization")))
+func admit(ctx context.Context, r *request, a *auth.Authenticator) error {
+	token, err := auth.Bearer(string(r.rc.Request.Header.Peek("Authorization")))
 	if err != nil {
 		return err
 	}
-	who, err := a.authenticate(ctx, token)
+	who, err := a.Authenticate(ctx, token)
 	if err != nil {
 		return err
 	}
@@ -29,66 +30,66 @@ func admit(ctx context.Context, r *request, a *authenticator) error {
 
 // asPrincipal has what a request changes audited as its principal's.
 func asPrincipal(ctx context.Context, r *request) context.Context {
-	if r.who.kind == kindNone {
+	if r.who.Kind == auth.None {
 		return ctx
 	}
 	return store.WithActor(ctx, store.Actor{
-		Name: r.who.accessor(), Role: r.who.role, RemoteAddr: r.client, RequestID: r.id,
+		Name: r.who.Accessor(), Role: r.who.Role, RemoteAddr: r.client, RequestID: r.id,
 	})
 }
 
 // mayUse tells whether an API key has a scope. No scopes means all of them, except the one that must be listed.
-func mayUse(p principal, scope string) bool {
-	if len(p.scopes) == 0 && scope != scopeControlAdmin {
+func mayUse(p auth.Principal, scope string) bool {
+	if len(p.Scopes) == 0 && scope != scopeControlAdmin {
 		return true
 	}
-	return slices.Contains(p.scopes, scope)
+	return slices.Contains(p.Scopes, scope)
 }
 
 // authorize holds a valid credential against the operation.
 func authorize(r *request) error {
 	wrong := newError(http.StatusForbidden, codeWrongCredential, "This operation does not take this kind of credential.")
-	switch r.who.kind {
-	case kindKey:
+	switch r.who.Kind {
+	case auth.Key:
 		if r.op.access == accessSession {
 			return wrong
 		}
-		if origin := string(r.rc.Request.Header.Peek("Origin")); origin != "" && len(r.who.origins) > 0 &&
-			!slices.Contains(r.who.origins, origin) {
+		if origin := string(r.rc.Request.Header.Peek("Origin")); origin != "" && len(r.who.Origins) > 0 &&
+			!slices.Contains(r.who.Origins, origin) {
 			return newError(http.StatusForbidden, codeOriginNotAllowed, "The API key does not allow this origin.")
 		}
 		if !mayUse(r.who, r.op.scope) {
 			return newError(http.StatusForbidden, codeInsufficientScope, "The API key lacks scope "+r.op.scope+".")
 		}
 		return nil
-	case kindSession:
+	case auth.Session:
 		if r.op.access != accessKeyOrSession && r.op.access != accessSession {
 			return wrong
 		}
-		if !r.op.roles.include(r.who.role) {
-			return newError(http.StatusForbidden, codeInsufficientScope, "The role "+r.who.role+" may not do this.")
+		if !r.op.roles.include(r.who.Role) {
+			return newError(http.StatusForbidden, codeInsufficientScope, "The role "+r.who.Role+" may not do this.")
 		}
 		return nil
-	case kindCallback:
-		if r.op.access != accessControl || !slices.Contains(r.who.scopes, scopeVoiceAgentControl) {
+	case auth.Callback:
+		if r.op.access != accessControl || !slices.Contains(r.who.Scopes, scopeVoiceAgentControl) {
 			return wrong
 		}
 		return nil
-	case kindNone:
+	case auth.None:
 	}
 	return wrong
 }
 
 // limit counts the request and says what is left.
-func limit(r *request, a *authenticator) error {
-	v := a.take(r.who)
+func limit(r *request, a *auth.Authenticator) error {
+	v := a.Take(r.who)
 	h := &r.rc.Response.Header
-	h.Set(headerRateLimit, strconv.Itoa(v.limit))
-	h.Set(headerRateLeft, strconv.Itoa(v.remaining))
-	if !v.allowed {
+	h.Set(headerRateLimit, strconv.Itoa(v.Limit))
+	h.Set(headerRateLeft, strconv.Itoa(v.Remaining))
+	if !v.Allowed {
 		return &fault.Error{
-			Kind: fault.Limit, Code: codeRateLimited, RetryAfter: v.retryAfter,
-			Detail: "More than " + strconv.Itoa(v.limit) + " requests in a minute.",
+			Kind: fault.Limit, Code: codeRateLimited, RetryAfter: v.RetryAfter,
+			Detail: "More than " + strconv.Itoa(v.Limit) + " requests in a minute.",
 		}
 	}
 	return nil

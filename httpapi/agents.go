@@ -61,7 +61,7 @@ func (h agentHandlers) login(ctx context.Context, r *request) (reply, error) {
 	if err := f.Err(); err != nil {
 		return reply{}, err
 	}
-	result, err := h.agents.Login(ctx, r.who.tenantID, r.who.id, acd.LoginInput{Extension: extension})
+	result, err := h.agents.Login(ctx, r.who.TenantID, r.who.ID, acd.LoginInput{Extension: extension})
 	return ok(result), err
 }
 
@@ -71,12 +71,12 @@ type sipView struct {
 
 // ownSIP gives a supervisor or an administrator an account for the softphone, as a login gives one to an agent.
 func (h agentHandlers) ownSIP(ctx context.Context, r *request) (reply, error) {
-	sip, err := h.agents.ManagerAccount(ctx, r.who.tenantID, r.who.id)
+	sip, err := h.agents.ManagerAccount(ctx, r.who.TenantID, r.who.ID)
 	return ok(sipView{sip}), err
 }
 
 func (h agentHandlers) logout(ctx context.Context, r *request) (reply, error) {
-	agent, err := h.agents.Logout(ctx, r.who.tenantID, r.who.id)
+	agent, err := h.agents.Logout(ctx, r.who.TenantID, r.who.ID)
 	return ok(agent), named(err, agentNoun)
 }
 
@@ -98,7 +98,7 @@ func (h agentHandlers) status(ctx context.Context, r *request) (reply, error) {
 	if err := f.Err(); err != nil {
 		return reply{}, err
 	}
-	agent, err := h.agents.SetStatus(ctx, r.who.tenantID, r.who.id, acd.StatusInput{Status: status, Reason: reason})
+	agent, err := h.agents.SetStatus(ctx, r.who.TenantID, r.who.ID, acd.StatusInput{Status: status, Reason: reason})
 	return ok(agent), named(err, agentNoun)
 }
 
@@ -111,7 +111,7 @@ func (h agentHandlers) nextLead(ctx context.Context, r *request) (reply, error) 
 	if err != nil {
 		return reply{}, err
 	}
-	lead, err := h.dialer.NextLead(ctx, r.who.tenantID, r.who.id, campaignID)
+	lead, err := h.dialer.NextLead(ctx, r.who.TenantID, r.who.ID, campaignID)
 	return ok(nextLeadView{lead}), named(err, campaignNoun)
 }
 
@@ -124,11 +124,11 @@ func (h agentHandlers) dial(ctx context.Context, r *request) (reply, error) {
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	call, err := h.dialer.AgentDial(ctx, r.who.tenantID, r.who.id, in)
+	call, err := h.dialer.AgentDial(ctx, r.who.TenantID, r.who.ID, in)
 	if err != nil {
 		return reply{}, err
 	}
-	row, err := h.calls.read(ctx, r.who.tenantID, call.ID)
+	row, err := h.calls.read(ctx, r.who.TenantID, call.ID)
 	if err != nil {
 		return reply{}, err
 	}
@@ -146,11 +146,11 @@ func (h agentHandlers) dispose(ctx context.Context, r *request) (reply, error) {
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	result, err := h.dialer.Dispose(ctx, r.who.tenantID, r.who.id, in)
+	result, err := h.dialer.Dispose(ctx, r.who.TenantID, r.who.ID, in)
 	if err != nil {
 		return reply{}, named(err, callNoun)
 	}
-	row, err := h.calls.read(ctx, r.who.tenantID, result.Call.ID)
+	row, err := h.calls.read(ctx, r.who.TenantID, result.Call.ID)
 	if err != nil {
 		return reply{}, err
 	}
@@ -160,12 +160,12 @@ func (h agentHandlers) dispose(ctx context.Context, r *request) (reply, error) {
 
 // hangup ends the agent's call; the agent's phone stays up.
 func (h agentHandlers) hangup(ctx context.Context, r *request) (reply, error) {
-	agent, err := h.dialer.AgentHangup(ctx, r.who.tenantID, r.who.id)
+	agent, err := h.dialer.AgentHangup(ctx, r.who.TenantID, r.who.ID)
 	return ok(agent), named(err, agentNoun)
 }
 
 func (h agentHandlers) list(ctx context.Context, r *request) (reply, error) {
-	list, err := h.agents.ListAgents(ctx, r.who.tenantID)
+	list, err := h.agents.ListAgents(ctx, r.who.TenantID)
 	return ok(orEmpty(list)), err
 }
 
@@ -174,7 +174,7 @@ func (h agentHandlers) get(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	agent, err := h.agents.GetAgent(ctx, r.who.tenantID, id)
+	agent, err := h.agents.GetAgent(ctx, r.who.TenantID, id)
 	return ok(agent), named(err, agentNoun)
 }
 
@@ -189,6 +189,6 @@ func (h agentHandlers) stats(ctx context.Context, r *request) (reply, error) {
 		e.status, e.code = http.StatusBadRequest, codeBadRequest
 		return reply{}, e
 	}
-	stats, err := h.agents.Stats(ctx, r.who.tenantID, id, hours)
+	stats, err := h.agents.Stats(ctx, r.who.TenantID, id, hours)
 	return ok(stats), named(err, agentNoun)
 }

@@ -190,14 +190,14 @@ func (h callHandlers) visible(ctx context.Context, r *request) (db.GetCallViewRo
 	if err != nil {
 		return db.GetCallViewRow{}, err
 	}
-	row, err := h.read(ctx, r.who.tenantID, id)
+	row, err := h.read(ctx, r.who.TenantID, id)
 	if err != nil {
 		return row, err
 	}
-	if !r.who.isAgent() || row.Call.AgentID != nil && *row.Call.AgentID == r.who.id {
+	if !r.who.IsAgent() || row.Call.AgentID != nil && *row.Call.AgentID == r.who.ID {
 		return row, nil
 	}
-	agent, err := h.agents.GetAgent(ctx, r.who.tenantID, r.who.id)
+	agent, err := h.agents.GetAgent(ctx, r.who.TenantID, r.who.ID)
 	switch {
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return row, err
@@ -219,7 +219,7 @@ func (h callHandlers) create(ctx context.Context, r *request) (reply, error) {
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	call, err := h.dialer.PlaceCall(ctx, r.who.tenantID, r.who.environment, in)
+	call, err := h.dialer.PlaceCall(ctx, r.who.TenantID, r.who.Environment, in)
 	if err != nil {
 		return reply{}, err
 	}
@@ -245,9 +245,9 @@ func (h callHandlers) hangup(ctx context.Context, r *request) (reply, error) {
 	if row.Call.EndTime != nil {
 		return reply{}, ended
 	}
-	err = h.calls.Hangup(ctx, r.who.tenantID, row.Call.ID, ledger.CauseNormalClearing)
+	err = h.calls.Hangup(ctx, r.who.TenantID, row.Call.ID, ledger.CauseNormalClearing)
 	if errors.Is(err, ledger.ErrCallEnded) {
-		if row, err = h.read(ctx, r.who.tenantID, row.Call.ID); err == nil && row.Call.EndTime == nil {
+		if row, err = h.read(ctx, r.who.TenantID, row.Call.ID); err == nil && row.Call.EndTime == nil {
 			return reply{}, unavailable("The call is not up on this host: another one of the deployment has it, or its end is being written.", nil)
 		}
 		return reply{}, ended
@@ -281,11 +281,11 @@ func (h callHandlers) list(ctx context.Context, r *request) (reply, error) {
 	if err := faults(slices.Concat(bad, badFilter, badIDs[:])...); err != nil {
 		return reply{}, err
 	}
-	if r.who.isAgent() {
-		if f.agentID != nil && *f.agentID != r.who.id {
+	if r.who.IsAgent() {
+		if f.agentID != nil && *f.agentID != r.who.ID {
 			return ok(callPage{Items: []callView{}, Page: pg.number, PageSize: pg.size}), nil
 		}
-		f.agentID = &r.who.id
+		f.agentID = &r.who.ID
 	}
 	return h.page(ctx, r, f, pg)
 }
@@ -300,7 +300,7 @@ func (h callHandlers) ofCampaign(ctx context.Context, r *request) (reply, error)
 	if err := faults(slices.Concat(bad, badFilter)...); err != nil {
 		return reply{}, err
 	}
-	if _, err := h.dialer.GetCampaign(ctx, r.who.tenantID, campaignID); err != nil {
+	if _, err := h.dialer.GetCampaign(ctx, r.who.TenantID, campaignID); err != nil {
 		return reply{}, err
 	}
 	f.campaignID = &campaignID
@@ -310,7 +310,7 @@ func (h callHandlers) ofCampaign(ctx context.Context, r *request) (reply, error)
 // page answers with a page of calls, the newest first.
 func (h callHandlers) page(ctx context.Context, r *request, f callFilter, pg page) (reply, error) {
 	out := callPage{Items: []callView{}, Page: pg.number, PageSize: pg.size}
-	rows, total, err := h.rows.page(ctx, r.who.tenantID, f, pg)
+	rows, total, err := h.rows.page(ctx, r.who.TenantID, f, pg)
 	if err != nil {
 		return reply{}, err
 	}

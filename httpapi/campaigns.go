@@ -15,12 +15,12 @@ func (h campaignHandlers) create(ctx context.Context, r *request) (reply, error)
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	campaign, err := h.dialer.CreateCampaign(ctx, r.who.tenantID, in)
+	campaign, err := h.dialer.CreateCampaign(ctx, r.who.TenantID, in)
 	return created(campaign), err
 }
 
 func (h campaignHandlers) list(ctx context.Context, r *request) (reply, error) {
-	tenant, after := r.who.tenantID, uuid.Nil
+	tenant, after := r.who.TenantID, uuid.Nil
 	return h.lists.answer(ctx, "[", "]", func(ctx context.Context) (batch, error) {
 		campaigns, err := h.dialer.ListCampaigns(ctx, tenant, after, campaignBatch)
 		if len(campaigns) > 0 {
@@ -43,7 +43,7 @@ func (h campaignHandlers) patch(ctx context.Context, r *request) (reply, error) 
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	campaign, err := h.dialer.PatchCampaign(ctx, r.who.tenantID, id, in)
+	campaign, err := h.dialer.PatchCampaign(ctx, r.who.TenantID, id, in)
 	return ok(campaign), err
 }
 
@@ -52,12 +52,12 @@ func (h campaignHandlers) delete(ctx context.Context, r *request) (reply, error)
 	if err != nil {
 		return reply{}, err
 	}
-	return noContent(), h.dialer.DeleteCampaign(ctx, r.who.tenantID, id)
+	return noContent(), h.dialer.DeleteCampaign(ctx, r.who.TenantID, id)
 }
 
 func (h campaignHandlers) start(ctx context.Context, r *request) (reply, error) {
 	return h.onCampaign(ctx, r, func(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error) {
-		return h.dialer.StartCampaign(ctx, tenant, id, r.who.environment)
+		return h.dialer.StartCampaign(ctx, tenant, id, r.who.Environment)
 	})
 }
 
@@ -95,7 +95,7 @@ func (h campaignHandlers) onCampaign(
 	if err != nil {
 		return reply{}, err
 	}
-	campaign, err := do(ctx, r.who.tenantID, id)
+	campaign, err := do(ctx, r.who.TenantID, id)
 	return ok(campaign), err
 }
 
@@ -104,7 +104,7 @@ func (h campaignHandlers) scrub(ctx context.Context, r *request) (reply, error) 
 	if err != nil {
 		return reply{}, err
 	}
-	result, err := h.dialer.Scrub(ctx, r.who.tenantID, id)
+	result, err := h.dialer.Scrub(ctx, r.who.TenantID, id)
 	return ok(result), err
 }
 
@@ -113,11 +113,11 @@ func (h campaignHandlers) stats(ctx context.Context, r *request) (reply, error) 
 	if err != nil {
 		return reply{}, err
 	}
-	stats, err := h.dialer.CampaignStats(ctx, r.who.tenantID, id)
+	stats, err := h.dialer.CampaignStats(ctx, r.who.TenantID, id)
 	return ok(stats), named(err, campaignNoun)
 }
 
 func (h campaignHandlers) channels(ctx context.Context, r *request) (reply, error) {
-	usage, err := h.dialer.ChannelsUsage(ctx, r.who.tenantID)
+	usage, err := h.dialer.ChannelsUsage(ctx, r.who.TenantID)
 	return ok(usage), err
 }

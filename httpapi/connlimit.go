@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/ringmaster/ringmaster/httpapi/auth"
 )
 
 // connLimit is a listener that closes connections beyond a bound for all, and beyond one for each client: an IPv4 address or an IPv6 /64.
@@ -91,5 +92,5 @@ func clientNetwork(addr net.Addr) netip.Prefix {
 	if err != nil {
 		return netip.Prefix{}
 	}
-	return networkOf(ap.Addr())
+	return auth.NetworkOf(ap.Addr())
 }

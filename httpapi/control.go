@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/call"
@@ -35,8 +36,8 @@ func (h controlHandlers) control(ctx context.Context, r *request) (reply, error)
 	if err != nil {
 		return reply{}, err
 	}
-	req.By = r.who.accessor()
-	if r.who.kind == kindCallback {
+	req.By = r.who.Accessor()
+	if r.who.Kind == auth.Callback {
 		req.Source = "ai"
 	}
 	verb, _ := call.VerbNamed(req.Event)
@@ -56,7 +57,7 @@ func (h controlHandlers) control(ctx context.Context, r *request) (reply, error)
 		return h.dispatch(ctx, r, callID, req)
 	}
 	return h.idempotency.once(ctx, r, attempt{
-		tenantID: r.who.tenantID, environment: r.who.environment, scope: "call " + callID.String(), key: key,
+		tenantID: r.who.TenantID, environment: r.who.Environment, scope: "call " + callID.String(), key: key,
 		hash: bodyHash(r.rc.PostBody()), window: windowOf(verb), frees: refusedForNow,
 		work: func() (reply, error) { return h.dispatch(ctx, r, callID, req) },
 	})
@@ -67,8 +68,8 @@ func (h controlHandlers) control(ctx context.Context, r *request) (reply, error)
 func (h controlHandlers) ownCall(ctx context.Context, r *request) (uuid.UUID, error) {
 	foreign := newError(http.StatusForbidden, codeForeignCall, "The credential does not reach this call.")
 	callID, err := r.pathID("call_id", callNoun)
-	if r.who.kind == kindCallback {
-		if err != nil || callID != r.who.callID {
+	if r.who.Kind == auth.Callback {
+		if err != nil || callID != r.who.CallID {
 			return uuid.Nil, foreign
 		}
 		return callID, nil
@@ -76,8 +77,8 @@ func (h controlHandlers) ownCall(ctx context.Context, r *request) (uuid.UUID, er
 	if err != nil {
 		return uuid.Nil, err
 	}
-	tenantID, err := h.calls.rows.owner(ctx, r.who.tenantID, callID)
-	if err == nil && tenantID != r.who.tenantID {
+	tenantID, err := h.calls.rows.owner(ctx, r.who.TenantID, callID)
+	if err == nil && tenantID != r.who.TenantID {
 		return uuid.Nil, foreign
 	}
 	return callID, named(err, callNoun)
@@ -85,10 +86,10 @@ func (h controlHandlers) ownCall(ctx context.Context, r *request) (uuid.UUID, er
 
 // checkEnvironment keeps a test key from acting on a call of the telephone network: it may read it, and nothing else.
 func (h callHandlers) checkEnvironment(ctx context.Context, r *request, callID uuid.UUID) error {
-	if r.who.environment != dialer.EnvironmentTest {
+	if r.who.Environment != dialer.EnvironmentTest {
 		return nil
 	}
-	row, err := h.read(ctx, r.who.tenantID, callID)
+	row, err := h.read(ctx, r.who.TenantID, callID)
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func asBadRequest(err error) error {
 
 // dispatch hands the verb to the call's actor.
 func (h controlHandlers) dispatch(ctx context.Context, r *request, callID uuid.UUID, req switchctl.ControlRequest) (reply, error) {
-	result, err := h.verbs.Control(ctx, r.who.tenantID, callID, req)
+	result, err := h.verbs.Control(ctx, r.who.TenantID, callID, req)
 	if err != nil {
 		return reply{}, h.controlError(err)
 	}

@@ -56,7 +56,7 @@ func (h webhookHandlers) deliveries(ctx context.Context, r *request) (reply, err
 		return reply{}, err
 	}
 	out := deliveryPage{Items: []deliveryView{}, Page: pg.number, PageSize: pg.size}
-	rows, total, err := h.webhooks.Deliveries(ctx, r.who.tenantID, webhook.DeliveryFilter{
+	rows, total, err := h.webhooks.Deliveries(ctx, r.who.TenantID, webhook.DeliveryFilter{
 		Status: status, EventType: eventType, Subscription: subscription, Limit: pg.limit(), Offset: pg.offset(),
 	})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/valyala/fasthttp"
 )
 
@@ -52,7 +53,7 @@ func (g switchGate) admit(ctx context.Context, r *request) error {
 	}) {
 		g.log.WarnContext(ctx, "directory look-up refused", "request_id", r.id, "peer", r.rc.RemoteAddr().String(),
 			"reason", "it has not the credentials that `ringmaster switch config` renders")
-		return newError(http.StatusUnauthorized, codeInvalidCredential, "The switch's credentials are required.")
+		return newError(http.StatusUnauthorized, auth.CodeInvalid, "The switch's credentials are required.")
 	}
 	return nil
 }

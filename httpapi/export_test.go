@@ -1,9 +1,12 @@
 package httpapi
 
-import "github.com/ringmaster/ringmaster/dialer/account"
+import (
+	"github.com/ringmaster/ringmaster/dialer/account"
+	"github.com/ringmaster/ringmaster/httpapi/auth"
+)
 
 // DecoyHash is what an unknown user's password is held against.
-const DecoyHash = decoyHash
+const DecoyHash = auth.DecoyHash
 
 // Operation is what an operation's registration says of it.
 type Operation struct {

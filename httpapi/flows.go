@@ -28,7 +28,7 @@ func (a *api) flowOperations() []operation {
 func asIs[T any](v T) T { return v }
 
 func (h flowHandlers) list(ctx context.Context, r *request) (reply, error) {
-	tenant := r.who.tenantID
+	tenant := r.who.TenantID
 	left, err := h.flows.FlowIDs(ctx, tenant)
 	if err != nil {
 		return reply{}, err
@@ -46,7 +46,7 @@ func (h flowHandlers) create(ctx context.Context, r *request) (reply, error) {
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	saved, err := h.flows.CreateFlow(ctx, r.who.tenantID, in)
+	saved, err := h.flows.CreateFlow(ctx, r.who.TenantID, in)
 	return created(saved), err
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/account"
+	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/ringmaster/ringmaster/httpapi/openapi"
 	"github.com/ringmaster/ringmaster/httpapi/webhook"
 	"github.com/ringmaster/ringmaster/media/netguard"
@@ -97,8 +98,8 @@ type (
 	}
 	sessionHandlers struct {
 		accounts *account.Service
-		signIn   *signIn
-		signer   *sessionSigner
+		signIn   *auth.SignIn
+		signer   *auth.Signer
 	}
 	healthHandlers struct {
 		store    *store.Store
@@ -117,7 +118,7 @@ type (
 )
 
 // newAPI wires the handlers.
-func newAPI(cfg Config, deps Deps, signer *sessionSigner, signIn *signIn, keys *idempotency) (*api, error) {
+func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, keys *idempotency) (*api, error) {
 	doc, err := openapi.Document()
 	if err != nil {
 		return nil, err

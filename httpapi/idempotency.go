@@ -141,7 +141,7 @@ func (d *idempotency) handle(ctx context.Context, r *request) (reply, error) {
 		frees = changedNothing
 	}
 	return d.once(ctx, r, attempt{
-		tenantID: r.who.tenantID, environment: r.who.environment, scope: http.MethodPost + " " + string(r.rc.Path()), key: key,
+		tenantID: r.who.TenantID, environment: r.who.Environment, scope: http.MethodPost + " " + string(r.rc.Path()), key: key,
 		hash: bodyHash(r.rc.PostBody()), window: replayWindow, frees: frees,
 		work: func() (reply, error) { return r.op.handle(ctx, r) },
 	})

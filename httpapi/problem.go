@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/ringmaster/ringmaster/store/fault"
 )
 
@@ -103,7 +104,7 @@ func mapError(err error) *apiError {
 		return known
 	}
 	if refused, ok := fault.Of(err); ok {
-		_, unlogged := errors.AsType[*unloggedError](err)
+		_, unlogged := errors.AsType[*auth.UnloggedError](err)
 		return &apiError{
 			unlogged: unlogged,
 			status:   refused.Kind.Status(), code: refused.Code, detail: refused.Detail, retryAfter: refused.Retry(), fields: refused.Fields,

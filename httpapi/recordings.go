@@ -31,7 +31,7 @@ func (h recordingHandlers) url(ctx context.Context, r *request) (reply, error) {
 		return reply{}, err
 	}
 	callID := call.Call.ID
-	rec, err := h.accessRecording(ctx, r, r.who.tenantID, callID, r.who.accessor(), recordings.MethodSignedURL)
+	rec, err := h.accessRecording(ctx, r, r.who.TenantID, callID, r.who.Accessor(), recordings.MethodSignedURL)
 	if err != nil {
 		return reply{}, err
 	}
@@ -50,10 +50,10 @@ func (h recordingHandlers) audio(ctx context.Context, r *request) (reply, error)
 	if err != nil {
 		return reply{}, err
 	}
-	if _, err := h.accessRecording(ctx, r, r.who.tenantID, callID, r.who.accessor(), recordings.MethodStream); err != nil {
+	if _, err := h.accessRecording(ctx, r, r.who.TenantID, callID, r.who.Accessor(), recordings.MethodStream); err != nil {
 		return reply{}, err
 	}
-	return h.stream(ctx, r.who.tenantID, callID)
+	return h.stream(ctx, r.who.TenantID, callID)
 }
 
 // redirectLifetime is how long the object store's own URL is good for that a signed URL leads to.
@@ -69,7 +69,7 @@ type recordingLinks struct {
 // showing it writes nothing.
 func (l recordingLinks) of(r *request, tenantID, callID uuid.UUID) string {
 	return l.library.Signer().Sign(recordings.Link{
-		CallID: callID, TenantID: tenantID, Recipient: r.who.accessor(),
+		CallID: callID, TenantID: tenantID, Recipient: r.who.Accessor(),
 		Expires: l.now().Add(recordings.APIURLLifetime).Truncate(time.Second),
 	})
 }
@@ -90,7 +90,7 @@ func (h recordingHandlers) signed(ctx context.Context, r *request) (reply, error
 	if err := h.checkNotSuspended(ctx, link.TenantID); err != nil {
 		return reply{}, err
 	}
-	by := r.who.accessor()
+	by := r.who.Accessor()
 	if link.Recipient != "" {
 		by += ":" + link.Recipient
 	}

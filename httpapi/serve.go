@@ -18,6 +18,7 @@ import (
 
 	"github.com/fasthttp/router"
 	"github.com/google/uuid"
+	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/valyala/fasthttp"
 )
 
@@ -41,7 +42,7 @@ type request struct {
 	id      string
 	client  string // its address: the connection's, or what a trusted proxy says of it
 	op      operation
-	who     principal
+	who     auth.Principal
 	arrived time.Time
 	// unlogged is left out of the log, not of the metrics.
 	unlogged bool
@@ -167,8 +168,8 @@ func (s *Server) record(base context.Context, r *request) {
 		slog.Int("status", status), slog.Float64("latency_ms", float64(took.Microseconds())/1000),
 		slog.String("remote_addr", r.client),
 	}
-	if r.who.kind != kindNone {
-		attrs = append(attrs, slog.String("tenant_id", r.who.tenantID.String()), slog.String("accessor", r.who.accessor()))
+	if r.who.Kind != auth.None {
+		attrs = append(attrs, slog.String("tenant_id", r.who.TenantID.String()), slog.String("accessor", r.who.Accessor()))
 	}
 	if id, ok := r.rc.UserValue("call_id").(string); ok && len(id) == uuidLength {
 		attrs = append(attrs, slog.String("call_id", id))
@@ -288,7 +289,7 @@ func checkMediaType(rc *fasthttp.RequestCtx) error {
 
 func (s *Server) answer(r *request, out reply) {
 	h := &r.rc.Response.Header
-	if r.who.kind != kindNone || r.op.path == loginPath {
+	if r.who.Kind != auth.None || r.op.path == loginPath {
 		h.Set(fasthttp.HeaderCacheControl, "no-store") // tokens, keys and numbers are in answers; a handler may say otherwise
 	}
 	for name, value := range out.headers {

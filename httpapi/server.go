@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/valyala/fasthttp"
 )
 
@@ -23,9 +24,9 @@ type Server struct {
 
 	metrics     *serverMetrics
 	api         *api
-	auth        *authenticator
+	auth        *auth.Authenticator
 	gate        switchGate
-	signIn      *signIn
+	signIn      *auth.SignIn
 	idempotency *idempotency
 
 	mu          sync.Mutex // guards all below
@@ -63,12 +64,12 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	signer := newSessionSigner(cfg.SessionKeys, cfg.Now)
+	signer := auth.NewSigner(cfg.SessionKeys, cfg.Now)
 	s := &Server{
 		cfg: cfg, deps: deps, metrics: metrics,
-		auth:        newAuthenticator(deps.Store, signer, cfg.CallbackKeys, cfg.Now, cfg.Logger),
+		auth:        auth.New(deps.Store, signer, cfg.CallbackKeys, cfg.Now, cfg.Logger),
 		gate:        switchGate{proxies: cfg.TrustedProxies, allow: cfg.DirectoryAllow, secrets: cfg.DirectorySecrets, log: cfg.Logger},
-		signIn:      newSignIn(deps.Store, cfg.Now, cfg.Logger, metrics.signIns),
+		signIn:      auth.NewSignIn(deps.Store, cfg.Now, cfg.Logger, metrics.signIns),
 		idempotency: &idempotency{store: deps.Store, now: cfg.Now, log: cfg.Logger, keepTimeout: cfg.RequestTimeout},
 	}
 	if s.api, err = newAPI(cfg, deps, signer, s.signIn, s.idempotency); err != nil {
@@ -121,8 +122,8 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	s.main, s.listener = s.newMain(base, operations), ln
 	s.running.Go(func() { s.report("serve HTTP", s.main.Serve(ln)) })
-	s.running.Go(func() { s.auth.touched.run(base) })
-	s.running.Go(func() { s.signIn.refused.run(base, s.cfg.Now) })
+	s.running.Go(func() { s.auth.Touched.Run(base) })
+	s.running.Go(func() { s.signIn.Refused.Run(base, s.cfg.Now) })
 	if s.certificate != nil {
 		s.running.Go(func() { s.certificate.run(base, s.cfg.CertificateCheck) })
 	}
@@ -220,7 +221,7 @@ func (s *Server) Close(ctx context.Context) error {
 		}
 	}
 	s.running.Wait()
-	s.auth.touched.flush(context.WithoutCancel(ctx))
+	s.auth.Touched.Flush(context.WithoutCancel(ctx))
 	return errors.Join(errs...)
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/ringmaster/ringmaster/store/fault"
 
 	"github.com/ringmaster/ringmaster/dialer/account"
@@ -68,28 +69,28 @@ func (h sessionHandlers) login(ctx context.Context, r *request) (reply, error) {
 	if err := in.validate(); err != nil {
 		return reply{}, err
 	}
-	user, err := h.signIn.check(ctx, signInAttempt{
-		requestID: r.id, email: in.Email.Value, password: in.Password.Value, client: r.client, session: true,
+	user, err := h.signIn.Check(ctx, auth.Attempt{
+		RequestID: r.id, Email: in.Email.Value, Password: in.Password.Value, Client: r.client, Session: true,
 	})
-	if errors.Is(err, errWrongPassword) {
-		return reply{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The e-mail address or the password is wrong.")
+	if errors.Is(err, auth.ErrWrongPassword) {
+		return reply{}, newError(http.StatusUnauthorized, auth.CodeInvalid, "The e-mail address or the password is wrong.")
 	}
 	if err != nil {
 		return reply{}, err
 	}
-	token, err := h.signer.sign(user)
+	token, err := h.signer.Sign(user)
 	if err != nil {
 		return reply{}, err
 	}
 	return ok(sessionView{
-		AccessToken: token, TokenType: "bearer", ExpiresIn: int(SessionLifetime / time.Second),
+		AccessToken: token, TokenType: "bearer", ExpiresIn: int(auth.SessionLifetime / time.Second),
 		User: viewUser(user),
 	}), nil
 }
 
 // logout ends all sessions of the user who asks, on every host.
 func (h sessionHandlers) logout(ctx context.Context, r *request) (reply, error) {
-	return noContent(), h.accounts.EndSessions(ctx, r.who.tenantID, r.who.id)
+	return noContent(), h.accounts.EndSessions(ctx, r.who.TenantID, r.who.ID)
 }
 
 type ownPasswordInput struct {
@@ -115,13 +116,13 @@ func (h sessionHandlers) setPassword(ctx context.Context, r *request) (reply, er
 	if err := f.Err(); err != nil {
 		return reply{}, err
 	}
-	user, err := h.accounts.User(ctx, r.who.tenantID, r.who.id)
+	user, err := h.accounts.User(ctx, r.who.TenantID, r.who.ID)
 	if err != nil {
 		return reply{}, err
 	}
 	// A stolen session must not find the password out, so that guesses here count like those of a sign-in.
-	_, err = h.signIn.check(ctx, signInAttempt{requestID: r.id, email: user.Email, password: current, client: r.client})
-	if errors.Is(err, errWrongPassword) {
+	_, err = h.signIn.Check(ctx, auth.Attempt{RequestID: r.id, Email: user.Email, Password: current, Client: r.client})
+	if errors.Is(err, auth.ErrWrongPassword) {
 		return reply{}, invalid(fault.Field{Field: "current_password", Message: "is wrong"})
 	}
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 func (h settingsHandlers) get(ctx context.Context, r *request) (reply, error) {
-	settings, err := h.settings.Settings(ctx, r.who.tenantID)
+	settings, err := h.settings.Settings(ctx, r.who.TenantID)
 	return ok(settings), err
 }
 
@@ -16,6 +16,6 @@ func (h settingsHandlers) patch(ctx context.Context, r *request) (reply, error) 
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	settings, err := h.settings.PatchSettings(ctx, r.who.tenantID, in)
+	settings, err := h.settings.PatchSettings(ctx, r.who.TenantID, in)
 	return ok(settings), err
 }

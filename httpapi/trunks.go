@@ -49,7 +49,7 @@ func viewTrunk(t db.Trunk) trunkView {
 }
 
 func (h telephonyHandlers) listTrunks(ctx context.Context, r *request) (reply, error) {
-	trunks, err := h.accounts.Trunks(ctx, r.who.tenantID)
+	trunks, err := h.accounts.Trunks(ctx, r.who.TenantID)
 	return ok(listed(trunks, viewTrunk)), err
 }
 
@@ -90,7 +90,7 @@ func (h telephonyHandlers) createTrunk(ctx context.Context, r *request) (reply, 
 	if err != nil {
 		return reply{}, err
 	}
-	trunk, err := h.accounts.AddTrunk(ctx, r.who.tenantID, in)
+	trunk, err := h.accounts.AddTrunk(ctx, r.who.TenantID, in)
 	return created(viewTrunk(trunk)), err
 }
 
@@ -130,7 +130,7 @@ func viewNumber(n db.Number) numberView {
 }
 
 func (h telephonyHandlers) listNumbers(ctx context.Context, r *request) (reply, error) {
-	numbers, err := h.accounts.Numbers(ctx, r.who.tenantID)
+	numbers, err := h.accounts.Numbers(ctx, r.who.TenantID)
 	return ok(listed(numbers, viewNumber)), err
 }
 
@@ -142,7 +142,7 @@ func (h telephonyHandlers) createNumber(ctx context.Context, r *request) (reply,
 	if err := h.operatorOnly("numbers"); err != nil {
 		return reply{}, err
 	}
-	number, err := h.accounts.AddNumber(ctx, r.who.tenantID, in)
+	number, err := h.accounts.AddNumber(ctx, r.who.TenantID, in)
 	return created(viewNumber(number)), err
 }
 

@@ -51,7 +51,7 @@ func onOne[R, V any](
 	if err != nil {
 		return reply{}, err
 	}
-	row, err := do(ctx, r.who.tenantID, id)
+	row, err := do(ctx, r.who.TenantID, id)
 	if err != nil {
 		return reply{}, named(err, noun)
 	}
@@ -66,7 +66,7 @@ func deleteOne(
 	if err != nil {
 		return reply{}, err
 	}
-	return noContent(), named(do(ctx, r.who.tenantID, id), noun)
+	return noContent(), named(do(ctx, r.who.TenantID, id), noun)
 }
 
 type userView struct {
@@ -89,7 +89,7 @@ func viewUser(u db.User) userView {
 }
 
 func (h userHandlers) list(ctx context.Context, r *request) (reply, error) {
-	users, err := h.accounts.Users(ctx, r.who.tenantID)
+	users, err := h.accounts.Users(ctx, r.who.TenantID)
 	return ok(listed(users, viewUser)), err
 }
 
@@ -98,7 +98,7 @@ func (h userHandlers) create(ctx context.Context, r *request) (reply, error) {
 	if err := r.decodeInto(&in); err != nil {
 		return reply{}, err
 	}
-	user, err := h.accounts.AddUser(ctx, r.who.tenantID, in)
+	user, err := h.accounts.AddUser(ctx, r.who.TenantID, in)
 	return created(viewUser(user)), err
 }
 

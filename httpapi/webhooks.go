@@ -41,7 +41,7 @@ func (h webhookHandlers) create(ctx context.Context, r *request) (reply, error) 
 	if err := r.decodeInto(&in); err != nil {
 		return reply{}, err
 	}
-	sub, secret, err := h.webhooks.Create(ctx, r.who.tenantID, in)
+	sub, secret, err := h.webhooks.Create(ctx, r.who.TenantID, in)
 	if err != nil {
 		return reply{}, err
 	}
@@ -53,7 +53,7 @@ func (h webhookHandlers) create(ctx context.Context, r *request) (reply, error) 
 }
 
 func (h webhookHandlers) list(ctx context.Context, r *request) (reply, error) {
-	subs, err := h.webhooks.List(ctx, r.who.tenantID)
+	subs, err := h.webhooks.List(ctx, r.who.TenantID)
 	if err != nil {
 		return reply{}, err
 	}
@@ -77,7 +77,7 @@ func (h webhookHandlers) patch(ctx context.Context, r *request) (reply, error) {
 	if err := r.decodeInto(&in); err != nil {
 		return reply{}, err
 	}
-	sub, err := h.webhooks.Patch(ctx, r.who.tenantID, id, in)
+	sub, err := h.webhooks.Patch(ctx, r.who.TenantID, id, in)
 	return ok(viewWebhook(sub)), named(err, webhookNoun)
 }
 
@@ -97,7 +97,7 @@ func (h webhookHandlers) one(
 	if err != nil {
 		return reply{}, err
 	}
-	delivery, err := do(ctx, r.who.tenantID, id)
+	delivery, err := do(ctx, r.who.TenantID, id)
 	if err != nil {
 		return reply{}, named(err, noun)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/ringmaster/ringmaster/cmd/controller"
-	"github.com/ringmaster/ringmaster/httpapi"
+	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
@@ -139,7 +139,7 @@ func (cmd secretRenewCmd) Run(ctx context.Context, e env) error {
 		keep    time.Duration
 		then    string
 	}{
-		"sessions":         {store.KeySessions, httpapi.SessionLifetime, ""},
+		"sessions":         {store.KeySessions, auth.SessionLifetime, ""},
 		"recording-urls":   {store.KeyRecordingURLs, recordings.APIURLLifetime, ""},
 		"callback-tokens":  {store.KeyCallbackTokens, callbackTokensKept, ""},
 		"sip-accounts":     {store.KeySIPAccounts, 0, "agents and supervisors must log in again: their softphones' passwords are others now"},

@@ -1,4 +1,4 @@
-package httpapi
+package auth
 
 import (
 	"errors"
@@ -20,8 +20,8 @@ const (
 	sessionAudience = "ringmaster-session"
 )
 
-// sessionSigner makes and checks the access tokens of signed-in users.
-type sessionSigner struct {
+// Signer makes and checks the access tokens of signed-in users.
+type Signer struct {
 	// keys gives the keys at each use, the newest first: that one signs, all verify.
 	keys func() []keyring.Key
 	now  func() time.Time
@@ -41,11 +41,12 @@ type tokenClaims struct {
 	Epoch    int64  `json:"epoch"`
 }
 
-func newSessionSigner(keys func() []keyring.Key, now func() time.Time) *sessionSigner {
-	return &sessionSigner{keys: keys, now: now}
+// NewSigner makes a Signer; keys gives the newest first.
+func NewSigner(keys func() []keyring.Key, now func() time.Time) *Signer {
+	return &Signer{keys: keys, now: now}
 }
 
-func (s *sessionSigner) sign(user db.User) (string, error) {
+func (s *Signer) Sign(user db.User) (string, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return "", fmt.Errorf("sign session token: %w", err)
@@ -67,7 +68,7 @@ func (s *sessionSigner) sign(user db.User) (string, error) {
 	return token, nil
 }
 
-func (s *sessionSigner) verify(token string) (sessionClaims, error) {
+func (s *Signer) verify(token string) (sessionClaims, error) {
 	var claims tokenClaims
 	err := error(jwt.ErrTokenSignatureInvalid)
 	for _, key := range s.keys() {

@@ -1,4 +1,4 @@
-package httpapi
+package auth
 
 import (
 	"context"
@@ -13,8 +13,8 @@ const (
 	refusalWindow = time.Minute
 )
 
-// refusalLog keeps the log of refused sign-ins small: whoever guesses passwords must not fill the disk.
-type refusalLog struct {
+// RefusalLog keeps the log of refused sign-ins small: whoever guesses passwords must not fill the disk.
+type RefusalLog struct {
 	log *slog.Logger
 
 	mu     sync.Mutex // guards all below
@@ -24,7 +24,7 @@ type refusalLog struct {
 }
 
 // take reports whether one more refusal is logged by itself.
-func (l *refusalLog) take(ctx context.Context, now time.Time) bool {
+func (l *RefusalLog) take(ctx context.Context, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.close(ctx, now)
@@ -36,8 +36,8 @@ func (l *refusalLog) take(ctx context.Context, now time.Time) bool {
 	return false
 }
 
-// run logs the sums in time when no more refusals come. It returns when ctx ends.
-func (l *refusalLog) run(ctx context.Context, now func() time.Time) {
+// Run logs the sums in time when no more refusals come. It returns when ctx ends.
+func (l *RefusalLog) Run(ctx context.Context, now func() time.Time) {
 	tick := time.NewTicker(refusalWindow)
 	defer tick.Stop()
 	for {
@@ -53,7 +53,7 @@ func (l *refusalLog) run(ctx context.Context, now func() time.Time) {
 }
 
 // close ends a window that is over. The lock is held.
-func (l *refusalLog) close(ctx context.Context, now time.Time) {
+func (l *RefusalLog) close(ctx context.Context, now time.Time) {
 	if now.Sub(l.from) < refusalWindow {
 		return
 	}

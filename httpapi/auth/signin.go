@@ -1,4 +1,4 @@
-package httpapi
+package auth
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// decoyHash is verified for unknown users, so that an answer takes as long as for known ones. No password has it.
-	decoyHash = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	// DecoyHash is verified for unknown users, so that an answer takes as long as for known ones. No password has it.
+	DecoyHash = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 	// verifiers bounds how many passwords are verified at once, each of which takes 19 MiB and tens of milliseconds; maxVerifying bounds
 	// how many there are with those that wait, which is about a second's work. One client has at most clientFailures of them.
 	verifiers    = 2
@@ -46,54 +46,55 @@ const (
 // codeTooManyLogins is the code of attempts that are put off.
 const codeTooManyLogins = "too_many_attempts"
 
-// errWrongPassword is an unknown address, a wrong password, or a user who may not sign in.
-var errWrongPassword = errors.New("wrong password")
+// ErrWrongPassword is an unknown address, a wrong password, or a user who may not sign in.
+var ErrWrongPassword = errors.New("wrong password")
 
-// signIn checks passwords, and slows down who guesses them.
-type signIn struct {
+// SignIn checks passwords, and slows down who guesses them.
+type SignIn struct {
 	store *store.Store
 	now   func() time.Time
 	log   *slog.Logger
 	count *prometheus.CounterVec // by outcome
 	guess *throttle
 	// refused decides which attempts that no password was verified for are logged.
-	refused *refusalLog
+	Refused *RefusalLog
 	// slots is a semaphore for the verification of passwords, verifying how many have or wait for one.
 	slots     chan struct{}
 	verifying atomic.Int64
 }
 
-func newSignIn(st *store.Store, now func() time.Time, log *slog.Logger, count *prometheus.CounterVec) *signIn {
-	return &signIn{store: st, now: now, log: log, count: count, slots: make(chan struct{}, verifiers), guess: newThrottle(), refused: &refusalLog{log: log}}
+// NewSignIn makes a SignIn; count counts attempts by outcome.
+func NewSignIn(st *store.Store, now func() time.Time, log *slog.Logger, count *prometheus.CounterVec) *SignIn {
+	return &SignIn{store: st, now: now, log: log, count: count, slots: make(chan struct{}, verifiers), guess: newThrottle(), Refused: &RefusalLog{log: log}}
 }
 
-// signInAttempt is one attempt, to sign in or to change one's own password.
-type signInAttempt struct {
-	requestID, email, password string
+// Attempt is one attempt, to sign in or to change one's own password.
+type Attempt struct {
+	RequestID, Email, Password string
 	// client is the client's address.
-	client string
+	Client string
 	// session is true where a session begins.
-	session bool
+	Session bool
 }
 
 // network is what the client is counted by: an IPv4 address, or an IPv6 client's /64.
-func (a signInAttempt) network() string {
-	addr, err := netip.ParseAddr(a.client)
+func (a Attempt) network() string {
+	addr, err := netip.ParseAddr(a.Client)
 	if err != nil {
-		return a.client
+		return a.Client
 	}
-	return networkOf(addr).String()
+	return NetworkOf(addr).String()
 }
 
-func (a signInAttempt) emailHash() []byte {
-	sum := sha256.Sum256([]byte(a.email))
+func (a Attempt) emailHash() []byte {
+	sum := sha256.Sum256([]byte(a.Email))
 	return sum[:]
 }
 
-// check finds the user whom an address and a password belong to. Errors: errWrongPassword, *fault.Error.
-func (g *signIn) check(ctx context.Context, a signInAttempt) (db.User, error) {
-	a.email = strings.ToLower(a.email)
-	ticket, wait := g.guess.enter(a.email, a.network(), g.now())
+// Check finds the user whom an address and a password belong to. Errors: ErrWrongPassword, *fault.Error.
+func (g *SignIn) Check(ctx context.Context, a Attempt) (db.User, error) {
+	a.Email = strings.ToLower(a.Email)
+	ticket, wait := g.guess.enter(a.Email, a.network(), g.now())
 	if wait > 0 {
 		return db.User{}, g.refuse(ctx, a, db.User{}, signInLimited, "too many failures of the client", tooManyAttempts(wait))
 	}
@@ -106,7 +107,7 @@ func (g *signIn) check(ctx context.Context, a signInAttempt) (db.User, error) {
 	if wait > 0 {
 		return db.User{}, g.refuse(ctx, a, user, signInLimited, "too many failures of the account", tooManyAttempts(wait))
 	}
-	good, err := g.matches(ctx, user.PasswordHash, a.password)
+	good, err := g.matches(ctx, user.PasswordHash, a.Password)
 	if err != nil {
 		g.guess.leave(ticket)
 		if busy, ok := fault.As(err, fault.Unavailable); ok {
@@ -119,7 +120,7 @@ func (g *signIn) check(ctx context.Context, a signInAttempt) (db.User, error) {
 		if err := g.failed(ctx, a, user); err != nil {
 			return db.User{}, err
 		}
-		return db.User{}, errWrongPassword
+		return db.User{}, ErrWrongPassword
 	}
 	g.guess.succeed(ticket)
 	g.note(ctx, a, user, signInSucceeded, "")
@@ -149,14 +150,14 @@ func tooManyAttempts(wait time.Duration) *fault.Error {
 }
 
 // find gives a user that no password opens when there is none, and how long to wait when the address has failed too often.
-func (g *signIn) find(ctx context.Context, a signInAttempt) (row db.FindUserByEmailRow, wait time.Duration, err error) {
+func (g *SignIn) find(ctx context.Context, a Attempt) (row db.FindUserByEmailRow, wait time.Duration, err error) {
 	now := g.now()
 	err = g.store.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
 		wait = 0
-		row, err = tx.Q.FindUserByEmail(ctx, a.email)
+		row, err = tx.Q.FindUserByEmail(ctx, a.Email)
 		if errors.Is(err, store.ErrNotFound) {
-			row, err = db.FindUserByEmailRow{User: db.User{PasswordHash: decoyHash}}, nil
+			row, err = db.FindUserByEmailRow{User: db.User{PasswordHash: DecoyHash}}, nil
 		}
 		if err != nil {
 			return err
@@ -180,14 +181,14 @@ func (g *signIn) find(ctx context.Context, a signInAttempt) (row db.FindUserByEm
 }
 
 // failed counts a failure against the address. The audit of its user's tenant has the failure that reaches the limit.
-func (g *signIn) failed(ctx context.Context, a signInAttempt, user db.User) error {
+func (g *SignIn) failed(ctx context.Context, a Attempt, user db.User) error {
 	now := g.now()
 	return g.store.InSystem(ctx, func(tx *store.Tx) error {
 		n, err := tx.Q.SignInFailed(ctx, a.emailHash(), now, now.Add(-accountWindow))
 		if err != nil || n != accountFailures || user.Email == "" {
 			return err
 		}
-		ctx := store.WithActor(ctx, store.Actor{Name: "anonymous", RemoteAddr: a.client, RequestID: a.requestID})
+		ctx := store.WithActor(ctx, store.Actor{Name: "anonymous", RemoteAddr: a.Client, RequestID: a.RequestID})
 		return tx.Audit(ctx, store.AuditEntry{
 			TenantID: user.TenantID, Action: "user.sign_in_limited", ObjectID: user.ID.String(), At: now, Details: map[string]any{"failures": n},
 		})
@@ -195,12 +196,12 @@ func (g *signIn) failed(ctx context.Context, a signInAttempt, user db.User) erro
 }
 
 // succeeded writes who has signed in, and from where.
-func (g *signIn) succeeded(ctx context.Context, a signInAttempt, user db.User) error {
-	if !a.session {
+func (g *SignIn) succeeded(ctx context.Context, a Attempt, user db.User) error {
+	if !a.Session {
 		return nil
 	}
 	ctx = store.WithActor(ctx, store.Actor{
-		Name: "user:" + user.ID.String(), Role: user.Role, RemoteAddr: a.client, RequestID: a.requestID,
+		Name: "user:" + user.ID.String(), Role: user.Role, RemoteAddr: a.Client, RequestID: a.RequestID,
 	})
 	return g.store.InTenant(ctx, user.TenantID, func(tx *store.Tx) error {
 		return tx.Audit(ctx, store.AuditEntry{
@@ -211,29 +212,29 @@ func (g *signIn) succeeded(ctx context.Context, a signInAttempt, user db.User) e
 
 // refuse counts an attempt that no password is verified for, and logs it unless there are too many of them: then neither its own line nor
 // the request's is written.
-func (g *signIn) refuse(ctx context.Context, a signInAttempt, user db.User, outcome, reason string, err *fault.Error) error {
-	if g.refused.take(ctx, g.now()) {
+func (g *SignIn) refuse(ctx context.Context, a Attempt, user db.User, outcome, reason string, err *fault.Error) error {
+	if g.Refused.take(ctx, g.now()) {
 		g.note(ctx, a, user, outcome, reason)
 		return err
 	}
 	g.count.WithLabelValues(outcome).Inc()
-	return &unloggedError{err}
+	return &UnloggedError{err}
 }
 
-// unloggedError is a refusal whose request is not logged by itself: the sum of such is.
-type unloggedError struct{ refusal *fault.Error }
+// UnloggedError is a refusal whose request is not logged by itself: the sum of such is.
+type UnloggedError struct{ refusal *fault.Error }
 
-func (e *unloggedError) Error() string { return e.refusal.Error() }
+func (e *UnloggedError) Error() string { return e.refusal.Error() }
 
 // Unwrap gives the refusal.
-func (e *unloggedError) Unwrap() error { return e.refusal }
+func (e *UnloggedError) Unwrap() error { return e.refusal }
 
 // note logs and counts an attempt. The address stands there by the beginning of its SHA-256: it may be a password in the wrong field.
-func (g *signIn) note(ctx context.Context, a signInAttempt, user db.User, outcome, reason string) {
+func (g *SignIn) note(ctx context.Context, a Attempt, user db.User, outcome, reason string) {
 	g.count.WithLabelValues(outcome).Inc()
 	attrs := []slog.Attr{
 		slog.String("outcome", outcome), slog.String("email_hash", hex.EncodeToString(a.emailHash()[:6])),
-		slog.String("remote_addr", a.client), slog.String("request_id", a.requestID),
+		slog.String("remote_addr", a.Client), slog.String("request_id", a.RequestID),
 	}
 	level := slog.LevelInfo
 	if reason != "" {
@@ -247,7 +248,7 @@ func (g *signIn) note(ctx context.Context, a signInAttempt, user db.User, outcom
 }
 
 // matches verifies a password, a few at a time. It is refused while too many wait.
-func (g *signIn) matches(ctx context.Context, hash, password string) (bool, error) {
+func (g *SignIn) matches(ctx context.Context, hash, password string) (bool, error) {
 	defer g.verifying.Add(-1)
 	if g.verifying.Add(1) > maxVerifying {
 		return false, &fault.Error{Kind: fault.Unavailable, Code: "service_unavailable", Detail: "Too many are signing in at once; try again."}
@@ -261,8 +262,8 @@ func (g *signIn) matches(ctx context.Context, hash, password string) (bool, erro
 	return account.VerifyPassword(hash, password)
 }
 
-// networkOf is what a client is counted by: its IPv4 address, or its IPv6 address's /64.
-func networkOf(addr netip.Addr) netip.Prefix {
+// NetworkOf is what a client is counted by: its IPv4 address, or its IPv6 address's /64.
+func NetworkOf(addr netip.Addr) netip.Prefix {
 	ip := addr.Unmap().WithZone("")
 	bits := ip.BitLen()
 	if ip.Is6() {

@@ -1,4 +1,4 @@
-package httpapi
+package auth
 
 import (
 	"context"
@@ -51,17 +51,17 @@ func TestThrottlePerClient(t *testing.T) {
 // Who waits for a password's verification is bounded: an API that is flooded with sign-ins says so at once.
 func TestSignInsAreBounded(t *testing.T) {
 	t.Parallel()
-	g := newSignIn(nil, time.Now, slog.New(slog.DiscardHandler), nil)
+	g := NewSignIn(nil, time.Now, slog.New(slog.DiscardHandler), nil)
 	for range verifiers {
 		g.slots <- struct{}{}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
 	for range maxVerifying {
-		waiting.Go(func() { _, _ = g.matches(ctx, decoyHash, "x") })
+		waiting.Go(func() { _, _ = g.matches(ctx, DecoyHash, "x") })
 	}
 	require.Eventually(t, func() bool { return g.verifying.Load() == maxVerifying }, 10*time.Second, time.Millisecond)
-	_, err := g.matches(t.Context(), decoyHash, "x")
+	_, err := g.matches(t.Context(), DecoyHash, "x")
 	_, busy := fault.As(err, fault.Unavailable)
 	require.True(t, busy, err)
 	cancel()
@@ -74,7 +74,7 @@ func TestSignInsAreCountedByNetwork(t *testing.T) {
 	for client, want := range map[string]string{
 		"198.51.100.7": "198.51.100.7/32", "::ffff:198.51.100.7": "198.51.100.7/32", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "unknown": "unknown",
 	} {
-		require.Equal(t, want, signInAttempt{client: client}.network())
+		require.Equal(t, want, Attempt{Client: client}.network())
 	}
 }
 

@@ -1,4 +1,4 @@
-package httpapi
+package auth
 
 import (
 	"sync"
@@ -20,12 +20,12 @@ type tally struct {
 	used   int
 }
 
-// verdict is the limiter's answer to one request.
-type verdict struct {
-	allowed    bool
-	limit      int
-	remaining  int
-	retryAfter time.Duration
+// Verdict is the limiter's answer to one request.
+type Verdict struct {
+	Allowed    bool
+	Limit      int
+	Remaining  int
+	RetryAfter time.Duration
 }
 
 func newLimiter(window time.Duration) *limiter {
@@ -33,7 +33,7 @@ func newLimiter(window time.Duration) *limiter {
 }
 
 // take counts one request of the credential.
-func (l *limiter) take(key string, limit int, now time.Time) verdict {
+func (l *limiter) take(key string, limit int, now time.Time) Verdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sweep(now)
@@ -43,10 +43,10 @@ func (l *limiter) take(key string, limit int, now time.Time) verdict {
 		l.byKey[key] = t
 	}
 	if t.used >= limit {
-		return verdict{limit: limit, retryAfter: t.opened.Add(l.window).Sub(now)}
+		return Verdict{Limit: limit, RetryAfter: t.opened.Add(l.window).Sub(now)}
 	}
 	t.used++
-	return verdict{allowed: true, limit: limit, remaining: limit - t.used}
+	return Verdict{Allowed: true, Limit: limit, Remaining: limit - t.used}
 }
 
 // sweep forgets closed windows, once per window, so that the map holds the credentials of the last two minutes at most.

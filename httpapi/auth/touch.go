@@ -1,4 +1,4 @@
-package httpapi
+package auth
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 // touchEvery is how often the times of use are written.
 const touchEvery = time.Second
 
-// touchLog gathers when keys were last used and writes it beside the requests' path, each key at most once a second. What is
+// TouchLog gathers when keys were last used and writes it beside the requests' path, each key at most once a second. What is
 // not written when the process dies is lost.
-type touchLog struct {
+type TouchLog struct {
 	store *store.Store
 	log   *slog.Logger
 
@@ -26,18 +26,18 @@ type touchLog struct {
 
 type keyRef struct{ tenantID, id uuid.UUID }
 
-func newTouchLog(st *store.Store, log *slog.Logger) *touchLog {
-	return &touchLog{store: st, log: log, used: map[keyRef]time.Time{}}
+func newTouchLog(st *store.Store, log *slog.Logger) *TouchLog {
+	return &TouchLog{store: st, log: log, used: map[keyRef]time.Time{}}
 }
 
-func (t *touchLog) note(tenantID, id uuid.UUID, at time.Time) {
+func (t *TouchLog) note(tenantID, id uuid.UUID, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.used[keyRef{tenantID, id}] = at
 }
 
-// run writes until ctx ends.
-func (t *touchLog) run(ctx context.Context) {
+// Run writes until ctx ends.
+func (t *TouchLog) Run(ctx context.Context) {
 	tick := time.NewTicker(touchEvery)
 	defer tick.Stop()
 	for {
@@ -45,12 +45,12 @@ func (t *touchLog) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			t.flush(ctx)
+			t.Flush(ctx)
 		}
 	}
 }
 
-func (t *touchLog) flush(ctx context.Context) {
+func (t *TouchLog) Flush(ctx context.Context) {
 	t.mu.Lock()
 	used := t.used
 	t.used = map[keyRef]time.Time{}

@@ -1,0 +1,234 @@
+// Package auth says who asks: API keys, sessions of signed-in users and callback tokens ([Authenticator]), signing in and the signature of
+// sessions ([SignIn], [Signer]), and how often each may ask. It knows no operation and no HTTP.
+package auth
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/dialer/account"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/keyring"
+	"github.com/ringmaster/ringmaster/switchctl/call"
+	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
+)
+
+// Kind says what a request was opened with.
+type Kind uint8
+
+// The kinds. None is of a request that needs no credential.
+const (
+	None Kind = iota
+	Key
+	Session
+	Callback
+)
+
+// sessionPerMinute bounds the requests of one signed-in user: a desktop that polls twice a second has ten times as many.
+const sessionPerMinute = 1200
+
+// callbackPerMinute is the limit shown to a callback token: that of the control endpoint, over a minute.
+const callbackPerMinute = call.VerbsPerSecond * 60
+
+// Principal is who asks.
+type Principal struct {
+	Kind     Kind
+	TenantID uuid.UUID
+	// ID is the key's or the user's; for a callback token the AI session's.
+	ID          uuid.UUID
+	Environment dialer.Environment
+	Scopes      []string
+	Origins     []string
+	PerMinute   int
+	Role        string
+	// CallID is the one call that a callback token opens.
+	CallID uuid.UUID
+}
+
+// Accessor names the principal in logs and in the audit.
+func (p Principal) Accessor() string {
+	switch p.Kind {
+	case Key:
+		return "api_key:" + p.ID.String()
+	case Session:
+		return "user:" + p.ID.String()
+	case Callback:
+		return "ai_session:" + p.ID.String()
+	case None:
+		return "signed_url"
+	}
+	return ""
+}
+
+// IsAgent tells whether an agent asks, who sees own calls alone.
+func (p Principal) IsAgent() bool { return p.Kind == Session && p.Role == account.RoleAgent }
+
+// Authenticator knows every kind of credential but the switch's own.
+type Authenticator struct {
+	store        *store.Store
+	signer       *Signer
+	callbackKeys func() []keyring.Key
+	// Touched writes when keys were last used; its Run is its owner's to start.
+	Touched *TouchLog
+	limiter *limiter
+	now     func() time.Time
+	log     *slog.Logger
+}
+
+// Authenticate finds out whose credential it is. Keys and tokens are looked up for every request, so that a revocation takes
+// effect with the next one, on every host.
+func (a *Authenticator) Authenticate(ctx context.Context, token string) (Principal, error) {
+	switch {
+	case strings.HasPrefix(token, account.PrefixLive), strings.HasPrefix(token, account.PrefixTest):
+		return a.keyPrincipal(ctx, token)
+	case strings.HasPrefix(token, callbacktoken.Prefix):
+		return a.callbackPrincipal(ctx, token)
+	case strings.Count(token, ".") == 2:
+		return a.sessionPrincipal(ctx, token)
+	default:
+		return Principal{}, errInvalidCredential()
+	}
+}
+
+// The codes of credentials that are not good.
+const (
+	codeMissingCredential = "missing_credential"
+	CodeInvalid           = "invalid_credential"
+	codeExpiredCredential = "credential_expired"
+)
+
+func refused(code, detail string) *fault.Error {
+	return &fault.Error{Kind: fault.Unauthorized, Code: code, Detail: detail}
+}
+
+func errInvalidCredential() *fault.Error {
+	return refused(CodeInvalid, "The credential is not valid.")
+}
+
+func errSuspended() *fault.Error {
+	return refused(CodeInvalid, "The tenant is suspended.")
+}
+
+func (a *Authenticator) keyPrincipal(ctx context.Context, token string) (Principal, error) {
+	var row db.FindAPIKeyByHashRow
+	err := a.store.InSystem(ctx, func(tx *store.Tx) error {
+		var err error
+		row, err = tx.Q.FindAPIKeyByHash(ctx, account.HashAPIKey(token))
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return Principal{}, errInvalidCredential()
+	}
+	if err != nil {
+		return Principal{}, err
+	}
+	key := row.ApiKey
+	if row.Suspended {
+		return Principal{}, errSuspended()
+	}
+	if !key.IsActive || key.RevokedAt != nil {
+		return Principal{}, refused(CodeInvalid, "The API key is revoked.")
+	}
+	a.Touched.note(key.TenantID, key.ID, a.now())
+	return Principal{
+		Kind: Key, TenantID: key.TenantID, ID: key.ID, Environment: dialer.Environment(key.Environment),
+		Scopes: key.Scopes, Origins: key.AllowedOrigins, PerMinute: int(key.RateLimitPerMin),
+	}, nil
+}
+
+func (a *Authenticator) callbackPrincipal(ctx context.Context, wire string) (Principal, error) {
+	jti, valid := callbacktoken.JTI(wire)
+	if !valid {
+		return Principal{}, refused(CodeInvalid, "The callback token is malformed.")
+	}
+	var row db.FindCallbackTokenRow
+	err := a.store.InSystem(ctx, func(tx *store.Tx) error {
+		var err error
+		row, err = tx.Q.FindCallbackToken(ctx, callbacktoken.Hash(jti))
+		return err
+	})
+	token := row.CallbackToken
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return Principal{}, errInvalidCredential()
+	case err != nil:
+		return Principal{}, err
+	case row.Suspended:
+		return Principal{}, errSuspended()
+	case token.RevokedAt != nil && !token.RevokedAt.After(a.now()):
+		return Principal{}, refused(CodeInvalid, "The callback token is revoked.")
+	case !token.ExpiresAt.After(a.now()):
+		return Principal{}, refused(codeExpiredCredential, "The callback token has expired.")
+	}
+	// What the row says is worth what was signed: whoever writes the table makes no token.
+	if err := callbacktoken.Verify(a.callbackKeys(), token, jti, a.now()); err != nil {
+		a.log.ErrorContext(ctx, "callback token verification failed", "call_id", token.CallID, "tenant_id", token.TenantID, "error", err)
+		return Principal{}, errInvalidCredential()
+	}
+	return Principal{
+		Kind: Callback, TenantID: token.TenantID, ID: token.SessionID, Environment: dialer.EnvironmentLive,
+		Scopes: []string{token.Scope}, CallID: token.CallID, PerMinute: callbackPerMinute,
+	}, nil
+}
+
+func (a *Authenticator) sessionPrincipal(ctx context.Context, token string) (Principal, error) {
+	claims, err := a.signer.verify(token)
+	if err != nil {
+		return Principal{}, err
+	}
+	var row db.FindSessionUserRow
+	err = a.store.InTenant(ctx, claims.tenantID, func(tx *store.Tx) error {
+		var err error
+		row, err = tx.Q.FindSessionUser(ctx, claims.tenantID, claims.userID)
+		return err
+	})
+	user := row.User
+	if errors.Is(err, store.ErrNotFound) || (err == nil && !user.IsActive) {
+		return Principal{}, refused(CodeInvalid, "The user can't sign in any more.")
+	}
+	switch {
+	case err != nil:
+		return Principal{}, err
+	case row.Suspended:
+		return Principal{}, errSuspended()
+	case user.SessionEpoch != claims.epoch:
+		return Principal{}, refused(CodeInvalid, "The session has ended: its user signed out, or the password, the address or the role is another.")
+	}
+	return Principal{
+		Kind: Session, TenantID: user.TenantID, ID: user.ID, Environment: dialer.EnvironmentLive, Role: user.Role,
+		PerMinute: sessionPerMinute,
+	}, nil
+}
+
+// Bearer takes the token out of an Authorization header.
+func Bearer(header string) (string, error) {
+	if header == "" {
+		return "", refused(codeMissingCredential, "An Authorization header is required.")
+	}
+	scheme, token, _ := strings.Cut(header, " ")
+	token = strings.TrimSpace(token)
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", refused(CodeInvalid, "The Authorization header must be a bearer token.")
+	}
+	return token, nil
+}
+
+// Take counts a request against its principal's limit.
+func (a *Authenticator) Take(who Principal) Verdict {
+	return a.limiter.take(who.Accessor(), who.PerMinute, a.now())
+}
+
+// New makes an Authenticator; each function gives the keys, or the time, at each use.
+func New(st *store.Store, signer *Signer, callbackKeys func() []keyring.Key, now func() time.Time, log *slog.Logger) *Authenticator {
+	return &Authenticator{
+		store: st, signer: signer, callbackKeys: callbackKeys, Touched: newTouchLog(st, log), limiter: newLimiter(time.Minute), now: now, log: log,
+	}
+}
