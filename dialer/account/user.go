@@ -95,7 +95,7 @@ func (s *Service) AddUser(ctx context.Context, tenantID uuid.UUID, in UserEdit) 
 		return db.User{}, err
 	}
 	if !in.Password.Has() {
-		in.Password = dialer.Some(Random(maxRandomPassword))
+		in.Password = input.Some(Random(maxRandomPassword))
 	}
 	row.PasswordHash = in.hash("")
 	var out db.User
