@@ -17,7 +17,6 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/httpapi"
-	"github.com/ringmaster/ringmaster/httpapi/account"
 )
 
 const (
