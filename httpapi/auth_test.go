@@ -230,7 +230,7 @@ type session struct {
 	} `json:"user"`
 }
 
-func SignIn(t *testing.T, b *bundle, email string) session {
+func signIn(t *testing.T, b *bundle, email string) session {
 	t.Helper()
 	var s session
 	b.client("").JSON(t, http.MethodPost, "/api/auth/login", map[string]string{"email": email, "password": "correct horse"},
@@ -243,7 +243,7 @@ func TestLogin(t *testing.T) {
 	b := setup(t)
 	newUser(t, b, "admin@acme.test", "admin")
 	newUser(t, b, "agent@acme.test", "agent")
-	s := SignIn(t, b, "Admin@ACME.test")
+	s := signIn(t, b, "Admin@ACME.test")
 	require.Equal(t, "bearer", s.TokenType)
 	require.Equal(t, 12*60*60, s.ExpiresIn)
 	require.Equal(t, "admin@acme.test", s.User.Email)
@@ -253,7 +253,7 @@ func TestLogin(t *testing.T) {
 	b.client(s.AccessToken).JSON(t, http.MethodGet, "/api/telephony/channels/usage", nil, http.StatusOK, nil)
 	// A session is no credential of the Public API, and an agent may not manage campaigns.
 	refused(t, b.client(s.AccessToken), http.MethodGet, voiceAgents, nil, http.StatusForbidden, "credential_not_accepted")
-	agent := SignIn(t, b, "agent@acme.test")
+	agent := signIn(t, b, "agent@acme.test")
 	b.client(agent.AccessToken).JSON(t, http.MethodGet, "/api/telephony/channels/usage", nil, http.StatusOK, nil)
 	b.client(agent.AccessToken).JSON(t, http.MethodPost, scrub, nil, http.StatusForbidden, nil)
 

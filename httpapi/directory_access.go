@@ -14,8 +14,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/valyala/fasthttp"
+
+	"github.com/ringmaster/ringmaster/httpapi/auth"
 )
 
 // DirectoryUser is the name under which the switch asks /fs/directory.

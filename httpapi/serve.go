@@ -18,8 +18,9 @@ import (
 
 	"github.com/fasthttp/router"
 	"github.com/google/uuid"
-	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/valyala/fasthttp"
+
+	"github.com/ringmaster/ringmaster/httpapi/auth"
 )
 
 const (

@@ -13,8 +13,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/valyala/fasthttp"
+
+	"github.com/ringmaster/ringmaster/httpapi/auth"
 )
 
 // Server is the HTTP server of one controller.

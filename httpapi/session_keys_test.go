@@ -22,11 +22,11 @@ func TestSessionsOutliveTheirKey(t *testing.T) {
 	})
 	const path = "/api/telephony/channels/usage"
 	newUser(t, b, "admin@acme.test", "admin")
-	first := SignIn(t, b, "admin@acme.test").AccessToken
+	first := signIn(t, b, "admin@acme.test").AccessToken
 	b.client(first).JSON(t, http.MethodGet, path, nil, http.StatusOK, nil)
 	set(keyring.Key{2}, keyring.Key{1})
 	b.client(first).JSON(t, http.MethodGet, path, nil, http.StatusOK, nil)
-	second := SignIn(t, b, "admin@acme.test").AccessToken
+	second := signIn(t, b, "admin@acme.test").AccessToken
 	set(keyring.Key{2})
 	b.client(first).JSON(t, http.MethodGet, path, nil, http.StatusUnauthorized, nil)
 	b.client(second).JSON(t, http.MethodGet, path, nil, http.StatusOK, nil)

@@ -7,7 +7,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/httpapi/account"
+	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
