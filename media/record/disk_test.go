@@ -268,7 +268,7 @@ func TestDiskStalls(t *testing.T) {
 func TestDiskStallsLong(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
-	w := newTestWriter(t, gated(gate))
+	w := startTestWriter(t, gated(gate), roundPause) // all of it comes before the first round, which takes two blocks
 	recs := hungRecordings(t, w, 1)
 	stall(t, w, recs, 0, 20*dsp.SampleRate)
 	close(gate)
