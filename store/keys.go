@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -216,10 +215,4 @@ func (s *Store) RefreshKeys(ctx context.Context) error {
 	}
 	s.rings.Store(&opened)
 	return nil
-}
-
-// IsMasterKeyError tells whether an error is that of a master key which is not the database's.
-func IsMasterKeyError(err error) bool {
-	var wrong *MasterKeyError
-	return errors.As(err, &wrong)
 }
