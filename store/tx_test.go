@@ -190,7 +190,7 @@ func TestPersistWaitsForTheDatabase(t *testing.T) {
 			return err
 		})
 	}()
-	require.Contains(t, <-logs.lines, "keeping the work for later")
+	require.Contains(t, <-logs.lines, "retrying the transaction")
 	proxy.listen(t)
 	require.NoError(t, <-done)
 	require.Equal(t, 1, storetest.Count(t, st, "SELECT count(*) FROM flows"))
