@@ -29,6 +29,7 @@ func (c *Pool) get() []int16 {
 	return make([]int16, 0, chunkSamples)
 }
 
+// Put takes back a piece that a queue has emptied.
 func (c *Pool) Put(b []int16) {
 	if cap(b) == chunkSamples && len(c.free) < 4096 {
 		c.free = append(c.free, b)
@@ -61,8 +62,10 @@ type Queue struct {
 	delay  backlog
 }
 
+// New returns an empty queue, whose audio has a rate in Hz.
 func New(pool *Pool, rate int) Queue { return Queue{Rate: rate, pool: pool} }
 
+// Backlog is how many samples wait.
 func (q *Queue) Backlog() int { return int(q.queued - q.gone) }
 
 // scaled is a number of samples at 8 kHz, at the queue's rate.
