@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/retry"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/cluster"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
@@ -44,16 +45,17 @@ func (s *Service) Run(ctx context.Context, sw Switch) error {
 	}()
 	tick := time.NewTicker(s.cfg.Every)
 	defer tick.Stop()
+	k := s.keeper(sw)
 	var nodesAt, accountsAt time.Time
 	for {
-		s.look(ctx, sw)
+		k.look(ctx)
 		if now := s.now(); now.Sub(nodesAt) >= nodesEvery {
 			nodesAt = now
-			s.lookAfterNodes(ctx)
+			k.lookAfterNodes(ctx)
 		}
 		if now := s.now(); now.Sub(accountsAt) >= accountsEvery {
 			accountsAt = now
-			s.voidAccounts(ctx)
+			k.voidAccounts(ctx)
 		}
 		select {
 		case <-ctx.Done():
@@ -67,62 +69,73 @@ func (s *Service) Run(ctx context.Context, sw Switch) error {
 	}
 }
 
+// keeper sets right what agents' rows, calls and phones don't agree on. Run owns it.
+type keeper struct {
+	*Service
+	sw    Switch
+	nodes *cluster.Watch
+}
+
+func (s *Service) keeper(sw Switch) *keeper {
+	return &keeper{Service: s, sw: sw, nodes: cluster.NewWatch(s.cfg.NodeGrace, blindAfter)}
+}
+
 // look reads the agents of this controller, and sets right what the rows, the calls and the phones don't agree on.
-func (s *Service) look(ctx context.Context, sw Switch) {
-	s.mu.Lock()
-	began := s.desk.changes
-	s.mu.Unlock()
-	readAt := s.now()
+func (k *keeper) look(ctx context.Context) {
+	k.mu.Lock()
+	began := k.desk.changes
+	k.mu.Unlock()
+	readAt := k.now()
 	var rows []db.AgentsOfNodeRow
-	err := s.st.InSystem(ctx, func(tx *store.Tx) error {
+	err := k.st.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
-		rows, err = tx.Q.AgentsOfNode(ctx, s.cfg.NodeID)
+		rows, err = tx.Q.AgentsOfNode(ctx, k.cfg.NodeID)
 		return err
 	})
 	if err != nil {
 		if ctx.Err() == nil {
-			s.log.WarnContext(ctx, "agents can't be read", "error", err)
+			k.log.WarnContext(ctx, "agents can't be read", "error", err)
 		}
 		return
 	}
-	changed := s.reseat(ctx, rows, began)
-	s.once.Do(func() { close(s.loaded) })
+	changed := k.reseat(ctx, rows, began)
+	k.once.Do(func() { close(k.loaded) })
 	for tenant := range changed {
-		s.tell(tenant)
+		k.tell(tenant)
 	}
-	s.renewPhones(ctx, sw)
+	k.renewPhones(ctx, k.sw)
 	for _, r := range rows {
 		if r.Extension != nil {
-			s.hold(ctx, s.phoneSpec(r.TenantID, r.ID, *r.Extension, r.PhoneMode))
+			k.hold(ctx, k.phoneSpec(r.TenantID, r.ID, *r.Extension, r.PhoneMode))
 		}
 	}
-	s.seePhones(sw)
+	k.seePhones()
 	for _, r := range rows {
-		if err := s.correct(ctx, sw, r, readAt); err != nil && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "agent's state can't be set right", "agent_id", r.ID, "error", err)
+		if err := k.correct(ctx, r, readAt); err != nil && ctx.Err() == nil {
+			k.log.WarnContext(ctx, "agent's state can't be set right", "agent_id", r.ID, "error", err)
 		}
 	}
-	s.quiet(ctx, sw)
+	k.quiet(ctx, k.sw)
 }
 
 // reseat brings the desk to what was read, but for what changed since. It gives the tenants whose agents have
 // changed.
-func (s *Service) reseat(ctx context.Context, rows []db.AgentsOfNodeRow, began uint64) map[uuid.UUID]bool {
-	s.mu.Lock()
+func (k *keeper) reseat(ctx context.Context, rows []db.AgentsOfNodeRow, began uint64) map[uuid.UUID]bool {
+	k.mu.Lock()
 	before := make(map[uuid.UUID]int)
-	for tenant := range s.desk.rooms {
-		before[tenant] = s.desk.readyAgents(tenant)
+	for tenant := range k.desk.rooms {
+		before[tenant] = k.desk.readyAgents(tenant)
 	}
 	seen := make(map[uuid.UUID]bool, len(rows))
 	changed := make(map[uuid.UUID]bool)
 	for _, r := range rows {
 		seen[r.ID] = true
-		a := s.desk.agents[r.ID]
+		a := k.desk.agents[r.ID]
 		fresh, was := a == nil, ""
 		if !fresh {
 			was = a.row.Status
 		}
-		a = s.desk.sit(agentRow(r))
+		a = k.desk.sit(agentRow(r))
 		if !fresh && a.row.Status != was {
 			changed[r.TenantID] = true
 		}
@@ -131,29 +144,29 @@ func (s *Service) reseat(ctx context.Context, rows []db.AgentsOfNodeRow, began u
 			a.extension = *r.Extension
 		}
 		if fresh {
-			a.downSince = s.now()
+			a.downSince = k.now()
 		}
 	}
-	s.phonesChanged()
+	k.phonesChanged()
 	left := make(map[uuid.UUID]string) // and their extensions
-	for id, a := range s.desk.agents {
+	for id, a := range k.desk.agents {
 		if !seen[id] && a.changed <= began {
 			left[id] = a.extension
 		}
 	}
-	s.desk.lapse(s.now())
-	s.desk.match()
+	k.desk.lapse(k.now())
+	k.desk.match()
 	for _, r := range rows {
-		if s.desk.readyAgents(r.TenantID) != before[r.TenantID] {
+		if k.desk.readyAgents(r.TenantID) != before[r.TenantID] {
 			changed[r.TenantID] = true
 		}
 	}
-	s.mu.Unlock()
+	k.mu.Unlock()
 	for id, extension := range left { // logged out at another controller, moved there, or deleted
-		s.loggedOut(ctx, id)
+		k.loggedOut(ctx, id)
 		if extension != "" {
-			s.forgetAccount(ctx, id, &extension)
-			s.forgetPhone(ctx, id, &extension)
+			k.forgetAccount(ctx, id, &extension)
+			k.forgetPhone(ctx, id, &extension)
 		}
 	}
 	return changed
@@ -168,20 +181,20 @@ func agentRow(r db.AgentsOfNodeRow) db.Agent {
 }
 
 // seePhones takes up changes of phones that were told while nobody listened.
-func (s *Service) seePhones(sw Switch) {
-	for _, p := range sw.Phones() {
-		s.mu.Lock()
-		a := s.desk.agents[p.AgentID]
+func (k *keeper) seePhones() {
+	for _, p := range k.sw.Phones() {
+		k.mu.Lock()
+		a := k.desk.agents[p.AgentID]
 		changed := a != nil && a.phoneUp != p.Up
-		before := s.desk.readyAgents(p.TenantID)
+		before := k.desk.readyAgents(p.TenantID)
 		if changed {
-			s.desk.phone(p.AgentID, p.Up, s.now())
-			s.phonesChanged()
-			s.desk.matchOf(p.TenantID)
+			k.desk.phone(p.AgentID, p.Up, k.now())
+			k.phonesChanged()
+			k.desk.matchOf(p.TenantID)
 		}
-		after := s.desk.readyAgents(p.TenantID)
-		s.mu.Unlock()
-		s.tellReady(p.TenantID, before, after)
+		after := k.desk.readyAgents(p.TenantID)
+		k.mu.Unlock()
+		k.tellReady(p.TenantID, before, after)
 	}
 }
 
@@ -197,50 +210,50 @@ func (l loss) pauses() bool { return l.status != OnCall || l.reason != phone.Hun
 
 // correct moves an agent whose state the facts have left behind. readAt is when r was read at the earliest: how old a state was then counts,
 // not how old it has become since.
-func (s *Service) correct(ctx context.Context, sw Switch, r db.AgentsOfNodeRow, readAt time.Time) error {
-	now := s.now()
-	s.mu.Lock()
-	a := s.desk.agents[r.ID]
+func (k *keeper) correct(ctx context.Context, r db.AgentsOfNodeRow, readAt time.Time) error {
+	now := k.now()
+	k.mu.Lock()
+	a := k.desk.agents[r.ID]
 	outdated := a != nil && a.row.Version > r.Version
-	lost, wasLost := s.lost[r.ID]
+	lost, wasLost := k.lost[r.ID]
 	phoneless := a != nil && !a.onHook && !a.phoneUp
-	overdue := phoneless && now.Sub(a.downSince) >= s.cfg.PhoneGrace && now.Sub(r.LastStatusAt) >= s.cfg.PhoneGrace
+	overdue := phoneless && now.Sub(a.downSince) >= k.cfg.PhoneGrace && now.Sub(r.LastStatusAt) >= k.cfg.PhoneGrace
 	elsewhere := false // the call is here, but not with this agent
 	if r.CurrentCallID != nil {
-		if c := s.desk.callers[*r.CurrentCallID]; c != nil && (c.seat == nil || c.seat.row.ID != r.ID) {
+		if c := k.desk.callers[*r.CurrentCallID]; c != nil && (c.seat == nil || c.seat.row.ID != r.ID) {
 			elsewhere = true
 		}
 	}
-	served := r.CurrentCallID != nil && s.desk.callers[*r.CurrentCallID] != nil && !elsewhere
-	s.mu.Unlock()
+	served := r.CurrentCallID != nil && k.desk.callers[*r.CurrentCallID] != nil && !elsewhere
+	k.mu.Unlock()
 	if outdated { // the agent has gone on since it was read: the next look sees how
 		return nil
 	}
 	old := readAt.Sub(r.LastStatusAt) >= settleTime
 	if !phoneless {
-		s.settled(r.ID)
+		k.settled(r.ID)
 	}
 	switch Status(r.Status) {
 	case OnCall:
 		switch {
 		case !r.CallOpen && old, elsewhere && old, !served && !r.CallIsTheirs && old:
-			return s.setRight(ctx, r)
+			return k.setRight(ctx, r)
 		case wasLost && phoneless && r.CallUnanswered:
-			return s.phoneGone(ctx, sw, r)
+			return k.phoneGone(ctx, r)
 		case !r.CallUnanswered:
-			s.settled(r.ID) // whoever serves the call sees to it
+			k.settled(r.ID) // whoever serves the call sees to it
 		}
 		return nil
 	case Available, Paused, WrapUp:
 		switch {
 		case r.Ended != "":
-			return s.step(ctx, r, change{trigger: TriggerRetired, at: now, reason: r.Ended})
+			return k.step(ctx, r, change{trigger: TriggerRetired, at: now, reason: r.Ended})
 		case r.Status == string(WrapUp) && r.WrapUpUntil != nil && !now.Before(*r.WrapUpUntil):
-			return s.step(ctx, r, change{trigger: TriggerWrapUpOver, at: now})
+			return k.step(ctx, r, change{trigger: TriggerWrapUpOver, at: now})
 		case r.Status == string(Available) && (wasLost && lost.pauses() && phoneless || overdue):
-			return s.step(ctx, r, change{trigger: TriggerPhoneLost, at: now, reason: ReasonPhoneLost})
+			return k.step(ctx, r, change{trigger: TriggerPhoneLost, at: now, reason: ReasonPhoneLost})
 		case r.Status != string(Available):
-			s.settled(r.ID)
+			k.settled(r.ID)
 		}
 		return nil
 	case Offline:
@@ -251,14 +264,14 @@ func (s *Service) correct(ctx context.Context, sw Switch, r db.AgentsOfNodeRow, 
 }
 
 // step moves an agent whose row is still as it was read.
-func (s *Service) step(ctx context.Context, r db.AgentsOfNodeRow, c change) error {
+func (k *keeper) step(ctx context.Context, r db.AgentsOfNodeRow, c change) error {
 	var row db.Agent
-	err := s.st.InTenant(ctx, r.TenantID, func(tx *store.Tx) error {
+	err := k.st.InTenant(ctx, r.TenantID, func(tx *store.Tx) error {
 		var err error
 		if row, err = tx.Q.AgentLockStill(ctx, r.TenantID, r.ID, r.Version); err != nil {
 			return err
 		}
-		row, err = s.move(ctx, tx, row, c)
+		row, err = k.move(ctx, tx, row, c)
 		if err == nil && row.Status == string(Offline) {
 			row, err = tx.Q.AgentSetAccount(ctx, nil, row.TenantID, row.ID)
 		}
@@ -270,80 +283,80 @@ func (s *Service) step(ctx context.Context, r db.AgentsOfNodeRow, c change) erro
 	case err != nil:
 		return fmt.Errorf("%s: %w", c.trigger, err)
 	}
-	s.settled(r.ID)
+	k.settled(r.ID)
 	switch {
 	case row.Status == string(Offline):
-		s.loggedOut(ctx, row.ID)
-		s.forgetAccount(ctx, row.ID, r.Extension)
-		s.forgetPhone(ctx, row.ID, r.Extension)
+		k.loggedOut(ctx, row.ID)
+		k.forgetAccount(ctx, row.ID, r.Extension)
+		k.forgetPhone(ctx, row.ID, r.Extension)
 	default:
-		s.apply(row)
+		k.apply(row)
 	}
 	return nil
 }
 
 // setRight frees an agent from a call that is over, or that another agent has.
-func (s *Service) setRight(ctx context.Context, r db.AgentsOfNodeRow) error {
-	c := change{trigger: TriggerReturned, at: s.now()}
+func (k *keeper) setRight(ctx context.Context, r db.AgentsOfNodeRow) error {
+	c := change{trigger: TriggerReturned, at: k.now()}
 	if r.CallIsTheirs {
-		c.trigger, c.wrapUp = TriggerEnded, max(0, s.cfg.WrapUp)
+		c.trigger, c.wrapUp = TriggerEnded, max(0, k.cfg.WrapUp)
 	}
-	s.log.WarnContext(ctx, "agent was left with a call", "agent_id", r.ID, "call_id", r.CurrentCallID, "trigger", string(c.trigger))
-	s.metrics.corrected.WithLabelValues(string(c.trigger)).Inc()
-	return s.step(ctx, r, c)
+	k.log.WarnContext(ctx, "agent was left with a call", "agent_id", r.ID, "call_id", r.CurrentCallID, "trigger", string(c.trigger))
+	k.metrics.corrected.WithLabelValues(string(c.trigger)).Inc()
+	return k.step(ctx, r, c)
 }
 
 // settled forgets that an agent's phone went: it is back, or what follows is done.
-func (s *Service) settled(agent uuid.UUID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.lost, agent)
+func (k *keeper) settled(agent uuid.UUID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.lost, agent)
 }
 
 // phoneGone: the agent's phone went while the agent's own call rang. It had better not be answered.
-func (s *Service) phoneGone(ctx context.Context, sw Switch, r db.AgentsOfNodeRow) error {
-	err := sw.Hangup(ctx, r.TenantID, *r.CurrentCallID, ledger.CauseNormalClearing)
+func (k *keeper) phoneGone(ctx context.Context, r db.AgentsOfNodeRow) error {
+	err := k.sw.Hangup(ctx, r.TenantID, *r.CurrentCallID, ledger.CauseNormalClearing)
 	if err != nil && !errors.Is(err, ledger.ErrCallEnded) && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	s.settled(r.ID)
+	k.settled(r.ID)
 	return nil
 }
 
 // voidAccounts ends the SIP accounts whose time is over, or whose users' sessions have ended. A call that is up goes on.
-func (s *Service) voidAccounts(ctx context.Context) {
+func (k *keeper) voidAccounts(ctx context.Context) {
 	var ended []db.AgentAccountsEndRow
-	err := s.st.InSystem(ctx, func(tx *store.Tx) error {
+	err := k.st.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
-		ended, err = tx.Q.AgentAccountsEnd(ctx, s.cfg.NodeID, s.now())
+		ended, err = tx.Q.AgentAccountsEnd(ctx, k.cfg.NodeID, k.now())
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		s.log.WarnContext(ctx, "expired SIP accounts not ended", "error", err)
+		k.log.WarnContext(ctx, "expired SIP accounts not ended", "error", err)
 		return
 	}
 	for _, a := range ended {
-		s.forgetAccount(ctx, a.ID, a.Extension)
+		k.forgetAccount(ctx, a.ID, a.Extension)
 		if a.SignedOut {
-			s.forgetPhone(ctx, a.ID, a.Extension)
+			k.forgetPhone(ctx, a.ID, a.Extension)
 		}
 	}
 }
 
 // deadNodes gives the controllers that have been silent for the grace while this one could see, or that others have marked as lost.
-func (s *Service) deadNodes(ctx context.Context) ([]string, error) {
+func (k *keeper) deadNodes(ctx context.Context) ([]string, error) {
 	var nodes []db.NodesOtherRow
-	err := s.st.InSystem(ctx, func(tx *store.Tx) error {
+	err := k.st.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
-		nodes, err = tx.Q.NodesOther(ctx, s.cfg.NodeID)
+		nodes, err = tx.Q.NodesOther(ctx, k.cfg.NodeID)
 		return err
 	})
 	if err != nil {
-		s.nodes.Forget()
+		k.nodes.Forget()
 		return nil, err
 	}
 	dead := []string{}
-	for _, n := range s.nodes.Look(nodes, s.now()) {
+	for _, n := range k.nodes.Look(nodes, k.now()) {
 		dead = append(dead, n.ID)
 	}
 	for _, n := range nodes {
@@ -355,23 +368,23 @@ func (s *Service) deadNodes(ctx context.Context) ([]string, error) {
 }
 
 // lookAfterNodes puts the agents of controllers that are gone offline, so that they can log in elsewhere.
-func (s *Service) lookAfterNodes(ctx context.Context) {
+func (k *keeper) lookAfterNodes(ctx context.Context) {
 	var due []db.AgentsOfDeadNodesRow
-	dead, err := s.deadNodes(ctx)
+	dead, err := k.deadNodes(ctx)
 	if err == nil {
-		err = s.st.InSystem(ctx, func(tx *store.Tx) error {
+		err = k.st.InSystem(ctx, func(tx *store.Tx) error {
 			var err error
-			due, err = tx.Q.AgentsOfDeadNodes(ctx, s.cfg.NodeID, dead)
+			due, err = tx.Q.AgentsOfDeadNodes(ctx, k.cfg.NodeID, dead)
 			return err
 		})
 	}
 	for _, a := range due {
-		err = errors.Join(err, s.st.InTenant(ctx, a.TenantID, func(tx *store.Tx) error {
+		err = errors.Join(err, k.st.InTenant(ctx, a.TenantID, func(tx *store.Tx) error {
 			row, err := tx.Q.AgentLock(ctx, a.TenantID, a.ID)
 			if err != nil || row.Node != a.Node || row.Status == string(Offline) {
 				return err
 			}
-			if _, err = s.move(ctx, tx, row, change{trigger: TriggerNodeLost, at: s.now(), reason: ReasonNodeLost}); err != nil {
+			if _, err = k.move(ctx, tx, row, change{trigger: TriggerNodeLost, at: k.now(), reason: ReasonNodeLost}); err != nil {
 				return err
 			}
 			_, err = tx.Q.AgentSetAccount(ctx, nil, a.TenantID, a.ID)
@@ -379,7 +392,7 @@ func (s *Service) lookAfterNodes(ctx context.Context) {
 		}))
 	}
 	if err != nil && ctx.Err() == nil {
-		s.log.WarnContext(ctx, "agents of lost controllers not put offline", "error", err)
+		k.log.WarnContext(ctx, "agents of lost controllers not put offline", "error", err)
 	}
 }
 

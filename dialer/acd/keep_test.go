@@ -64,9 +64,9 @@ func TestSlowLook(t *testing.T) {
 	agent, call := b.agent(t), uuid.New()
 	b.force(t, agent, OnCall, &call)
 	slow.Store(true)
-	b.svc.look(t.Context(), b.sw)
+	b.svc.keeper(b.sw).look(t.Context())
 	require.Equal(t, OnCall, b.status(t, agent))
-	b.svc.look(t.Context(), b.sw)
+	b.svc.keeper(b.sw).look(t.Context())
 	require.Equal(t, Available, b.status(t, agent), "the next look finds it old")
 }
 
@@ -137,7 +137,7 @@ func TestHowThePhoneWent(t *testing.T) {
 			b.svc.mu.Lock()
 			b.svc.lost[agent] = c.went
 			b.svc.mu.Unlock()
-			b.svc.look(t.Context(), b.sw)
+			b.svc.keeper(b.sw).look(t.Context())
 			b.eventually(t, agent, c.want)
 			b.clock.Advance(31 * time.Second)
 			require.Equal(t, ReasonPhoneLost, *b.eventually(t, agent, Paused).Reason, "the leg did not come back")
@@ -188,14 +188,15 @@ func TestAgentsOfOtherControllers(t *testing.T) {
 		call = uuid.New()
 	}
 	other, phones := b.node(t, "node-2")
+	kept := other.keeper(phones)
 	for range 12 {
-		other.lookAfterNodes(t.Context())
+		kept.lookAfterNodes(t.Context())
 		require.Equal(t, OnCall, b.status(t, lost), "nobody has seen it silent for long enough")
 		require.Equal(t, Offline, b.status(t, marked), "others have")
 		b.clock.Advance(nodesEvery)
 		storetest.Exec(t, b.st, b.tenant, "UPDATE nodes SET last_seen_at = last_seen_at + interval '10 s' WHERE id IN ('alive', 'node-1')")
 	}
-	other.lookAfterNodes(t.Context())
+	kept.lookAfterNodes(t.Context())
 	run(t, other, phones)
 	require.Equal(t, ReasonNodeLost, *b.eventually(t, lost, Offline).Reason)
 	require.Equal(t, OnCall, b.status(t, live))
@@ -277,7 +278,7 @@ func TestAccountEndsWithItsSession(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, again.SIP.Password, now.Password)
 				b.clock.Advance(accountsEvery)
-				b.svc.look(t.Context(), b.sw)
+				b.svc.keeper(b.sw).look(t.Context())
 				require.Equal(t, Available, b.status(t, idle))
 			}
 		})
@@ -291,7 +292,7 @@ func TestAccountOfADeletedAgent(t *testing.T) {
 	agent := b.agent(t)
 	in, err := b.svc.Login(t.Context(), b.tenant, agent, LoginInput{})
 	require.NoError(t, err)
-	b.svc.look(t.Context(), b.sw)
+	b.svc.keeper(b.sw).look(t.Context())
 	storetest.Exec(t, b.st, b.tenant, "DELETE FROM users WHERE id = $1", agent)
 	require.Eventually(t, func() bool {
 		b.sw.mu.Lock()

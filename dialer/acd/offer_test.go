@@ -156,7 +156,7 @@ func TestLoginThatALookIsAheadOf(t *testing.T) {
 	}
 	_, err := b.svc.Login(t.Context(), b.tenant, agent, LoginInput{})
 	require.NoError(t, err)
-	b.svc.look(t.Context(), b.sw)
+	b.svc.keeper(b.sw).look(t.Context())
 	require.Zero(t, b.sw.releases())
 	require.True(t, b.sw.holds(agent))
 }
@@ -199,7 +199,7 @@ func TestPhoneGoesWhileDialsCommits(t *testing.T) {
 	b.svc.phones = b.sw
 	agent := b.agent(t)
 	b.force(t, agent, Available, nil)
-	b.svc.look(ctx, b.sw)
+	b.svc.keeper(b.sw).look(ctx)
 	require.Equal(t, 1, b.svc.ReadyAgents(b.tenant))
 	call := b.call(t, nil)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET answer_time = NULL, status = 'ringing', agent_id = $2 WHERE id = $1", call, agent)
@@ -211,9 +211,9 @@ func TestPhoneGoesWhileDialsCommits(t *testing.T) {
 	}))
 	b.force(t, agent, OnCall, &call)
 	b.sw.setPhone(b.tenant, agent, false, phone.HungUp)
-	require.NoError(t, b.svc.correct(ctx, b.sw, rows[0], b.clock.Now()))
+	require.NoError(t, b.svc.keeper(b.sw).correct(ctx, rows[0], b.clock.Now()))
 	require.Empty(t, b.sw.hangups())
-	b.svc.look(ctx, b.sw)
+	b.svc.keeper(b.sw).look(ctx)
 	require.Equal(t, []uuid.UUID{call}, b.sw.hangups())
 }
 
@@ -248,11 +248,11 @@ func TestLoginAtTheEndOfAnAccount(t *testing.T) {
 	agent := b.online(t)
 	told := len(b.sw.forgot)
 	b.clock.Advance(2 * time.Minute)
-	b.svc.voidAccounts(t.Context())
+	b.svc.keeper(b.sw).voidAccounts(t.Context())
 	require.Len(t, b.sw.forgot, told+1, "the switch forgets the password at once")
 	got, err := b.svc.Login(t.Context(), b.tenant, agent, LoginInput{})
 	require.NoError(t, err)
-	b.svc.voidAccounts(t.Context())
+	b.svc.keeper(b.sw).voidAccounts(t.Context())
 	account, err := b.svc.cfg.Accounts.Account(t.Context(), got.SIP.Extension, got.SIP.Domain)
 	require.NoError(t, err)
 	require.Equal(t, got.SIP.Password, account.Password)

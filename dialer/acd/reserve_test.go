@@ -104,7 +104,7 @@ func TestKeepEndsByItself(t *testing.T) {
 	caller := b.serve(t, b.svc, b.call(t, nil), Request{})
 	require.Eventually(t, func() bool { return len(b.svc.Waiting(b.tenant)) == 1 }, 10*time.Second, time.Millisecond)
 	b.clock.Advance(59 * time.Second)
-	b.svc.look(t.Context(), b.sw)
+	b.svc.keeper(b.sw).look(t.Context())
 	require.Len(t, b.svc.Waiting(b.tenant), 1)
 	b.clock.Advance(time.Second)
 	o := caller.offer(t)

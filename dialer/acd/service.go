@@ -13,7 +13,6 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
-	"github.com/ringmaster/ringmaster/switchctl/cluster"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
@@ -90,7 +89,6 @@ type Service struct {
 	// ringing are the agents who hear ringback, with the call that they dialed.
 	ringing map[uuid.UUID]uuid.UUID
 	once    sync.Once // closes loaded
-	nodes   *cluster.Watch
 }
 
 // releaseTimeout bounds the wait for a phone's leg to end.
@@ -120,8 +118,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Service{
-		nodes: cluster.NewWatch(cfg.NodeGrace, blindAfter),
-		cfg:   cfg, st: st, log: cfg.Logger, loaded: make(chan struct{}), kick: make(chan struct{}, 1), desk: newDesk(),
+		cfg: cfg, st: st, log: cfg.Logger, loaded: make(chan struct{}), kick: make(chan struct{}, 1), desk: newDesk(),
 		phoneNews: make(chan struct{}),
 		held:      make(map[uuid.UUID]phone.Spec), lost: make(map[uuid.UUID]loss),
 		renew:   make(map[uuid.UUID]bool),
