@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
-
-	"github.com/google/uuid"
 )
 
 // Environment is the kind of key that asked: live, or test, which never reaches the telephone network.

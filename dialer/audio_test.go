@@ -6,10 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -67,7 +66,7 @@ func TestGateWantsTheAnnouncement(t *testing.T) {
 	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET announcement_url = $1", testAnnouncement)
 	req := p.request(t, campaign, p.push(t, campaign, "9876543201"))
 	refused := func(why string) {
-		_, err := p.svc.rules.admitted(t.Context(), req)
+		_, err := p.svc.admitted(t.Context(), req)
 		require.Equal(t, ReasonAnnouncement, reason(t, err), why)
 		var missing *fault.Error
 		require.ErrorAs(t, err, &missing)
@@ -80,6 +79,6 @@ func TestGateWantsTheAnnouncement(t *testing.T) {
 	req.AgentID = nil
 	refused("a pacer waits until it is there")
 	req.AgentID = &ann
-	_, err := p.svc.rules.admitted(t.Context(), req)
+	_, err := p.svc.admitted(t.Context(), req)
 	require.NoError(t, err)
 }

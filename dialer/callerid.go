@@ -5,13 +5,12 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-	"github.com/ringmaster/ringmaster/store/input"
-
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 // CallCategory is what a campaign's calls are for, as India's regulator divides them: callees see a number of that category's

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-
 	"github.com/google/uuid"
 	"github.com/riverqueue/river"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 const (

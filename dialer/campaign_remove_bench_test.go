@@ -37,7 +37,7 @@ func BenchmarkAdmitBesideDeletion(b *testing.B) {
 		to, err := store.ParsePhone(number)
 		require.NoError(b, err)
 		began := time.Now()
-		_, err = s.rules.admitted(b.Context(), admission.Request{
+		_, err = s.admitted(b.Context(), admission.Request{
 			TenantID: tenant, CampaignID: &other, LeadID: &lead, VoiceAgentID: &agent, To: to,
 			Purpose: admission.PurposeLead, Environment: string(EnvironmentLive),
 		})

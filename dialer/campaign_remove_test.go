@@ -55,7 +55,7 @@ func TestDeleteCampaignDoesNotWaitForItsLeads(t *testing.T) {
 	require.NoError(t, b.svc.DeleteCampaign(ctx, b.tenant, doomed.ID))
 	require.ErrorIs(t, b.svc.DeleteCampaign(ctx, b.tenant, doomed.ID), store.ErrNotFound)
 	b.work(t)
-	_, err = b.svc.rules.admitted(ctx, b.request(t, other.ID, kept))
+	_, err = b.svc.admitted(ctx, b.request(t, other.ID, kept))
 	require.NoError(t, err, "the gate is free while leads are deleted")
 
 	_, err = b.svc.GetCampaign(t.Context(), b.tenant, doomed.ID)

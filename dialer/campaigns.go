@@ -8,13 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-	"github.com/ringmaster/ringmaster/store/input"
-
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 // CreateCampaign adds a campaign in state draft. Errors: *fault.Error.

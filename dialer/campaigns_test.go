@@ -6,13 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -304,7 +303,7 @@ func TestStartWithTestKey(t *testing.T) {
 	require.Equal(t, CampaignRunning, started.Status)
 	require.Equal(t, EnvironmentTest, started.Environment)
 	lead := b.push(t, campaign.ID, "9876543210")
-	_, err = b.svc.rules.admitted(t.Context(), b.request(t, campaign.ID, lead))
+	_, err = b.svc.admitted(t.Context(), b.request(t, campaign.ID, lead))
 	require.Equal(t, ReasonTestEnvironment, reason(t, err))
 	require.NoError(t, b.st.InSystem(t.Context(), func(tx *store.Tx) error {
 		paced, err := tx.Q.CampaignsToPace(t.Context())
@@ -317,7 +316,7 @@ func TestDeleteCampaignWaitsForItsCalls(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
-	adm, err := b.svc.rules.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
+	adm, err := b.svc.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
 	require.NoError(t, err)
 	_, err = b.svc.StopCampaign(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)

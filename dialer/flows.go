@@ -7,14 +7,13 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
 )
 

@@ -12,18 +12,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringmaster/ringmaster/dialer/carrier"
-	"github.com/ringmaster/ringmaster/store/fault"
-	"github.com/ringmaster/ringmaster/store/input"
-	"github.com/ringmaster/ringmaster/switchctl/admission"
-
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/media/netguard/dnstest"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 // menuLeg is a caller who hears prompts and presses keys.
@@ -278,7 +277,7 @@ func TestTransferToASIPURI(t *testing.T) {
 	call, err := b.svc.answering.Handler().Route(t.Context(), inbound("8000000001"))
 	require.NoError(t, err)
 	admit := func(uri string) (admission.Terms, error) {
-		return b.svc.rules.admitted(t.Context(), admission.Request{
+		return b.svc.admitted(t.Context(), admission.Request{
 			TenantID: b.tenant, ToURI: uri, Purpose: admission.PurposeTransfer, ParentCallID: &call.ID, Environment: "live",
 		})
 	}
@@ -309,7 +308,7 @@ func TestTransferToANumberAsASIPURI(t *testing.T) {
 	require.NoError(t, err)
 	b.sipHosts(t, "8.8.8.8")
 	admit := func(user string) Reason {
-		_, err := b.svc.rules.admitted(t.Context(), admission.Request{
+		_, err := b.svc.admitted(t.Context(), admission.Request{
 			TenantID: b.tenant, ToURI: "sip:" + user + "@8.8.8.8", Purpose: admission.PurposeTransfer, ParentCallID: &call.ID,
 			Environment: "live",
 		})

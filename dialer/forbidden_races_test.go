@@ -162,7 +162,7 @@ func TestOptOutWinsEveryRace(t *testing.T) { //nolint:tparallel // its parts loc
 				suppressed := background(suppress)
 				p.waitsOr(t, 1, suppressed)
 				admitted := background(func() error {
-					_, err := p.svc.rules.admitted(t.Context(), req)
+					_, err := p.svc.admitted(t.Context(), req)
 					return err
 				})
 				p.waitsOr(t, 2, admitted)
@@ -178,7 +178,7 @@ func TestOptOutWinsEveryRace(t *testing.T) { //nolint:tparallel // its parts loc
 				release := p.hold(t, "SELECT FROM numbers FOR UPDATE")
 				var call uuid.UUID
 				admitted := background(func() error {
-					adm, err := p.svc.rules.admitted(t.Context(), req)
+					adm, err := p.svc.admitted(t.Context(), req)
 					call = adm.Call.ID
 					return err
 				})
@@ -236,7 +236,7 @@ func TestOptOutAtAnyMoment(t *testing.T) {
 			case started <- struct{}{}:
 			default:
 			}
-			adm, err := p.svc.rules.admitted(t.Context(), req)
+			adm, err := p.svc.admitted(t.Context(), req)
 			call, refused = adm.Call.ID, err
 		})
 		both.Wait()
@@ -250,7 +250,7 @@ func TestOptOutAtAnyMoment(t *testing.T) {
 			require.Equal(t, 1, p.ending(t, call), "%s: suppressed, admitted, and rings on", way)
 			outcomes["ended"]++
 		}
-		_, err := p.svc.rules.admitted(t.Context(), req)
+		_, err := p.svc.admitted(t.Context(), req)
 		require.Error(t, err, "after both")
 	}
 	t.Log(outcomes)
@@ -267,7 +267,7 @@ func TestPauseWinsEveryRace(t *testing.T) {
 	release := p.hold(t, "SELECT FROM numbers FOR UPDATE")
 	var adm admission.Terms
 	admitted := background(func() (err error) {
-		adm, err = p.svc.rules.admitted(t.Context(), req)
+		adm, err = p.svc.admitted(t.Context(), req)
 		return err
 	})
 	p.waitsOr(t, 1, admitted)
@@ -280,7 +280,7 @@ func TestPauseWinsEveryRace(t *testing.T) {
 	release()
 	require.NoError(t, <-admitted)
 	require.NoError(t, <-paused)
-	_, err := p.svc.rules.admitted(t.Context(), next)
+	_, err := p.svc.admitted(t.Context(), next)
 	require.Equal(t, ReasonCampaign, reason(t, err))
 	require.Equal(t, ReasonCampaign, reason(t, p.again(t, adm)))
 }
@@ -348,11 +348,11 @@ func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 				storetest.Exec(t, p.st, p.tenant, "UPDATE tenants SET daily_cap = NULL, holidays = '{}'")
 				storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET status = 'running'")
 				if way != "third party" {
-					before, err := p.svc.rules.admitted(t.Context(), all["single"](t, number))
+					before, err := p.svc.admitted(t.Context(), all["single"](t, number))
 					require.NoError(t, err)
 					p.end(t, before.Call, "failed", "USER_BUSY")
 				}
-				adm, err := p.svc.rules.admitted(t.Context(), all[way](t, number))
+				adm, err := p.svc.admitted(t.Context(), all[way](t, number))
 				require.NoError(t, err, way)
 				c.change(t, p, adm)
 				err = p.again(t, adm)
@@ -372,7 +372,7 @@ func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 func TestSuppressionDuringAnotherRoute(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	adm, err := p.svc.rules.admitted(t.Context(), p.ways(t)["single"](t, "9876543210"))
+	adm, err := p.svc.admitted(t.Context(), p.ways(t)["single"](t, "9876543210"))
 	require.NoError(t, err)
 	var suppressed <-chan error
 	err = p.svc.rules.Gate().Readmit(t.Context(), readmission(adm), func(context.Context, *store.Tx) error {
@@ -415,7 +415,7 @@ func TestOptOutEndsWhatRings(t *testing.T) {
 		if status == "other number" {
 			number = "9876543211"
 		}
-		adm, err := p.svc.rules.admitted(t.Context(), all["single"](t, number))
+		adm, err := p.svc.admitted(t.Context(), all["single"](t, number))
 		require.NoError(t, err)
 		states[status] = adm.Call.ID
 		switch status {

@@ -124,7 +124,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 			rang = append(rang, number)
 			b.end(t, call, "failed", "USER_BUSY")
 		}
-		_, err = b.svc.rules.admitted(t.Context(), admission.Request{
+		_, err = b.svc.admitted(t.Context(), admission.Request{
 			TenantID: b.tenant, To: mustPhone(t, number), Purpose: admission.PurposeTransfer, ParentCallID: &parent.ID,
 		})
 		require.Equal(t, kind == forbiddenNot, err == nil, "transfer, %s: %v", kind, err)

@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/dialer/carrier"
-	"github.com/ringmaster/ringmaster/store/fault"
-
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )

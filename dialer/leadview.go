@@ -6,12 +6,11 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
 )
 

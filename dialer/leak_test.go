@@ -153,7 +153,7 @@ func (w *leakWorld) call(ctx context.Context, rng *rand.Rand) error {
 	if rng.IntN(200) == 0 { // its connection dies somewhere in the admission
 		admitCtx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(3000))*time.Microsecond)
 	}
-	adm, err := w.b.svc.rules.admitted(admitCtx, req)
+	adm, err := w.b.svc.admitted(admitCtx, req)
 	cancel()
 	var refusal *RefusalError
 	switch {
@@ -174,7 +174,7 @@ func (w *leakWorld) call(ctx context.Context, rng *rand.Rand) error {
 		if rng.IntN(2) == 0 {
 			transfer.To, transfer.ToURI = store.Phone{}, "sip:desk@127.0.0.1"
 		}
-		leg, err := w.b.svc.rules.admitted(ctx, transfer)
+		leg, err := w.b.svc.admitted(ctx, transfer)
 		if err != nil && !errors.As(err, &refusal) {
 			return err
 		}
@@ -346,7 +346,7 @@ func (w *leakWorld) check(t *testing.T) {
 	filled := map[uuid.UUID]int{}
 	var open []db.Call
 	for _, req := range w.leads {
-		adm, err := w.b.svc.rules.admitted(t.Context(), req)
+		adm, err := w.b.svc.admitted(t.Context(), req)
 		if err == nil {
 			filled[*req.CampaignID]++
 			open = append(open, adm.Call)

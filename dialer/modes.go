@@ -4,12 +4,11 @@ import (
 	"context"
 	"strings"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 // Numbers are barred for some kinds of calls alone, and a deployment may say which kinds it makes: bars of other kinds don't count then.

@@ -3,14 +3,13 @@ package dialer
 import (
 	"testing"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-	"github.com/ringmaster/ringmaster/store/input"
-	"github.com/ringmaster/ringmaster/switchctl/admission"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/dnc"
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 // TestCampaignsStayWithinTheModesThatAreChecked refuses to start a campaign whose calls are of a kind for which the registry isn't asked.
@@ -77,12 +76,12 @@ func TestGateStaysWithinTheModesThatAreChecked(t *testing.T) {
 	}
 	narrowed := b.another(t, "node-1", func(c *Config) { c.DNCPolicy = dnc.Policy{Modes: dnc.ModeLiveAgent} }) // a restart later
 	for _, req := range []admission.Request{b.request(t, campaign.ID, lead), single} {
-		_, err := narrowed.rules.admitted(t.Context(), req)
+		_, err := narrowed.admitted(t.Context(), req)
 		require.Equal(t, ReasonMode, reason(t, err))
 		require.Equal(t, CodeModeNotScrubbed, conflictCode(t, err))
 	}
 	require.Equal(t, string(LeadNew), b.lead(t, lead.ID).Status)
-	_, err := b.svc.rules.admitted(t.Context(), single)
+	_, err := b.svc.admitted(t.Context(), single)
 	require.NoError(t, err)
 }
 
@@ -123,7 +122,7 @@ func TestGateSeesWhatARunningCampaignHasBecome(t *testing.T) {
 				}
 				return req
 			}
-			_, err = p.svc.rules.admitted(t.Context(), request("9876543201"))
+			_, err = p.svc.admitted(t.Context(), request("9876543201"))
 			require.NoError(t, err)
 			if c.then == "" {
 				_, err = p.svc.PatchFlow(t.Context(), p.tenant, f.ID, FlowInput{Nodes: input.Some(flowNodes(
@@ -133,10 +132,10 @@ func TestGateSeesWhatARunningCampaignHasBecome(t *testing.T) {
 				storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET "+c.then+" WHERE id = $1", campaign.ID)
 			}
 			req := request("9876543202")
-			_, err = p.svc.rules.admitted(t.Context(), req)
+			_, err = p.svc.admitted(t.Context(), req)
 			require.Equal(t, ReasonMode, reason(t, err))
 			req.AgentID, req.VoiceAgentID = &ann, nil
-			_, err = p.svc.rules.admitted(t.Context(), req)
+			_, err = p.svc.admitted(t.Context(), req)
 			require.NoError(t, err)
 		})
 	}

@@ -63,7 +63,7 @@ func TestOneCallPerAgentWhoFits(t *testing.T) {
 				require.Len(t, p.sw.dialed(), c.calls)
 			}
 			lead := p.push(t, campaign, "9876543299")
-			_, err := p.svc.rules.admitted(t.Context(), p.request(t, campaign, lead)) // whatever a plan says
+			_, err := p.svc.admitted(t.Context(), p.request(t, campaign, lead)) // whatever a plan says
 			require.Equal(t, ReasonAgents, reason(t, err))
 		})
 	}

@@ -181,7 +181,7 @@ func TestAgentIsKeptForOneCampaign(t *testing.T) {
 	require.Equal(t, last.ID, *p.sw.dialed()[0].LeadID)
 	require.Equal(t, []int{1, 0}, []int{p.keptBy(one), p.keptBy(two)})
 	require.Zero(t, p.svc.pacers.paces.of[two].ready)
-	_, err := p.svc.rules.admitted(t.Context(), p.request(t, two, lead))
+	_, err := p.svc.admitted(t.Context(), p.request(t, two, lead))
 	require.Equal(t, ReasonAgents, reason(t, err))
 	p.end(t, p.sw.dialed()[0], "failed", "NO_ANSWER")
 	first.round(t.Context())

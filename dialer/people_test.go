@@ -204,7 +204,7 @@ func TestNobodyIsDialedForAPhoneOnTheHook(t *testing.T) {
 		lead := p.push(t, campaign, "9876543201")
 		newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil).round(t.Context())
 		require.Empty(t, p.sw.dialed())
-		_, err := p.svc.rules.admitted(t.Context(), p.request(t, campaign, lead))
+		_, err := p.svc.admitted(t.Context(), p.request(t, campaign, lead))
 		require.Equal(t, ReasonAgents, reason(t, err))
 	}
 	preview := p.campaign(t, DialPreview)
@@ -234,7 +234,7 @@ func TestNobodyTakesTheCallee(t *testing.T) {
 	answered := func() *fakeLeg {
 		number := fmt.Sprintf("98765432%02d", storetest.Count(t, p.st, "SELECT count(*) FROM leads"))
 		lead := p.push(t, campaign, number)
-		call, err := p.svc.rules.place(t.Context(), p.sw, admission.Request{
+		call, err := p.svc.place(t.Context(), p.sw, admission.Request{
 			TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, number), Purpose: admission.PurposeLead,
 			Environment: string(EnvironmentLive),
 		})
@@ -302,7 +302,7 @@ func TestOverflowMessageWithoutGreeting(t *testing.T) {
 		announcement_url = 'http://x/recorded.wav', voicemail_message_url = 'http://x/gone.wav'`)
 	lead := p.push(t, campaign, "9876543201")
 	p.person(t)
-	call, err := p.svc.rules.place(t.Context(), p.sw, admission.Request{
+	call, err := p.svc.place(t.Context(), p.sw, admission.Request{
 		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876543201"), Purpose: admission.PurposeLead,
 		Environment: string(EnvironmentLive),
 	})
@@ -347,7 +347,7 @@ func TestMenuHoldsBackNoAgent(t *testing.T) {
 		{"id":"q","type":"connect_agent","data":{"max_wait_s":600}}]`)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET post_answer_action = 'run_flow', flow_id = $1", flowID)
 	lead := p.push(t, campaign, "9876543201")
-	call, err := p.svc.rules.place(t.Context(), p.sw, admission.Request{
+	call, err := p.svc.place(t.Context(), p.sw, admission.Request{
 		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876543201"), Purpose: admission.PurposeLead,
 		Environment: string(EnvironmentLive),
 	})

@@ -76,7 +76,7 @@ func TestPredictiveDialsMoreThanItsAgents(t *testing.T) {
 	require.Equal(t, DialPredictive, told.Mode)
 	require.Greater(t, told.LinesPerAgent, 1.0)
 	lead := p.push(t, campaign, "9876599901")
-	_, err := p.svc.rules.admitted(t.Context(), admission.Request{
+	_, err := p.svc.admitted(t.Context(), admission.Request{
 		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876599901"),
 		Purpose: admission.PurposeLead, Environment: string(EnvironmentLive),
 	})
@@ -232,7 +232,7 @@ func TestFlowOfAPredictiveCampaignWaitsNoLonger(t *testing.T) {
 	storetest.Exec(t, p.st, p.tenant, `UPDATE campaigns SET post_answer_action = 'run_flow', flow_id = $1,
 		predictive_max_wait_s = 0.05`, flowID)
 	lead := p.push(t, campaign, "9876543201")
-	call, err := p.svc.rules.place(t.Context(), p.sw, p.request(t, campaign, lead))
+	call, err := p.svc.place(t.Context(), p.sw, p.request(t, campaign, lead))
 	require.NoError(t, err)
 	_, err = p.agents.SetStatus(t.Context(), p.tenant, ann, acd.StatusInput{Status: "paused"})
 	require.NoError(t, err)

@@ -6,13 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-	"github.com/ringmaster/ringmaster/store/input"
-
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -34,12 +33,12 @@ func TestDailyCap(t *testing.T) {
 	b.end(t, b.dial(t, one, lead), "failed", "USER_BUSY")
 	b.end(t, b.dial(t, one, lead), "failed", ledger.CauseNetworkOutOfOrder) // never began: the number did not ring
 	b.end(t, b.dial(t, two, other), "failed", ledger.CauseHostLost)         // it may have rung
-	adm, err := b.svc.rules.admitted(t.Context(), single)
+	adm, err := b.svc.admitted(t.Context(), single)
 	require.NoError(t, err)
 	b.end(t, adm.Call, "completed", "NORMAL_CLEARING")
 
 	for _, req := range []admission.Request{b.request(t, one.ID, lead), b.request(t, two.ID, other), single} {
-		_, err := b.svc.rules.admitted(t.Context(), req)
+		_, err := b.svc.admitted(t.Context(), req)
 		require.Equal(t, ReasonDailyCap, reason(t, err))
 		require.Equal(t, "daily_cap", conflictCode(t, err))
 		var refusal *RefusalError
@@ -49,7 +48,7 @@ func TestDailyCap(t *testing.T) {
 	parent := b.dial(t, one, b.push(t, one.ID, "9876543211"))
 	transfer := single
 	transfer.Purpose, transfer.ParentCallID = admission.PurposeTransfer, &parent.ID
-	_, err = b.svc.rules.admitted(t.Context(), transfer)
+	_, err = b.svc.admitted(t.Context(), transfer)
 	require.NoError(t, err, "a third party whom a caller is led to")
 
 	// The pacer puts the lead off, and the callee's midnight ends the day.
@@ -86,7 +85,7 @@ func TestDailyCapOfTenant(t *testing.T) {
 			storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET daily_cap = $1", c.tenant)
 			done := 0
 			for range 6 {
-				adm, err := b.svc.rules.admitted(t.Context(), admission.Request{
+				adm, err := b.svc.admitted(t.Context(), admission.Request{
 					TenantID: b.tenant, To: mustPhone(t, "9876543210"), Purpose: admission.PurposeSingle,
 				})
 				if err == nil {
@@ -174,7 +173,7 @@ func TestCallerIDsTakeTurns(t *testing.T) {
 	for i := range 30 {
 		req := b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i)))
 		wg.Go(func() {
-			adm, err := services[i%3].rules.admitted(t.Context(), req)
+			adm, err := services[i%3].admitted(t.Context(), req)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -241,7 +240,7 @@ func TestCallCategory(t *testing.T) {
 		require.Equal(t, "+911600123456", call.FromNumber.Reveal())
 	}
 	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET is_active = false WHERE e164 = '+911401234567'")
-	_, err = b.svc.rules.admitted(t.Context(), b.request(t, promotional.ID, b.push(t, promotional.ID, "9876543220")))
+	_, err = b.svc.admitted(t.Context(), b.request(t, promotional.ID, b.push(t, promotional.ID, "9876543220")))
 	require.Equal(t, ReasonCallerID, reason(t, err))
 
 	undeclared, err := create(`"notes":"none"`)

@@ -145,7 +145,7 @@ func TestScrubIsRepeatedAfterSevenDays(t *testing.T) {
 	campaign := b.running(t)
 	old := b.push(t, campaign.ID, "9876543210")
 	admit := func(lead uuid.UUID) error {
-		_, err := b.svc.rules.admitted(t.Context(), admission.Request{
+		_, err := b.svc.admitted(t.Context(), admission.Request{
 			TenantID: b.tenant, CampaignID: &campaign.ID, LeadID: &lead, VoiceAgentID: campaign.VoiceAgentID,
 			To: mustPhone(t, "9876543210"), Purpose: admission.PurposeLead, Environment: string(EnvironmentLive),
 		})

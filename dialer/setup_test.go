@@ -11,18 +11,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-	"github.com/ringmaster/ringmaster/store/input"
-	"github.com/ringmaster/ringmaster/switchctl/admission"
-
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }

@@ -5,15 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-	"github.com/ringmaster/ringmaster/store/input"
-
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -148,7 +147,7 @@ func TestPlaceCallWithATestKey(t *testing.T) {
 		Environment: string(EnvironmentTest),
 	}
 	for range 2 {
-		adm, err := b.svc.rules.admitted(t.Context(), req)
+		adm, err := b.svc.admitted(t.Context(), req)
 		require.NoError(t, err)
 		require.Empty(t, adm.Routes)
 		require.Equal(t, string(EnvironmentTest), adm.Call.Environment)
@@ -162,10 +161,10 @@ func TestPlaceCallWithATestKey(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, usage)
 	req.Environment = string(EnvironmentLive)
-	_, err = b.svc.rules.admitted(t.Context(), req)
+	_, err = b.svc.admitted(t.Context(), req)
 	require.NoError(t, err)
 	req.Environment = string(EnvironmentTest)
-	_, err = b.svc.rules.admitted(t.Context(), req)
+	_, err = b.svc.admitted(t.Context(), req)
 	require.Equal(t, ReasonDailyCap, reason(t, err), "the rules are the same")
 }
 

@@ -6,11 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 

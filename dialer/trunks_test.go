@@ -5,13 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -117,7 +116,7 @@ func TestTrunkFaultIsNoAttempt(t *testing.T) {
 		require.EqualValues(t, i+1, row.TrunkFailures)
 		require.WithinDuration(t, b.clock.Now().Add(3*time.Minute), *row.NextAttemptAt, time.Second)
 	}
-	_, err := b.svc.rules.admitted(t.Context(), b.request(t, campaign.ID, lead))
+	_, err := b.svc.admitted(t.Context(), b.request(t, campaign.ID, lead))
 	require.Equal(t, ReasonDailyCap, reason(t, err))
 
 	for i, e := range []ending{busyCallee(), silence()} {
@@ -168,7 +167,7 @@ func TestDeadTrunkRests(t *testing.T) {
 	}
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = 4"))
 	lead := b.push(t, campaign.ID, "9876543209")
-	_, err := b.svc.rules.admitted(t.Context(), b.request(t, campaign.ID, lead))
+	_, err := b.svc.admitted(t.Context(), b.request(t, campaign.ID, lead))
 	require.Equal(t, ReasonTrunkFailures, reason(t, err))
 	var missing *fault.Error
 	require.ErrorAs(t, err, &missing)
@@ -305,13 +304,13 @@ func TestRestingTrunkIsPassedBy(t *testing.T) {
 	b.deadTrunk(t, campaign, 5, refusedByTrunk())
 	second := storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5071, 10)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET priority = 9 WHERE id = $1", second)
-	adm, err := b.svc.rules.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543200")))
+	adm, err := b.svc.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543200")))
 	require.NoError(t, err)
 	require.Len(t, adm.Routes, 1)
 	require.Equal(t, second, *adm.Routes[0].TrunkID)
 	b.clock.Advance(time.Minute)
 	for i, routes := range []int{2, 1} { // one call tries the first, and goes on with the second
-		adm, err = b.svc.rules.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("987654321%d", i))))
+		adm, err = b.svc.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("987654321%d", i))))
 		require.NoError(t, err)
 		require.Len(t, adm.Routes, routes)
 	}
@@ -327,7 +326,7 @@ func TestTrunkRateOfControllersWhoseClocksDiffer(t *testing.T) {
 	numbers := 0
 	admit := func(by *Service) error {
 		numbers++
-		_, err := by.rules.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", numbers))))
+		_, err := by.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", numbers))))
 		b.began(t, time.Minute) // however long this takes
 		return err
 	}

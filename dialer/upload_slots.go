@@ -9,11 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/leadfile"
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 const (

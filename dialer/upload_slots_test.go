@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 // TestUploadsAtOnce are two of a tenant: a third one is told to come back.

@@ -9,14 +9,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ringmaster/ringmaster/dialer/carrier"
-	"github.com/ringmaster/ringmaster/store/fault"
-	"github.com/ringmaster/ringmaster/store/input"
-
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 // CreateVoiceAgent adds a voice agent. Errors: *fault.Error when the tenant has all that it may have.

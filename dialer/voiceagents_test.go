@@ -5,15 +5,14 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-	"github.com/ringmaster/ringmaster/store/input"
-
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -171,7 +170,7 @@ func TestDeleteVoiceAgentInUse(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
-	adm, err := b.svc.rules.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
+	adm, err := b.svc.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
 	require.NoError(t, err)
 	err = b.svc.DeleteVoiceAgent(t.Context(), b.tenant, *campaign.VoiceAgentID)
 	require.Equal(t, CodeVoiceAgentInUse, conflictCode(t, err))

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-
 	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 // uuidLength is that of the canonical form, the only one taken.

@@ -8,10 +8,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/ringmaster/ringmaster/store/fault"
-
-	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/store/input"
 )
 

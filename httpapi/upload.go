@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-
 	"github.com/valyala/fasthttp"
+
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 // Bodies are not read before their request is handled: takeBody reads what is small, and an upload is read as it is worked on.

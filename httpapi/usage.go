@@ -4,9 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-
 	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 const (

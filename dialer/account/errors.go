@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 // ErrReferenced says that something still refers to what was to be deleted.

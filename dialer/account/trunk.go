@@ -10,14 +10,13 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-	"github.com/ringmaster/ringmaster/store/input"
-
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/conf"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 // TrunkInput describes a carrier's trunk (CONTRACT 4). Zero values are the defaults: port 5060, udp, e164, 10

@@ -9,14 +9,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-	"github.com/ringmaster/ringmaster/store/input"
-
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/form"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 // Roles of users.

@@ -7,12 +7,11 @@ import (
 	"math"
 	"time"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/form"
 	"github.com/ringmaster/ringmaster/switchctl"
 )

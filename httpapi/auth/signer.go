@@ -46,6 +46,7 @@ func NewSigner(keys func() []keyring.Key, now func() time.Time) *Signer {
 	return &Signer{keys: keys, now: now}
 }
 
+// Sign gives a user the token of a session that begins now.
 func (s *Signer) Sign(user db.User) (string, error) {
 	id, err := uuid.NewV7()
 	if err != nil {

@@ -50,6 +50,7 @@ func (t *TouchLog) Run(ctx context.Context) {
 	}
 }
 
+// Flush writes what was noted since the last time.
 func (t *TouchLog) Flush(ctx context.Context) {
 	t.mu.Lock()
 	used := t.used

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ringmaster/ringmaster/store/fault"
-
 	"github.com/google/uuid"
 	"github.com/riverqueue/river"
 
@@ -16,6 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 // maxSubscriptions bounds a tenant's subscriptions: each event may be a delivery to all of them.

@@ -112,7 +112,7 @@ func (s *Stack) Supervise(ctx context.Context) error {
 		}
 		s.cfg.Logger.Warn("controller died, restarting it", "error", s.controller.err)
 		if retry.Pause(ctx, restartPause) != nil {
-			return nil
+			return nil //nolint:nilerr // ctx has ended, as it does above
 		}
 		if err := s.StartController(ctx); err != nil && ctx.Err() == nil {
 			return err
