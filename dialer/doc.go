@@ -1,16 +1,19 @@
 // Package dialer decides what is dialed, when, and what becomes of it: campaigns, leads, voice agents, the
 // do-not-call rules, the gate that stands before every call, and the pacers that work running campaigns off.
 //
-// Read api.go for the shapes and the errors, parts.go for what the dialer is made of and who works with whom, service.go for its configuration.
+// Read api.go for the shapes and codes.go for the codes of errors, parts.go for what the dialer is made of and who works with whom, service.go for its configuration.
 // campaigns.go, leads.go and voiceagents.go are what the public operations do, gate_rules.go is the table of
 // the rules of dialing (a row says what follows from each), gate_checks.go has their checks, campaign_fields.go the table of a campaign's members, pacer.go the campaigns at work, people.go
-// the calls that go to agents, single.go those of no campaign, agentdesk.go and dispose.go what agents do with leads and calls (package acd keeps the
+// the calls that go to agents, placing.go the one way from there to the switch (can it originate, is it admitted, dial), single.go calls of no campaign, agentdesk.go and dispose.go what agents do with leads and calls (package acd keeps the
 // agents), and outcome.go what an ended call means to its lead.
 //
 // Campaigns' figures are kept by the database with each change of a lead or a call (figures.go, stats.go). scrub.go checks leads against the
 // do-not-call registry (package dnc), scrub_pass.go all of a campaign's, behind the request if it takes long; suppressions.go keeps the tenant's own
 // list. Package week knows calling windows and business hours. Flows are saved by flows.go, run by flow_run.go with the operations of flow_ops.go, and
 // led to SIP URIs by gate_uri.go. What comes first on an answered call (machines, announcements) stands in answered.go.
+//
+// Rooms beside it: account (tenants, users, keys, numbers, trunks), acd (agents and the queue), carrier (whose inbound calls and SIP URIs are a
+// carrier's), dnc, flow, leadfile, pacing and staffing (both pure), week.
 //
 // # Rules of dialing
 //

@@ -3,8 +3,10 @@
 //
 // How to read it: server.go (start, close, limits), operations.go and operations_dialer.go (every operation with its credential, scope
 // and roles), handlers.go (one type of handlers per resource, with the services that it needs), upload.go (how bodies are read), serve.go
-// (what surrounds a handler: request id, recovery, authentication, limits, log, metrics), problem.go (the one place that maps errors),
-// auth.go and session.go (credentials), then one file per resource. callrows.go reads calls. A handler decodes, calls one service
-// and answers; what is valid is decided by the service. Package openapi holds the description of both surfaces, apitest a
+// (what surrounds a handler: request id, recovery, authentication, limits, log, metrics), admit.go (a credential against an operation),
+// problem.go (the one place that makes answers of errors; what a client is told stands with the error, package fault),
+// then one file per resource. callrows.go reads calls. A handler decodes, calls one service
+// and answers; what is valid is decided by the service. Package auth knows who asks: keys, sessions, callback tokens, how often each may;
+// OAuth's tokens belong there. Package openapi holds the description of both surfaces, apitest a
 // client that holds every response against it, webhook the delivery of events.
 package httpapi

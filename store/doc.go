@@ -4,6 +4,9 @@
 // Read it in this order: Open and Migrate, then InTenant and InSystem (every access is a transaction in the scope of one tenant
 // or of the service), Tx (queries, Emit, Enqueue), the sealing of numbers and secrets, and the errors.
 //
+// Beside it: fault (kinds of errors, with what a client is told of each), input (members of a request and their checks), form (the shapes of
+// codes), phone (numbers), keyring (keys), retry (pauses between tries), db (generated), devpg (a private server), storetest.
+//
 // # Two locks
 //
 // Every query takes the tenant id; row-level security repeats the condition from the setting that InTenant makes for its
