@@ -9,7 +9,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
-// Readmit implements switchctl.Gate: a leg whose route has failed is held against the rules again before the next route is tried. What
+// Readmit implements admission.Gate: a leg whose route has failed is held against the rules again before the next route is tried. What
 // an admission counts is not counted twice: the leg has its unit, its attempt and its place among today's calls. Its trunk is the
 // caller's to choose.
 func (g gate) Readmit(

@@ -33,7 +33,7 @@ type answerTarget struct {
 	modes dnc.Modes
 }
 
-// takerOf tells who takes a campaign's answered calls first.
+// answerTargetOf tells who takes a campaign's answered calls first.
 func (p *pacers) answerTargetOf(ctx context.Context, tx *store.Tx, row db.Campaign) (answerTarget, error) {
 	agent, ok, err := p.campaigns.actionAgent(ctx, tx, row)
 	switch {

@@ -64,8 +64,8 @@ type RefusalError struct {
 
 func (e *RefusalError) Error() string { return fmt.Sprintf("admit call: %s: %s", e.Reason, e.Detail) }
 
-// Unwrap gives what the refusal means to someone who asked for a single call: a *fault.Error, a *fault.Error, a
-// *fault.Error or an error of switchctl.
+// Unwrap gives what the refusal means to someone who asked for a single call: a *fault.Error, a
+// *carrier.URIError, or an error of switchctl or ledger.
 func (e *RefusalError) Unwrap() error { return e.cause }
 
 // refuse makes the refusal that goes with a reason; at is when it may pass, zero for never.

@@ -26,7 +26,7 @@ import (
 
 // Config is what the dialer needs to know about its host and its law.
 type Config struct {
-	// NodeID names this controller, as in switchctl.Config.
+	// NodeID names this controller, as in call.Config.
 	NodeID string
 	// Subprotocols are those of voice agents that this host serves; both by default.
 	Subprotocols []string

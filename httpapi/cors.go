@@ -10,7 +10,7 @@ import (
 )
 
 // allowOrigin lets browsers read the answer. Whether the origin may ask at all is the credential's to say: a key holds the
-// request to its allowed_origins (auth.go). No cookies are ever involved.
+// request to its allowed_origins (package auth). No cookies are ever involved.
 func allowOrigin(rc *fasthttp.RequestCtx) {
 	origin := rc.Request.Header.Peek("Origin")
 	if len(origin) == 0 {

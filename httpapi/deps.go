@@ -108,9 +108,9 @@ type Settings interface {
 	PatchSettings(ctx context.Context, tenant uuid.UUID, in dialer.SettingsInput) (dialer.Settings, error)
 }
 
-// Calls takes the verbs of the control endpoint; *switchctl.Controller is one. The result is empty unless the verb has one.
+// Calls takes the verbs of the control endpoint; *call.Controller is one. The result is empty unless the verb has one.
 type Calls interface {
-	// TakeVerb counts a verb against its call's ten a second, which the voice agent's socket shares: *switchctl.VerbRateError.
+	// TakeVerb counts a verb against its call's ten a second, which the voice agent's socket shares: *call.VerbRateError.
 	TakeVerb(callID uuid.UUID) error
 	Control(ctx context.Context, tenantID, callID uuid.UUID, req switchctl.ControlRequest) (map[string]any, error)
 	// Hangup gives ledger.ErrCallEnded for a call that isn't live.

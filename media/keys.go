@@ -11,8 +11,8 @@ import (
 )
 
 // SendDTMF presses digits for the caller, each for so long (0: 160 ms; 60 ms to 5 s): by RFC 4733, or by SIP INFO when the leg
-// has not negotiated telephone-event. The AI's audio waits meanwhile. It returns when the digits are queued. Errors: ErrDigits,
-// ErrNoLeg, ErrQueueFull, ErrSessionClosed.
+// has not negotiated telephone-event. The AI's audio waits meanwhile. It returns when the digits are queued. Errors: dtmf.ErrDigits,
+// ErrNoLeg, dtmf.ErrQueueFull, ErrSessionClosed.
 func (s *Session) SendDTMF(digits string, each time.Duration) error {
 	keys, err := dtmf.Parse(digits, each)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 
 // Playout runs at the leg's rate: the AI's audio is brought there once, when it comes, and a frame goes out as it lies in
 // the queue. Until a leg's rate is known the queue holds the AI's own. When a leg comes, or a re-INVITE changes its rate,
-// what is queued stays as it is and is converted on its way out (port.wire) until it is little enough to be converted in
+// what is queued stays as it is and is converted on its way out (toCaller.wire) until it is little enough to be converted in
 // place, and until that can be done without a seam.
 
 // maxSettle is how much of a queue is converted in place, in seconds.

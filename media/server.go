@@ -273,7 +273,7 @@ func (s *Server) find(id string) *Session {
 }
 
 // Open dials the AI's socket, sends the metadata and returns a session that waits for its leg. Errors of the AI's side
-// are *HandshakeError, ErrDialTimeout and netguard.ErrForbidden; those of the description *SpecError.
+// are *ws.HandshakeError, ws.ErrDialTimeout and netguard.ErrForbidden; those of the description *SpecError.
 func (s *Server) Open(ctx context.Context, spec SessionSpec) (*Session, error) {
 	if err := s.checkSpec(&spec); err != nil {
 		return nil, err

@@ -34,6 +34,16 @@ const (
 	EventAISessionConference  EventType = "ai_session.conference_changed"
 )
 
+// EventTypes lists the types that can be subscribed. A new one stands here and is emitted where what it tells of is committed; one whose data
+// has a telephone number is also named in the query that masks those of a tenant that becomes strict (privacy.sql).
+func EventTypes() []EventType {
+	return []EventType{
+		EventCallStarted, EventCallAnswered, EventCallEnded, EventCallDispositionSet, EventCallRecordingReady, EventCampaignPaused,
+		EventLeadCompleted, EventAISessionStarted, EventAISessionEnded, EventAISessionTransferred, EventAISessionEscalated,
+		EventAISessionConference,
+	}
+}
+
 const (
 	eventIDPrefix = "evt_"
 

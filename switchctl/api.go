@@ -37,7 +37,7 @@ type AnswerHandler interface {
 	// when no AI session had been opened.
 	Answered(ctx context.Context, leg Leg) error
 	// Ended runs inside the transaction that closes the call and may be retried with it. call carries its final
-	// record; [NeverBegun] tells whether the switch ever had a channel for it.
+	// record; [ledger.NeverBegun] tells whether the switch ever had a channel for it.
 	Ended(ctx context.Context, tx *store.Tx, call db.Call) error
 	// CanQueue tells whether a call of the tenant could wait for an agent now: nil, [ErrNobodyLoggedIn], [ErrUnknownExtension]
 	// for one that no agent has. It is asked before an AI session is given up.

@@ -1,7 +1,7 @@
 // Package switchctl is what the rest of the program sees of the telephony switch: the calls it can ask for and what it is told of them.
 //
 //   - api.go: the [AnswerHandler] that decides what happens on a call, the [Leg] that it acts through, and the control verbs' request; agents_api.go: an
-//     agent on a caller's leg. Package admission: the gate that admits every originate.
+//     agent on a caller's leg. Package admission: what is asked of the gate, which is the dialer's, and its leave to dial.
 //   - errors.go; quality.go and machine_verdict.go: what a call's record says of its audio, and of who answered.
 //
 // How calls are run is below it, in rooms that know it and that it doesn't know: package call (one goroutine per call, on one FreeSWITCH host), and

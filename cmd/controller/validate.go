@@ -103,7 +103,11 @@ func (c Config) validate(f *faults) {
 		absolute(f, "prompts.dir", c.Prompts.Dir)
 	}
 	oneOf(f, "security.tenant_telephony", c.Security.TenantTelephony, telephonyOperator, telephonyTenant)
-	oneOf(f, "recordings.encoding", c.Recordings.Encoding, "pcm", "ulaw", "alaw")
+	encodings := make([]string, 0, len(wav.Encodings()))
+	for _, e := range wav.Encodings() {
+		encodings = append(encodings, string(e))
+	}
+	oneOf(f, "recordings.encoding", c.Recordings.Encoding, encodings...)
 	if _, err := c.MasterKey(); err != nil {
 		f.add("security.master_key", "%s", err)
 	}

@@ -95,7 +95,7 @@ type trunkGatewayCmd struct {
 	target
 }
 
-// Run prints the gateway's XML, password included: for sip_profiles/external of the switch.
+// Run prints the gateway's XML, password included: for sip_profiles/gateways of the switch.
 func (cmd trunkGatewayCmd) Run(ctx context.Context, e env) error {
 	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
 		g, err := s.Gateway(ctx, tenantID, id)

@@ -18,7 +18,7 @@ import (
 
 // Config is what the service needs to know about its host.
 type Config struct {
-	// NodeID names this controller, as in switchctl.Config.
+	// NodeID names this controller, as in call.Config.
 	NodeID string
 	// Accounts derives the SIP accounts that logins hand out.
 	Accounts *Accounts

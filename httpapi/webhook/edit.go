@@ -108,7 +108,7 @@ func checkEventTypes(types []string) []fault.Field {
 		return []fault.Field{{Field: "event_types", Message: "must name at most " + strconv.Itoa(maxTypes) + " types"}}
 	}
 	known := map[string]bool{}
-	for _, t := range EventTypes() {
+	for _, t := range store.EventTypes() {
 		known[string(t)] = true
 		prefix, _, _ := strings.Cut(string(t), ".")
 		known[prefix+".*"] = true

@@ -61,15 +61,6 @@ type envelope struct {
 // EventTest is the type of the event that a test of a subscription sends.
 const EventTest store.EventType = "webhook.test"
 
-// EventTypes lists the catalogue of interface section 6.2.
-func EventTypes() []store.EventType {
-	return []store.EventType{
-		store.EventCallStarted, store.EventCallAnswered, store.EventCallEnded, store.EventCallDispositionSet,
-		store.EventCallRecordingReady, store.EventCampaignPaused, store.EventLeadCompleted, store.EventAISessionStarted,
-		store.EventAISessionEnded, "ai_session.transferred", store.EventAISessionEscalated, store.EventAISessionConference,
-	}
-}
-
 // SecretContext is what a subscription's signing secret is sealed for.
 func SecretContext(subscriptionID uuid.UUID) string {
 	return store.SigningSecret(subscriptionID)

@@ -24,7 +24,7 @@ type Stream interface {
 	Flush() error
 	// PollFD is a descriptor that tells when read may have something.
 	PollFD() int
-	// Holds tells that read may have something although pollFD doesn't say so, until read has returned ErrAgain.
+	// Holds tells that read may have something although PollFD doesn't say so, until read has returned ErrAgain.
 	Holds() bool
 	Close() error
 }

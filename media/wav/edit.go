@@ -140,7 +140,7 @@ type Recording struct {
 	Partial bool
 }
 
-// Part is one file on the timeline that JoinWAV builds.
+// Part is one file on the timeline that Join builds.
 type Part struct {
 	Path string
 	// Offset is where the part's first sample lies.

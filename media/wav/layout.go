@@ -19,7 +19,7 @@ type Encoding string
 const (
 	// PCM is 16-bit linear PCM, 32 kB a second. It is the default.
 	PCM Encoding = "pcm"
-	// ULaw and RecordALaw are G.711, 16 kB a second: exact for a caller on that law, and half the disk.
+	// ULaw and ALaw are G.711, 16 kB a second: exact for a caller on that law, and half the disk.
 	ULaw Encoding = "ulaw"
 	ALaw Encoding = "alaw"
 )

@@ -8,7 +8,7 @@ type File struct {
 	Samples        []int16
 }
 
-// Parse reads a WAV file of 16-bit PCM or G.711. It returns ErrWAV for anything else.
+// Parse reads a WAV file of 16-bit PCM or G.711. It returns ErrFormat for anything else.
 func Parse(b []byte) (File, error) {
 	info, err := Scan(bytes.NewReader(b), int64(len(b)))
 	if err != nil {

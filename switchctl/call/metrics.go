@@ -13,7 +13,7 @@ import (
 // metrics of a controller. Every label's values are listed where it is used, so their number is bounded.
 type metrics struct {
 	live      prometheus.GaugeFunc
-	ended     *prometheus.CounterVec // status: completed, failed; cause: knownCauses, other
+	ended     *prometheus.CounterVec // status: completed, failed; cause: those of causeLabel
 	link      hostlink.Metrics
 	skew      prometheus.Gauge
 	dropped   prometheus.Counter
@@ -24,7 +24,7 @@ type metrics struct {
 	panics      prometheus.Counter
 	lostWrites  prometheus.Counter
 	unrecorded  prometheus.Counter
-	sessions    *prometheus.CounterVec   // outcome: those of sessionOutcome
+	sessions    *prometheus.CounterVec   // outcome: those of ledger.SessionOutcome
 	answered    *prometheus.CounterVec   // answered_by: human, machine; decided_by: detection_off, verdict, timeout, hangup
 	verdict     *prometheus.HistogramVec // class: human, machine, unknown
 	machines    *prometheus.CounterVec   // result: hung_up, message_left, message_failed, no_end_of_greeting, callee_gone

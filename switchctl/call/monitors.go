@@ -24,7 +24,7 @@ const (
 )
 
 // monitor is an AI session's relationship with a call that it listens to. `whisper`, `barge` and `monitor_stop` ask for it
-// (see [actor.monitoring]). One that has ended is remembered, so that a repeated monitor_stop is no fault. It belongs to the
+// (see [monitors.monitoring]). One that has ended is remembered, so that a repeated monitor_stop is no fault. It belongs to the
 // goroutine of the actor that listens.
 type monitor struct {
 	id      uuid.UUID
@@ -70,7 +70,7 @@ type monitors struct {
 	of map[uuid.UUID]*monitor
 }
 
-// monitoring is the relationship with a call that is being listened to; [RelationError] when there is none.
+// monitoring is the relationship with a call that is being listened to; [switchctl.RelationError] when there is none.
 func (ms *monitors) monitoring(target uuid.UUID) (*monitor, error) {
 	if m := ms.of[target]; m != nil && m.phase == monitorActive {
 		return m, nil

@@ -161,7 +161,7 @@ type (
 		AppendLogs(ctx context.Context, call db.Call, session uuid.UUID, entries []ledger.LogEntry) error
 		// ConferenceChanged commits ai_session.conference_changed.
 		ConferenceChanged(ctx context.Context, call db.Call, c ledger.ConferenceChange) error
-		// PermitMonitor refuses a monitor that its voice agent's monitor_scope doesn't allow ([ErrMonitorScope], [ErrTargetNotFound]),
+		// PermitMonitor refuses a monitor that its voice agent's monitor_scope doesn't allow ([ledger.ErrMonitorScope], [ledger.ErrTargetNotFound]),
 		// and writes the audit row of one that may start.
 		PermitMonitor(ctx context.Context, m ledger.MonitorStart) error
 	}

@@ -40,7 +40,7 @@ func terminated(err error) error {
 	return err
 }
 
-// Hangup ends a call with a switch cause. store.ErrNotFound: the tenant has no such call; [ErrCallEnded]: it is over.
+// Hangup ends a call with a switch cause. store.ErrNotFound: the tenant has no such call; [ledger.ErrCallEnded]: it is over.
 func (c *Controller) Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error {
 	a := c.registry.call(callID)
 	if a == nil || a.tenant != tenantID {

@@ -160,7 +160,7 @@ type Readmission struct {
 	Call db.Call
 	// UnitID is the leg's: the call's id for its own.
 	UnitID uuid.UUID
-	// To, RingTimeout and Promised are those of the [Terms].
+	// To, RingTimeout and Promised are those of the admission's terms.
 	To          store.Phone
 	RingTimeout time.Duration
 	Promised    bool
