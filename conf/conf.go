@@ -134,7 +134,7 @@ func escape(v any) (string, error) {
 
 // ErrValue refuses what the switch's preprocessor would not leave as it is (switch_xml.c): it puts variables in place of $${…}, takes line
 // by line, and drops spaces before a value.
-var ErrValue = errors.New("can't stand in the switch's configuration: $${, a control character or a space at an end")
+var ErrValue = errors.New("can't be written to the switch's configuration: it has $${, a control character, or a space at the beginning or end")
 
 // plain tells whether the switch reads a value as it was written.
 func plain(value string) bool {

@@ -96,7 +96,7 @@ func (dk *desk) previewCampaign(ctx context.Context, tx *store.Tx, tenant, campa
 	case err != nil:
 		return nil, err
 	case row.DialMode != string(DialPreview):
-		return nil, &fault.Error{Kind: fault.Conflict, Code: CodeNotPreview, Detail: "The campaign dials by itself."}
+		return nil, &fault.Error{Kind: fault.Conflict, Code: CodeNotPreview, Detail: "The campaign's dial mode is not preview."}
 	case row.Status != string(CampaignRunning):
 		return nil, &fault.Error{Kind: fault.Conflict, Code: CodeCampaignNotRuns, Detail: "The campaign is " + row.Status + "."}
 	}
@@ -166,7 +166,7 @@ func (in DialInput) target() (target, error) {
 			out.lead = &id
 		}
 		if in.CampaignID.Has() || in.Phone.Has() {
-			c.Fail("lead_id", "can't stand beside campaign_id or phone")
+			c.Fail("lead_id", "can't be combined with campaign_id or phone")
 		}
 		return out, c.Err()
 	}
@@ -336,7 +336,7 @@ func (in DisposeInput) disposal(now time.Time) (disposal, error) {
 		case !at.After(now) || at.After(now.AddDate(0, 0, maxCallbackDays)):
 			c.Fail("callback_at", "must lie in the next %d days", maxCallbackDays)
 		case out.optOut:
-			c.Fail("callback_at", "can't stand beside opt_out")
+			c.Fail("callback_at", "can't be combined with opt_out")
 		}
 		out.callbackAt = &at
 	}

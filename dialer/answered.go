@@ -33,7 +33,7 @@ func (h handler) greet(ctx context.Context, leg switchctl.Leg, plan answerPlan) 
 			action.MessageURL = *c.VoicemailMessageUrl
 		}
 		if err := leg.OnMachine(ctx, action); err != nil && ctx.Err() == nil {
-			h.s.log.WarnContext(ctx, "machines are not dealt with", "call_id", call.ID, "error", err)
+			h.s.log.WarnContext(ctx, "applying the voicemail action failed", "call_id", call.ID, "error", err)
 		}
 	}
 	if plan.detectsBeside(h.s, c) {
@@ -102,7 +102,7 @@ func (h handler) noteAnnounced(ctx context.Context, call db.Call) {
 		return tx.Q.CallAnnounced(ctx, h.s.now(), call.TenantID, call.ID)
 	})
 	if err != nil {
-		h.s.log.WarnContext(ctx, "beginning of an announcement not noted", "call_id", call.ID, "error", err)
+		h.s.log.WarnContext(ctx, "writing the start of the announcement failed", "call_id", call.ID, "error", err)
 	}
 }
 
@@ -110,7 +110,7 @@ func (h handler) noteAnnounced(ctx context.Context, call db.Call) {
 // if the callee was faster. Nobody is dialed for a while to whom the same would happen.
 func (h handler) untold(ctx context.Context, leg switchctl.Leg, c *db.Campaign, why error) {
 	call := leg.Call()
-	h.s.log.WarnContext(ctx, "announcement not played: the call ends", "call_id", call.ID, "campaign_id", c.ID, "error", why)
+	h.s.log.WarnContext(ctx, "playing the announcement failed, hanging up", "call_id", call.ID, "campaign_id", c.ID, "error", why)
 	h.s.audios.doubt(*c.AnnouncementUrl, h.s.now().Add(audioDoubt))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)
 	defer cancel()
@@ -118,10 +118,10 @@ func (h handler) untold(ctx context.Context, leg switchctl.Leg, c *db.Campaign, 
 		return tx.Q.CallAbandoned(ctx, call.TenantID, call.ID)
 	})
 	if err != nil {
-		h.s.log.ErrorContext(ctx, "untold callee is not counted as abandoned", "call_id", call.ID, "error", err)
+		h.s.log.ErrorContext(ctx, "counting a call without its announcement as abandoned failed", "call_id", call.ID, "error", err)
 	}
 	if err := leg.Hangup(ctx, ledger.CauseServiceUnavailable); err != nil && !errors.Is(err, ledger.ErrCallEnded) {
-		h.s.log.WarnContext(ctx, "untold callee is not hung up on", "call_id", call.ID, "error", err)
+		h.s.log.WarnContext(ctx, "hanging up a call without its announcement failed", "call_id", call.ID, "error", err)
 	}
 }
 
@@ -135,7 +135,7 @@ func (h handler) detect(ctx context.Context, leg switchctl.Leg) func() {
 	go func() {
 		defer close(done)
 		if err := leg.DetectMachine(ctx); err != nil && ctx.Err() == nil {
-			h.s.log.WarnContext(ctx, "machine detection does not listen", "call_id", call.ID, "error", err)
+			h.s.log.WarnContext(ctx, "starting machine detection failed", "call_id", call.ID, "error", err)
 		}
 	}()
 	return func() { <-done }

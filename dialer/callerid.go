@@ -108,7 +108,7 @@ func checkCallerID(ctx context.Context, tx *store.Tx, c *input.Form, in Campaign
 	series := categoryOf(row.CallCategory).series()
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		c.Fail("caller_id", "is none of your active numbers")
+		c.Fail("caller_id", "must be one of your active numbers")
 	case err != nil:
 		return err
 	case !strings.HasPrefix(owned, series):

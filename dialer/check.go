@@ -27,7 +27,7 @@ func Quota(
 	}
 	n, err := count(ctx, tenant)
 	if err == nil && n >= most {
-		err = &fault.Error{Kind: fault.Conflict, Code: code, Detail: fmt.Sprintf("the tenant has %d, which is the most; delete some that are not in use", n)}
+		err = &fault.Error{Kind: fault.Conflict, Code: code, Detail: fmt.Sprintf("the tenant has the maximum of %d; delete some that are not in use", n)}
 	}
 	return err
 }

@@ -171,7 +171,7 @@ func (c *claimer) hold(ctx context.Context, tx *store.Tx, out []claimed, lead db
 	number, err := leadPhone(ctx, tx, c.tenant, lead.Phone, lead.PhoneSealed)
 	if errors.Is(err, store.ErrUnseal) { // the others are dialed all the same
 		c.leads.metrics.unusable.Inc()
-		c.leads.log.ErrorContext(ctx, "lead's number does not open", "tenant_id", c.tenant, "campaign_id", c.campaign, "lead_id", lead.ID, "error", err)
+		c.leads.log.ErrorContext(ctx, "decrypting the lead's number failed", "tenant_id", c.tenant, "campaign_id", c.campaign, "lead_id", lead.ID, "error", err)
 	}
 	if errors.Is(err, store.ErrMasterKey) {
 		c.unopened++

@@ -168,7 +168,7 @@ func (dk *desk) setDisposition(ctx context.Context, tx *store.Tx, call db.Call, 
 		return call, err
 	}
 	if len(owner.Dispositions) > 0 && !slices.Contains(owner.Dispositions, d.disposition) {
-		return call, fault.InField("disposition", "is none of the tenant's dispositions")
+		return call, fault.InField("disposition", "must be one of the tenant's dispositions")
 	}
 	previous := call.Disposition
 	call, err = tx.Q.CallSetDisposition(ctx, db.CallSetDispositionParams{

@@ -77,7 +77,7 @@ func (t *statistics) KeepFigures(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := t.foldFigures(ctx); err != nil && ctx.Err() == nil {
-			t.log.WarnContext(ctx, "campaign figures not folded", "error", err)
+			t.log.WarnContext(ctx, "aggregating the campaign statistics failed", "error", err)
 		}
 		select {
 		case <-ctx.Done():

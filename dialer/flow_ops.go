@@ -33,7 +33,7 @@ func (o legOperations) ConnectVoiceAgent(ctx context.Context, id uuid.UUID) (str
 	})
 	_, missing := fault.As(err, fault.Dependency)
 	if missing || err != nil && ctx.Err() == nil {
-		o.h.s.log.WarnContext(ctx, "voice agent takes no calls", "call_id", call.ID, "voice_agent_id", id, "error", err)
+		o.h.s.log.WarnContext(ctx, "resolving the flow's voice agent failed", "call_id", call.ID, "voice_agent_id", id, "error", err)
 		o.h.recordFlow(ctx, o.leg)
 		return flow.OutcomeFailed, nil
 	}
@@ -70,7 +70,7 @@ func (o legOperations) Gather(ctx context.Context, g flow.Gather) (string, error
 }
 
 func (o legOperations) silent(ctx context.Context, err error) {
-	o.h.s.log.WarnContext(ctx, "audio of a flow can't be played", "call_id", o.leg.Call().ID, "error", err)
+	o.h.s.log.WarnContext(ctx, "playing the flow's audio failed", "call_id", o.leg.Call().ID, "error", err)
 }
 
 // Transfer leads the caller to a number, a SIP URI, a queue or one agent.
@@ -125,7 +125,7 @@ func (o legOperations) SetDisposition(ctx context.Context, disposition string) e
 		return err
 	})
 	if _, refused := fault.As(err, fault.Invalid); refused {
-		s.log.WarnContext(ctx, "disposition of a flow is none of the tenant's", "call_id", call.ID, "disposition", disposition)
+		s.log.WarnContext(ctx, "setting the flow's disposition failed: the tenant has no such disposition", "call_id", call.ID, "disposition", disposition)
 		return nil
 	}
 	return err

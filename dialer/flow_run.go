@@ -159,10 +159,10 @@ func (h handler) runFlow(ctx context.Context, leg switchctl.Leg, plan *flowPlan)
 	case errors.Is(err, switchctl.ErrHandedOver):
 		return err
 	case errors.Is(err, flow.ErrLimit):
-		s.log.WarnContext(ctx, "flow has no end", "call_id", call.ID, "flow_id", plan.id, "version", plan.version, "error", err)
+		s.log.WarnContext(ctx, "flow exceeded its limit, hanging up", "call_id", call.ID, "flow_id", plan.id, "version", plan.version, "error", err)
 		return leg.Hangup(ctx, causeFlowLoops)
 	case err != nil:
-		s.log.ErrorContext(ctx, "flow ended early", "call_id", call.ID, "flow_id", plan.id, "version", plan.version, "error", err)
+		s.log.ErrorContext(ctx, "running the flow failed, hanging up", "call_id", call.ID, "flow_id", plan.id, "version", plan.version, "error", err)
 		return errors.Join(err, leg.Hangup(ctx, ledger.CauseServiceUnavailable))
 	}
 	return ops.close(ctx, outcome)
@@ -171,7 +171,7 @@ func (h handler) runFlow(ctx context.Context, leg switchctl.Leg, plan *flowPlan)
 // recordFlow has the call recorded while nobody has it who does so.
 func (h handler) recordFlow(ctx context.Context, leg switchctl.Leg) {
 	if err := leg.Record(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ledger.ErrCallEnded) {
-		h.s.log.ErrorContext(ctx, "flow is not recorded", "call_id", leg.Call().ID, "error", err)
+		h.s.log.ErrorContext(ctx, "starting a flow's recording failed", "call_id", leg.Call().ID, "error", err)
 	}
 }
 
@@ -232,7 +232,7 @@ func (k *flowKeeper) keep(ctx context.Context, state flow.State) error {
 	defer cancel()
 	err := k.write(ctx, state)
 	if err != nil {
-		k.s.log.WarnContext(ctx, "state of a flow not kept", "call_id", k.call.ID, "flow_id", k.plan.id, "error", err)
+		k.s.log.WarnContext(ctx, "writing the flow's state failed", "call_id", k.call.ID, "flow_id", k.plan.id, "error", err)
 	}
 	return err
 }

@@ -110,7 +110,7 @@ func (c *candidate) lock(ctx context.Context, tx *store.Tx) error {
 func (g gate) registry(ctx context.Context, tenant uuid.UUID, to store.Phone) registryAnswer {
 	listed, err := g.s.listed(ctx, []store.Phone{to})
 	if err != nil {
-		g.s.log.WarnContext(ctx, "do-not-call registry can't answer", "tenant_id", tenant, "error", err)
+		g.s.log.WarnContext(ctx, "asking the do-not-call registry failed", "tenant_id", tenant, "error", err)
 		return registryAnswer{}
 	}
 	return registryAnswer{known: true, listed: listed[0]}
@@ -190,7 +190,7 @@ func (g *rules) mayCall(tenantWindow, campaignWindow json.RawMessage, holidays [
 	for _, column := range []json.RawMessage{campaignWindow, tenantWindow} {
 		w, set, err := g.windows.read(column)
 		if err != nil {
-			g.log.Error("stored calling window can't be read", "error", err)
+			g.log.Error("reading the stored calling window failed, the legal hours apply", "error", err)
 			break
 		}
 		if set {

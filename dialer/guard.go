@@ -54,8 +54,7 @@ func (p *pacers) pauseForAbandons(ctx context.Context, tenant, id uuid.UUID, t t
 	_, err := p.campaigns.halt(ctx, tenant, id, halting{
 		trigger: "pause", to: CampaignPaused, from: []CampaignStatus{CampaignRunning}, source: sourceAbandonRate,
 	})
-	var conflict *fault.Error
-	if errors.As(err, &conflict) || errors.Is(err, store.ErrNotFound) {
+	if runsNoMore(err) {
 		return nil
 	}
 	if err != nil {
@@ -65,6 +64,12 @@ func (p *pacers) pauseForAbandons(ctx context.Context, tenant, id uuid.UUID, t t
 	p.log.WarnContext(ctx, "campaign paused: too many callees found no agent", "tenant_id", tenant, "campaign_id", id,
 		"answered_24h", t.day.Answered, "abandoned_24h", t.day.Abandoned, "source", sourceAbandonRate)
 	return nil
+}
+
+// runsNoMore tells a campaign that can't be paused since it is stopped or gone from a pause that failed.
+func runsNoMore(err error) bool {
+	_, conflict := fault.As(err, fault.Conflict)
+	return conflict || errors.Is(err, store.ErrNotFound)
 }
 
 // historyCalls and historyAge bound what a planner that begins learns from.

@@ -196,7 +196,7 @@ func (h handler) Answered(ctx context.Context, leg switchctl.Leg) error {
 	plan, err := h.plan(deciding, call)
 	cancel()
 	if err != nil {
-		h.s.log.ErrorContext(ctx, "nothing takes the call", "call_id", call.ID, "tenant_id", call.TenantID, "error", err)
+		h.s.log.ErrorContext(ctx, "choosing who answers the call failed, hanging up", "call_id", call.ID, "tenant_id", call.TenantID, "error", err)
 		return errors.Join(err, leg.Hangup(ctx, ledger.CauseServiceUnavailable))
 	}
 	wait, untold := h.greet(ctx, leg, plan)

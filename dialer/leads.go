@@ -79,7 +79,7 @@ func (l *leads) scrubRows(ctx context.Context, tenant uuid.UUID, rows []leadRow)
 	}
 	listed, err := l.listed(ctx, phones)
 	if err != nil {
-		l.log.WarnContext(ctx, "leads not scrubbed: do-not-call registry can't answer", "tenant_id", tenant,
+		l.log.WarnContext(ctx, "scrubbing leads failed: the do-not-call registry can't answer", "tenant_id", tenant,
 			"leads", len(rows), "error", err)
 		return false
 	}

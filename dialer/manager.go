@@ -108,7 +108,7 @@ func (m *manager) round(ctx context.Context) error {
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		m.s.log.WarnContext(ctx, "running campaigns can't be listed", "error", err)
+		m.s.log.WarnContext(ctx, "listing the running campaigns failed", "error", err)
 	}
 	if err == nil {
 		nodes, err := m.nodes(ctx, len(campaigns))
@@ -138,7 +138,7 @@ func (m *manager) wake(ctx context.Context) {
 		return err
 	})
 	if err != nil {
-		m.s.log.WarnContext(ctx, "looking for leads of resting campaigns failed", "campaigns", len(resting), "error", err)
+		m.s.log.WarnContext(ctx, "checking idle campaigns for due leads failed", "campaigns", len(resting), "error", err)
 	}
 	for _, id := range ready {
 		m.s.signals.campaign(id)

@@ -191,7 +191,7 @@ func (p *pacer) backOff(ctx context.Context, message string, err error) time.Dur
 	wait := min(maxBackoff, time.Second<<min(p.failures, 5))
 	p.failures++
 	p.resumeAt = p.s.now().Add(wait)
-	p.log.WarnContext(ctx, "pacing delayed", "reason", message, "retry_in", wait, "error", err)
+	p.log.WarnContext(ctx, "pacing failed, retrying", "reason", message, "retry_in", wait, "error", err)
 	return min(wait, p.s.cfg.Poll)
 }
 
@@ -267,7 +267,7 @@ func (p *pacer) refused(ctx context.Context, lead claimed, refusal *RefusalError
 		if refusal.Reason == ReasonNumber {
 			p.idle.until = at
 			p.s.metrics.unusable.Inc()
-			p.log.ErrorContext(ctx, "lead's number is not the one that it was added with, it is not dialed", "lead_id", lead.id, "tried_again_at", at)
+			p.log.ErrorContext(ctx, "lead not dialed: its number doesn't match its stored hash", "lead_id", lead.id, "tried_again_at", at)
 		}
 		p.postpone(ctx, lead, at)
 		return true
@@ -300,7 +300,7 @@ func (p *pacer) release(ctx context.Context, leads []claimed) {
 		return tx.Q.LeadsRelease(ctx, p.tenant, ids, p.claimant)
 	})
 	if err != nil {
-		p.log.WarnContext(ctx, "claimed leads not given back, their claim runs out by itself", "leads", len(ids), "error", err)
+		p.log.WarnContext(ctx, "releasing claimed leads failed, the claim expires", "leads", len(ids), "error", err)
 	}
 }
 
@@ -311,6 +311,6 @@ func (p *pacer) postpone(ctx context.Context, lead claimed, at time.Time) {
 		})
 	})
 	if err != nil && ctx.Err() == nil {
-		p.log.WarnContext(ctx, "lead not postponed, its claim runs out by itself", "lead_id", lead.id, "error", err)
+		p.log.WarnContext(ctx, "postponing the lead failed, the claim expires", "lead_id", lead.id, "error", err)
 	}
 }

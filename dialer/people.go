@@ -183,7 +183,7 @@ func (p *pacers) calleesWait(ctx context.Context, call db.Call) (limit, due time
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		p.log.WarnContext(ctx, "campaign of a waiting callee can't be read", "call_id", call.ID, "error", err)
+		p.log.WarnContext(ctx, "reading the campaign of a waiting callee failed", "call_id", call.ID, "error", err)
 	}
 	return limit, due, predictive
 }

@@ -63,7 +63,7 @@ func (p *pacers) SetPredictivePaused(
 		return tx.Q.CampaignSetPredictivePaused(ctx, paused, tenant, id)
 	})
 	if err == nil {
-		p.log.InfoContext(ctx, "predictive dialing set", "tenant_id", tenant, "campaign_id", id, "paused", paused, "reason", reason)
+		p.log.InfoContext(ctx, "predictive dialing paused or resumed", "tenant_id", tenant, "campaign_id", id, "paused", paused, "reason", reason)
 		p.signals.campaign(id)
 	}
 	return out, err

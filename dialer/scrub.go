@@ -41,7 +41,7 @@ func (sc *scrubs) unscrubbedOf(
 			return nil, err
 		}
 		if err != nil {
-			sc.log.ErrorContext(ctx, "lead's number does not open", "tenant_id", tenant, "lead_id", row.ID, "error", err)
+			sc.log.ErrorContext(ctx, "decrypting the lead's number failed", "tenant_id", tenant, "lead_id", row.ID, "error", err)
 		}
 		leads[i] = unscrubbed{id: row.ID, number: number, damaged: damaged(err)}
 	}
@@ -165,7 +165,7 @@ func (sc *scrubs) scrubLeads(ctx, asking context.Context, tenant uuid.UUID, lead
 		if asking.Err() != nil {
 			return false, ctx.Err()
 		}
-		sc.log.WarnContext(ctx, "leads not scrubbed: do-not-call registry can't answer", "tenant_id", tenant,
+		sc.log.WarnContext(ctx, "scrubbing leads failed: the do-not-call registry can't answer", "tenant_id", tenant,
 			"leads", len(leads), "error", err)
 		return false, ctx.Err()
 	}

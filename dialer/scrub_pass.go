@@ -116,7 +116,7 @@ func (sc *scrubs) scrubOpen(ctx context.Context) {
 		}
 		var again <-chan time.Time // others' scrubs don't wait for the one that failed
 		if !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
-			sc.log.WarnContext(ctx, "leads can't be scrubbed", "tenant_id", pass.row.TenantID, "campaign_id", pass.row.CampaignID, "error", err)
+			sc.log.WarnContext(ctx, "scrubbing the campaign's leads failed", "tenant_id", pass.row.TenantID, "campaign_id", pass.row.CampaignID, "error", err)
 			again = time.After(sc.cfg.Poll)
 		}
 		select {

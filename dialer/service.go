@@ -195,7 +195,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		}, []string{"mode", "verdict"}),
 		unusable: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ringmaster_leads_unusable_numbers_total",
-			Help: "Leads that were due and not dialed, since their number doesn't open or isn't the one that they were added with; each is in the log.",
+			Help: "Leads that were due and not dialed, because their number can't be decrypted or doesn't match its hash; each is in the log.",
 		}),
 		autoPaused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ringmaster_campaigns_auto_paused_total", Help: "Campaigns paused since too many callees found no agent.",

@@ -102,7 +102,7 @@ func (g *rules) resolveSingle(ctx context.Context, tx *store.Tx, req *admission.
 		series := CallCategory(req.Category).series()
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			c.Fail("from", "is none of your active numbers")
+			c.Fail("from", "must be one of your active numbers")
 		case err != nil:
 			return err
 		case !strings.HasPrefix(owned, series):

@@ -67,7 +67,7 @@ func (g *rules) endedOnTrunk(ctx context.Context, tx *store.Tx, call db.Call) (f
 	case trunkAlive:
 		rested, err := tx.TrunkAlive(ctx, call.TenantID, *call.TrunkID, at, call.RingTime != nil)
 		if rested {
-			g.log.InfoContext(ctx, "trunk carries calls again", "tenant_id", call.TenantID, "trunk_id", call.TrunkID)
+			g.log.InfoContext(ctx, "trunk resumed", "tenant_id", call.TenantID, "trunk_id", call.TrunkID)
 		}
 		return false, err
 	case trunkSilent, trunkFault:
@@ -79,7 +79,7 @@ func (g *rules) endedOnTrunk(ctx context.Context, tx *store.Tx, call db.Call) (f
 		return false, err
 	}
 	if until != nil {
-		g.log.WarnContext(ctx, "trunk is out of order, calls over it fail one after the other", "tenant_id", call.TenantID,
+		g.log.WarnContext(ctx, "trunk suspended after consecutive failures", "tenant_id", call.TenantID,
 			"trunk_id", call.TrunkID, "hangup_cause", *call.HangupCause, "call_id", call.ID, "tried_again_at", *until)
 	}
 	return sign == trunkFault || dead, nil

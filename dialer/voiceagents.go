@@ -346,7 +346,7 @@ func (v *voiceAgents) checkAgent(agent db.VoiceAgent) error {
 	if !slices.Contains(v.cfg.Subprotocols, agent.Subprotocol) {
 		return &fault.Error{
 			Kind: fault.Dependency, Code: CodeSubprotocolMismatch,
-			Detail: fmt.Sprintf("voice agent %s wants %s; this host serves %s", agent.ID, agent.Subprotocol, strings.Join(v.cfg.Subprotocols, ", ")),
+			Detail: fmt.Sprintf("voice agent %s requires %s; this host supports %s", agent.ID, agent.Subprotocol, strings.Join(v.cfg.Subprotocols, ", ")),
 		}
 	}
 	return nil

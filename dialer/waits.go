@@ -110,7 +110,7 @@ func (p *pacer) tellIdle(ctx context.Context) {
 	}
 	err := p.s.st.InTenant(ctx, p.tenant, func(tx *store.Tx) error { return tx.Q.PaceWaits(ctx, params) })
 	if err != nil {
-		p.log.WarnContext(ctx, "what the campaign waits for is not written down", "waits_for", now.on, "error", err)
+		p.log.WarnContext(ctx, "writing what the campaign waits for failed", "waits_for", now.on, "error", err)
 		return
 	}
 	p.idleTold, p.idleToldAt = &now, time.Now()
@@ -118,7 +118,7 @@ func (p *pacer) tellIdle(ctx context.Context) {
 	switch {
 	case now.on == before.on:
 	case now.on == ReasonAnnouncementURL || now.on == ReasonVoicemailURL:
-		p.log.WarnContext(ctx, "campaign dials nothing until what callees are to hear can be fetched",
+		p.log.WarnContext(ctx, "campaign dials nothing: its audio can't be fetched",
 			"member", now.on, "url", prompt.Shown(p.hearing.names(string(now.on))))
 	case now.on != "":
 		attrs := []any{"waits_for", now.on}
@@ -128,7 +128,7 @@ func (p *pacer) tellIdle(ctx context.Context) {
 		p.log.Log(ctx, now.on.level(), "campaign dials nothing", attrs...)
 	}
 	if before.on.level() == slog.LevelWarn && now.on.level() != slog.LevelWarn {
-		p.log.InfoContext(ctx, "campaign no longer held up", "waited_for", before.on)
+		p.log.InfoContext(ctx, "campaign no longer blocked", "waited_for", before.on)
 	}
 }
 

@@ -71,7 +71,7 @@ type (
 func (h directoryHandlers) lookup(ctx context.Context, r *request) (reply, error) {
 	form, err := lookupForm(r)
 	if err != nil {
-		h.log.WarnContext(ctx, "directory look-up could not be read", "request_id", r.id, "error", err)
+		h.log.WarnContext(ctx, "reading a directory look-up failed", "request_id", r.id, "error", err)
 		return notInDirectory()
 	}
 	domain := form.Get("key_value")

@@ -53,7 +53,7 @@ func (g switchGate) admit(ctx context.Context, r *request) error {
 		return secret != "" && basicCredentials(r.rc, DirectoryUser, secret)
 	}) {
 		g.log.WarnContext(ctx, "directory look-up refused", "request_id", r.id, "peer", r.rc.RemoteAddr().String(),
-			"reason", "it has not the credentials that `ringmaster switch config` renders")
+			"reason", "its credentials are not those of `ringmaster switch config`")
 		return newError(http.StatusUnauthorized, auth.CodeInvalid, "The switch's credentials are required.")
 	}
 	return nil

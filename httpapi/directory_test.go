@@ -131,13 +131,13 @@ func TestDirectoryFindsNothing(t *testing.T) {
 	} {
 		require.Contains(t, b.ask(t, body), notFound, name)
 	}
-	require.NotContains(t, b.logs.String(), "could not be read")
+	require.NotContains(t, b.logs.String(), "reading a directory look-up failed")
 	for mediaType, body := range map[string]string{
 		"application/x-www-form-urlencoded": "section=directory&user=%zz", "text/xml": form(), "": form(), "multipart/form-data": form(),
 	} {
-		before := strings.Count(b.logs.String(), "could not be read")
+		before := strings.Count(b.logs.String(), "reading a directory look-up failed")
 		require.Contains(t, b.post(t, mediaType, body), notFound, mediaType)
-		require.Equal(t, before+1, strings.Count(b.logs.String(), "could not be read"), mediaType)
+		require.Equal(t, before+1, strings.Count(b.logs.String(), "reading a directory look-up failed"), mediaType)
 	}
 }
 

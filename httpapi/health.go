@@ -100,7 +100,7 @@ func (h healthHandlers) ready(ctx context.Context, r *request) (reply, error) {
 		if errs[i] == nil {
 			continue
 		}
-		h.log.InfoContext(ctx, "not as it should be", "check", c.Name, "request_id", r.id, "error", errs[i])
+		h.log.InfoContext(ctx, "health check failed", "check", c.Name, "request_id", r.id, "error", errs[i])
 		if errors.Is(errs[i], ErrDegraded) {
 			view.Checks[c.Name] = checkDegraded
 			view.Degraded = append(view.Degraded, c.Name)

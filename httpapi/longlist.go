@@ -56,7 +56,7 @@ func (l lister) answer(ctx context.Context, head, tail string, next func(context
 		defer cancel()
 		last, err := out.add(next(ctx))
 		if err != nil {
-			l.log.ErrorContext(ctx, "list could not be read to its end", "error", err)
+			l.log.ErrorContext(ctx, "reading a list failed, the response is cut off", "error", err)
 		}
 		return last, err
 	}

@@ -67,7 +67,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		recordings: record.NewMetrics(),
 		amd:        vec("amd_total", "Findings of the answering-machine detection.", "event", "class"),
 		limits:     vec("ai_limits_total", "Limits that voice agents' sockets have exceeded.", "limit"),
-		lateSlots:  counter("late_slots_total", "Slots of a tick thread that were left out because it was late."),
+		lateSlots:  counter("late_slots_total", "Slots of 5 ms that a media thread skipped because it was late."),
 		panics:     counter("panics_total", "Panics caught at the top of a request or a session."),
 	}
 	m.initialise()

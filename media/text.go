@@ -41,7 +41,7 @@ type textFrame struct {
 const maxName = 256
 
 // errLongName refuses a mark's name or a frame's id.
-var errLongName = errors.New("a mark's name and a frame's id may have 256 characters")
+var errLongName = errors.New("a mark's name and a frame's id may have at most 256 characters")
 
 // read parses a text frame; content is the audio that was cut out of it.
 func (t *textDecoder) Read(msg, content []byte, mayDesign bool) (textFrame, error) {

@@ -37,7 +37,7 @@ var (
 	ErrUnseal = keyring.ErrUnseal
 	// ErrMasterKey says that the master key is not the database's. It comes with ErrUnseal when it is a tenant's own key that doesn't open:
 	// nothing need be damaged.
-	ErrMasterKey = errors.New("tenant's data key does not open under the configured master key")
+	ErrMasterKey = errors.New("tenant's data key can't be decrypted with the configured master key")
 )
 
 func unavailable(text string) *fault.Error {
@@ -110,7 +110,7 @@ func translate(err error) error {
 
 // translateAnswer translates what the server said, and tells whether that is all there is to translate.
 func translateAnswer(err error) (error, bool) {
-	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotFound) {
+	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrValue) {
 		return err, true
 	}
 	if _, ok := errors.AsType[*ConstraintError](err); ok {

@@ -46,7 +46,7 @@ func (s *Store) WithdrawMasters(ctx context.Context, evenNewer bool) (withdrawn 
 		for _, row := range rows {
 			p, no, id := Purpose(row.Purpose), int(row.No), keyring.ID(row.MasterID)
 			if !slices.ContainsFunc(opened[p], func(k keyring.Numbered) bool { return k.No == no }) {
-				return fmt.Errorf("key %d of %s is wrapped under the master key %s alone; rotate to this one first", no, p, id)
+				return fmt.Errorf("key %d of %s is encrypted with the master key %s only; rotate to the configured one first", no, p, id)
 			}
 			if id != mine && !slices.Contains(withdrawn, id) {
 				withdrawn = append(withdrawn, id)

@@ -157,7 +157,7 @@ func (r *rotation) makeKeys(ctx context.Context, tx *Tx, masters []keyring.Key, 
 	for _, p := range []Purpose{keySecrets, keyDataKeys} {
 		no := present[p][0].No + 1
 		if no > keyring.MaxNumber {
-			return fmt.Errorf("keys of %s have been replaced %d times, which is all that there are numbers for", p, no-1)
+			return fmt.Errorf("keys of %s have been replaced %d times, which is the maximum", p, no-1)
 		}
 		present[p] = slices.Insert(present[p], 0, keyring.Numbered{No: no, Key: keyring.Random()})
 	}
@@ -179,7 +179,7 @@ func knowsMasters(masters []keyring.Key, rows []db.SecretKey) error {
 	for _, row := range rows {
 		id := keyring.ID(row.MasterID)
 		if !slices.ContainsFunc(masters, func(m keyring.Key) bool { return m.ID() == id }) {
-			return fmt.Errorf("the master key with fingerprint %s opens the database, too, and is not at hand: withdraw it first "+
+			return fmt.Errorf("the master key with fingerprint %s also opens the database and was not given: withdraw it first "+
 				"(ringmaster secret withdraw), once every controller has the new one", id)
 		}
 	}
@@ -236,7 +236,7 @@ func (r *rotation) renewDataKey(ctx context.Context, tenant uuid.UUID) (ring key
 		}
 		next := keyring.Numbered{No: ring[0].No + 1, Key: keyring.Random()}
 		if next.No > keyring.MaxNumber {
-			return fmt.Errorf("its data key has been replaced %d times, which is all that there are numbers for", ring[0].No)
+			return fmt.Errorf("its data key has been replaced %d times, which is the maximum", ring[0].No)
 		}
 		set := db.ReplaceTenantDataKeysParams{TenantID: tenant, DataKeyNo: int16(next.No), OldDataKey: make([][]byte, len(ring))}
 		for _, key := range ring {

@@ -240,7 +240,7 @@ func TestKeyFilesOfEverybodyAreRefused(t *testing.T) {
 		require.Contains(t, faults.Faults[0].Message, "chmod o= "+path)
 	}
 	_, err := LoadFor(file, []string{"RINGMASTER_HTTP__TLS_CERT=" + path, "RINGMASTER_HTTP__TLS_KEY=" + path}, []string{"http."})
-	require.ErrorContains(t, err, "http.tls_key: others than its owner and group may use "+path)
+	require.ErrorContains(t, err, "http.tls_key: users other than its owner and group can access "+path)
 	require.Empty(t, FileWarnings(file))
 	require.NoError(t, os.Chmod(file, 0o644)) //nolint:gosec // what the warning is for
 	require.Len(t, FileWarnings(file), 1)

@@ -158,7 +158,7 @@ func (c *Controller) buildAgents(context.Context) (err error) {
 func (c *Controller) buildDialer(context.Context) (err error) {
 	d := c.cfg.Dialing
 	if d.UnlawfulHours {
-		c.log.Warn("dialing.unlawful_hours is set: people may be called when the law forbids it; this is for test stands alone",
+		c.log.Warn("dialing.unlawful_hours is set: people may be called when the law forbids it; for test systems only",
 			"window_from", d.WindowFrom, "window_to", d.WindowTo)
 	}
 	c.web = flow.NewClient(c.guard())
@@ -297,7 +297,7 @@ func (c *Controller) Tell(fn func(context.Context, State)) { c.tell = fn }
 // Run starts every part, serves until ctx ends, drains and stops. It may be called once.
 func (c *Controller) Run(ctx context.Context) error {
 	for _, w := range c.cfg.Warnings() {
-		c.log.WarnContext(ctx, "configuration may be wrong", "key", w.Key, "warning", w.Message)
+		c.log.WarnContext(ctx, "configuration warning", "key", w.Key, "warning", w.Message)
 	}
 	if err := c.start(ctx); err != nil {
 		return errors.Join(err, c.stop(context.WithoutCancel(ctx)))

@@ -55,7 +55,7 @@ func readSecret(path string) ([]byte, error) {
 		return nil, err
 	}
 	if mode := info.Mode().Perm(); mode&0o007 != 0 {
-		return nil, fmt.Errorf("others than its owner and group may use %s (mode %04o): run chmod o= %s, and consider the key known to all users of this machine",
+		return nil, fmt.Errorf("users other than its owner and group can access %s (mode %04o): run chmod o= %s, and consider the key known to all users of this machine",
 			path, mode, path)
 	}
 	return io.ReadAll(io.LimitReader(f, maxSecretFile))

@@ -80,7 +80,7 @@ func (c Config) SwitchParams(st *store.Store, nets []string) (conf.Params, error
 		host = "127.0.0.1"
 	}
 	if !loopback(host) {
-		return conf.Params{}, fmt.Errorf("switch.esl_addr is %s: the event socket is rendered for loopback alone, for whoever reaches it controls the switch", host)
+		return conf.Params{}, fmt.Errorf("switch.esl_addr is %s: it must be a loopback address: whoever reaches the event socket controls the switch", host)
 	}
 	eslPort, err := strconv.Atoi(port)
 	if err != nil {

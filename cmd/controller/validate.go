@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/media/ws"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
@@ -77,7 +78,7 @@ func (c Config) validate(f *faults) {
 	if u, err := url.Parse(c.Database.URL); c.Database.URL == "" {
 		f.add("database.url", "is required, as postgres://user:password@host:5432/name")
 	} else if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
-		f.add("database.url", "is no postgres:// URL")
+		f.add("database.url", "is not a postgres:// URL")
 	}
 	between(f, "database.max_conns", c.Database.MaxConns, 4, 1000)
 	positive(f, "database.connect_timeout", c.Database.ConnectTimeout)
@@ -132,7 +133,7 @@ func (c Config) validatePeers(f *faults) {
 			f.add(l.allowKey, "needs at least one CIDR block: the switch's")
 		}
 		if hostPort(f, l.key, l.addr) && !onLoopback(l.addr) && !prefixes(l.allow).BeyondLoopback() {
-			f.add(l.allowKey, "must name the switch's networks, since %s is not on loopback: who reaches it needs no credentials", l.key)
+			f.add(l.allowKey, "must name the switch's networks, because %s is not on loopback and asks for no credentials", l.key)
 		}
 	}
 }
@@ -169,7 +170,7 @@ func (c Config) validateHTTP(f *faults) {
 
 func (c Config) validateMedia(f *faults) {
 	if _, err := netip.ParseAddr(c.Media.RTPIP); err != nil {
-		f.add("media.rtp_ip", "%q is no IP address", c.Media.RTPIP)
+		f.add("media.rtp_ip", "%q is not an IP address", c.Media.RTPIP)
 	}
 	between(f, "media.rtp_port_min", c.Media.RTPPortMin, 1024, 65534)
 	between(f, "media.rtp_port_max", c.Media.RTPPortMax, 1025, 65535)
@@ -196,7 +197,7 @@ func (c Config) validateAgents(f *faults) {
 	cidrs(f, "switch.directory_allow", c.Switch.DirectoryAllow)
 	cidrs(f, "switch.carrier_networks", c.Switch.CarrierNetworks)
 	if _, err := netip.ParseAddr(c.Switch.SIPIP); err != nil {
-		f.add("switch.sip_ip", "%q is no IP address", c.Switch.SIPIP)
+		f.add("switch.sip_ip", "%q is not an IP address", c.Switch.SIPIP)
 	}
 	between(f, "switch.external_port", c.Switch.ExternalPort, 1, 65535)
 	between(f, "switch.internal_port", c.Switch.InternalPort, 1, 65535)
@@ -209,7 +210,7 @@ func (c Config) validateAgents(f *faults) {
 		f.add("switch.directory_allow", "needs at least one CIDR block: the switch asks for its users")
 	}
 	if !sipDomain.MatchString(c.Agents.SIPDomain) {
-		f.add("agents.sip_domain", "%q is no host name or IPv4 address", c.Agents.SIPDomain)
+		f.add("agents.sip_domain", "%q is not a host name or IPv4 address", c.Agents.SIPDomain)
 	}
 	if len(c.Agents.Transports) == 0 {
 		f.add("agents.transports", "needs at least one")
@@ -237,7 +238,7 @@ var dncPattern = regexp.MustCompile(`^[0-9?]{10}$`)
 func (c Config) validateDialing(f *faults) {
 	for key, v := range map[string]string{"dialing.window_from": c.Dialing.WindowFrom, "dialing.window_to": c.Dialing.WindowTo} {
 		if !clockTime.MatchString(v) {
-			f.add(key, "%q is no HH:MM", v)
+			f.add(key, "%q is not HH:MM", v)
 		}
 	}
 	if c.Dialing.WindowFrom >= c.Dialing.WindowTo {
@@ -245,7 +246,7 @@ func (c Config) validateDialing(f *faults) {
 	}
 	if !c.Dialing.UnlawfulHours {
 		if c.Dialing.WindowFrom < lawFrom {
-			f.add("dialing.window_from", "%s is before %s, from when on the law lets people be called", c.Dialing.WindowFrom, lawFrom)
+			f.add("dialing.window_from", "%s is before %s, the earliest time at which calls are legal", c.Dialing.WindowFrom, lawFrom)
 		}
 		if c.Dialing.WindowTo > lawTo {
 			f.add("dialing.window_to", "%s is after %s, until when the law lets people be called", c.Dialing.WindowTo, lawTo)
@@ -264,7 +265,7 @@ func (c Config) validateDialing(f *faults) {
 
 func oneOf(f *faults, key, value string, allowed ...string) {
 	if !slices.Contains(allowed, value) {
-		f.add(key, "%q is none of %s", value, strings.Join(slices.DeleteFunc(allowed, func(s string) bool { return s == "" }), ", "))
+		f.add(key, "%q must be one of %s", value, strings.Join(slices.DeleteFunc(allowed, func(s string) bool { return s == "" }), ", "))
 	}
 }
 
@@ -283,7 +284,7 @@ func positive(f *faults, key string, d time.Duration) {
 func cidrs(f *faults, key string, blocks []string) {
 	for _, b := range blocks {
 		if _, err := netip.ParsePrefix(b); err != nil {
-			f.add(key, "%q is no CIDR block", b)
+			f.add(key, "%q is not a CIDR block", b)
 		}
 	}
 }
@@ -301,14 +302,14 @@ func prefixes(blocks []string) netguard.Peers {
 
 func absolute(f *faults, key, path string) {
 	if !filepath.IsAbs(path) {
-		f.add(key, "%q is no absolute path", path)
+		f.add(key, "%q is not an absolute path", path)
 	}
 }
 
 func hostPort(f *faults, key, value string) bool {
 	host, port, err := net.SplitHostPort(value)
 	if err != nil || host == "" || port == "" {
-		f.add(key, "%q is no host:port", value)
+		f.add(key, "%q is not host:port", value)
 		return false
 	}
 	return true

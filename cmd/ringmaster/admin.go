@@ -169,7 +169,7 @@ type tenantCmd struct {
 	List   listCmd         `cmd:"" help:"List the tenants."`
 	// SIPHosts is the way out for SIP URIs.
 	Suspend  tenantSuspendCmd  `cmd:"" help:"End every credential of a tenant, at once. Nothing is dialed for it any more; calls that are up go on."`
-	Resume   tenantResumeCmd   `cmd:"" help:"Take a suspension back; the credentials of before are good again."`
+	Resume   tenantResumeCmd   `cmd:"" help:"Lift a suspension; the tenant's earlier credentials work again."`
 	SIPHosts tenantSIPHostsCmd `cmd:"" name:"sip-hosts" help:"Set the hosts that a tenant's SIP URIs may lead to: names, addresses, CIDR blocks."`
 }
 
@@ -279,7 +279,7 @@ func (t target) done(ctx context.Context, e env, message string, work func(*acco
 func (t target) on(ctx context.Context, e env, work func(*account.Service, uuid.UUID, uuid.UUID) error) error {
 	id, err := uuid.Parse(t.ID)
 	if err != nil {
-		return fmt.Errorf("the id %q is no UUID", t.ID)
+		return fmt.Errorf("the id %q is not a UUID", t.ID)
 	}
 	return t.ofTenant(ctx, e, t.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
 		return work(s, tenantID, id)

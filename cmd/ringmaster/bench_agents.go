@@ -21,7 +21,7 @@ type benchAgentsCmd struct {
 	Duration  time.Duration `help:"How long calls begin." default:"5m"`
 	Talk      time.Duration `help:"Mean length of a conversation." default:"4s"`
 	Faults    time.Duration `help:"Mean time between two faults of a softphone; 0 for none." default:"1s"`
-	Grace     time.Duration `help:"How long a wrong state is borne." default:"2s"`
+	Grace     time.Duration `help:"How long a wrong state is tolerated." default:"2s"`
 	Seed      uint64        `help:"Of what happens." default:"1"`
 	RTPEvery  int           `name:"rtp-every" help:"The stand-ins send one of so many frames of audio: 1 is all of it." default:"1"`
 	JSON      bool          `help:"Print one JSON object."`

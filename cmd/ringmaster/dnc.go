@@ -35,7 +35,7 @@ func (f dncFlags) config(e env, needs ...string) (controller.Config, error) {
 
 type dncImportCmd struct {
 	dncFlags
-	AcceptSmaller bool `help:"Take the registry although more than a hundredth of its numbers is gone."`
+	AcceptSmaller bool `help:"Accept a registry that lost more than 1% of its numbers."`
 }
 
 // Run imports the files, and reads back what it wrote.

@@ -79,7 +79,7 @@ func newParser(ctx context.Context, e env) (*kong.Kong, error) {
 		kong.Name("ringmaster"),
 		kong.Description("A call controller beside FreeSWITCH."),
 		kong.UsageOnError(),
-		kong.Vars{"version": version, "dists": "const:10s, exp:48s, erlang:9s:3, lognormal:60s:0.8, uniform:10s:0.5, each with +3s for a least"},
+		kong.Vars{"version": version, "dists": "const:10s, exp:48s, erlang:9s:3, lognormal:60s:0.8, uniform:10s:0.5, each with +3s for a minimum"},
 		kong.Writers(e.stdout, e.stderr),
 		kong.Exit(func(int) { panic(errHelp) }), // kong's help wants to exit; see the recover in run
 		kong.BindTo(ctx, (*context.Context)(nil)),

@@ -28,7 +28,7 @@ func (cmd withPostgresCmd) Run(ctx context.Context, e env) (err error) {
 	if len(command) == 0 {
 		return errors.New("no command was given")
 	}
-	pg, err := devpg.Start(ctx, devpg.Config{})
+	pg, err := devpg.Start(ctx, devpg.Config{InMemory: true})
 	if err != nil {
 		return err
 	}

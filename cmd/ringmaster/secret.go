@@ -18,9 +18,9 @@ import (
 
 type secretCmd struct {
 	Status   secretStatusCmd   `cmd:"" help:"Show the database's keys, and which master keys open it."`
-	Rotate   secretRotateCmd   `cmd:"" help:"Replace the keys that seal, and reseal everything, while controllers serve; run it again to resume."`
+	Rotate   secretRotateCmd   `cmd:"" help:"Replace the encryption keys and re-encrypt everything, while controllers serve; run it again to resume."`
 	Withdraw secretWithdrawCmd `cmd:"" help:"Close the database to every master key but the configured one."`
-	Renew    secretRenewCmd    `cmd:"" help:"Replace a key that signs, without touching the others."`
+	Renew    secretRenewCmd    `cmd:"" help:"Replace a signing key, without touching the others."`
 }
 
 type secretStatusCmd struct{ adminFlags }
@@ -89,7 +89,7 @@ func (cmd secretRotateCmd) Run(ctx context.Context, e env) error {
 				"after the other,\nand then run `ringmaster secret withdraw` with it: the earlier one (%s) opens nothing from then on\n", done.Master, st.Master())
 		}
 		if len(done.Unopened) > 0 {
-			return fmt.Errorf("%d values are damaged, no key opens them; they stay as they are:\n%s", len(done.Unopened), strings.Join(done.Unopened, "\n"))
+			return fmt.Errorf("%d values can't be decrypted with any key; they were left unchanged:\n%s", len(done.Unopened), strings.Join(done.Unopened, "\n"))
 		}
 		return nil
 	})

@@ -23,7 +23,7 @@ func (cmd serveCmd) Run(ctx context.Context, e env) error {
 	e.stderr = lines
 	log := logger(e, c.Log)
 	for _, w := range controller.FileWarnings(cmd.file(e)) {
-		log.WarnContext(ctx, "configuration may be wrong", "key", w.Key, "warning", w.Message)
+		log.WarnContext(ctx, "configuration warning", "key", w.Key, "warning", w.Message)
 	}
 	ctl, err := controller.New(ctx, c, version, log)
 	if err != nil {

@@ -209,7 +209,7 @@ func (s *Service) EditTrunk(ctx context.Context, tenantID, id uuid.UUID, in Trun
 		f, host := &input.Form{Edit: true}, row.Host
 		in.apply(f, &row)
 		if hostForm.MatchString(row.Host) && !strings.EqualFold(host, row.Host) && row.PasswordSealed != nil && !in.Password.Set {
-			f.Fail("password", "is required with another host: the one that there is isn't given to it")
+			f.Fail("password", "is required when the host changes: the stored one isn't sent to another host")
 		}
 		if err := f.Err(); err != nil {
 			return err

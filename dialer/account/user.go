@@ -169,7 +169,7 @@ func (in *UserEdit) apply(f *input.Form, to *db.User) {
 // CheckPassword refuses a password that may not be set.
 func CheckPassword(f *input.Form, field, password string) {
 	if f.Text(field, password, minPassword, maxPassword) && isCommon(password) {
-		f.Fail(field, "is one of the passwords that are guessed first")
+		f.Fail(field, "is too common: choose another")
 	}
 }
 

@@ -40,6 +40,6 @@ func (v *serving) announce(ctx context.Context) {
 	}
 	v.music = false
 	if err != nil && playing.Err() == nil && !errors.Is(err, ledger.ErrCallEnded) {
-		v.s.log.WarnContext(ctx, "place in the queue not announced", "call_id", v.call.ID, "error", err)
+		v.s.log.WarnContext(ctx, "announcing the queue position failed", "call_id", v.call.ID, "error", err)
 	}
 }

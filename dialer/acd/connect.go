@@ -149,7 +149,7 @@ func (s *Service) learnOwner(ctx context.Context, tenant, agent, call uuid.UUID)
 	case err == nil:
 		s.apply(row)
 	case ctx.Err() == nil && !errors.Is(err, store.ErrNotFound):
-		s.log.WarnContext(ctx, "owner of a call can't be read", "call_id", call, "agent_id", agent, "error", err)
+		s.log.WarnContext(ctx, "reading the agent of a call failed", "call_id", call, "agent_id", agent, "error", err)
 	}
 }
 
@@ -254,7 +254,7 @@ func (v *serving) wait(ctx context.Context) error {
 		})
 	})
 	if err != nil && ctx.Err() == nil {
-		v.s.log.WarnContext(ctx, "waiting call not noted", "call_id", v.call.ID, "error", err)
+		v.s.log.WarnContext(ctx, "writing a call's wait for an agent failed", "call_id", v.call.ID, "error", err)
 	}
 	return nil
 }
@@ -272,7 +272,7 @@ func (v *serving) play(ctx context.Context, url string) error {
 	case errors.Is(err, ledger.ErrCallEnded):
 		return err
 	case err != nil:
-		v.s.log.WarnContext(ctx, "waiting caller hears nothing", "call_id", v.call.ID, "error", err)
+		v.s.log.WarnContext(ctx, "starting the waiting caller's music failed", "call_id", v.call.ID, "error", err)
 	}
 	return nil
 }
@@ -342,7 +342,7 @@ func (v *serving) settle(ctx context.Context, spec phone.Spec, t Trigger, reason
 		return err
 	})
 	if err != nil {
-		s.log.WarnContext(ctx, "agent's state is behind", "call_id", call.ID, "agent_id", spec.AgentID, "trigger", string(t),
+		s.log.WarnContext(ctx, "writing the agent's state failed", "call_id", call.ID, "agent_id", spec.AgentID, "trigger", string(t),
 			"error", err)
 	} else {
 		s.apply(row)
@@ -385,7 +385,7 @@ func (s *Service) abandon(ctx context.Context, call db.Call) {
 		return tx.Q.CallAbandoned(ctx, call.TenantID, call.ID)
 	})
 	if err != nil {
-		s.log.WarnContext(ctx, "abandoned call not noted", "call_id", call.ID, "error", err)
+		s.log.WarnContext(ctx, "writing an abandoned call failed", "call_id", call.ID, "error", err)
 	}
 }
 
@@ -397,6 +397,6 @@ func (s *Service) Forgo(ctx context.Context, call db.Call) {
 		return tx.Q.CallForgoesAgent(ctx, call.TenantID, call.ID)
 	})
 	if err != nil {
-		s.log.WarnContext(ctx, "machine's call still counts as one that waits", "call_id", call.ID, "error", err)
+		s.log.WarnContext(ctx, "ending a machine's wait for an agent failed", "call_id", call.ID, "error", err)
 	}
 }

@@ -76,7 +76,7 @@ func (s *Service) Dialed(ctx context.Context, tenant, agent, call uuid.UUID) {
 		return err
 	})
 	if err != nil {
-		s.log.WarnContext(ctx, "dialing agent can't be read", "agent_id", agent, "error", err)
+		s.log.WarnContext(ctx, "reading the dialing agent failed", "agent_id", agent, "error", err)
 		notify(s.kick)
 		return
 	}
@@ -92,7 +92,7 @@ func (s *Service) Dialed(ctx context.Context, tenant, agent, call uuid.UUID) {
 		return
 	}
 	if err := phones.RingPhone(ctx, agent, true); err != nil {
-		s.log.WarnContext(ctx, "dialing agent hears no ringback", "agent_id", agent, "error", err)
+		s.log.WarnContext(ctx, "playing ringback to the dialing agent failed", "agent_id", agent, "error", err)
 	}
 }
 
@@ -117,7 +117,7 @@ func (s *Service) quiet(ctx context.Context, sw Switch) {
 	s.mu.Unlock()
 	for _, agent := range over {
 		if err := sw.RingPhone(ctx, agent, false); err != nil && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "ringback not ended", "agent_id", agent, "error", err)
+			s.log.WarnContext(ctx, "stopping the agent's ringback failed", "agent_id", agent, "error", err)
 		}
 	}
 }

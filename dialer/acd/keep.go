@@ -94,7 +94,7 @@ func (k *keeper) look(ctx context.Context) {
 	})
 	if err != nil {
 		if ctx.Err() == nil {
-			k.log.WarnContext(ctx, "agents can't be read", "error", err)
+			k.log.WarnContext(ctx, "reading the agents failed", "error", err)
 		}
 		return
 	}
@@ -112,7 +112,7 @@ func (k *keeper) look(ctx context.Context) {
 	k.seePhones()
 	for _, r := range rows {
 		if err := k.correct(ctx, r, readAt); err != nil && ctx.Err() == nil {
-			k.log.WarnContext(ctx, "agent's state can't be set right", "agent_id", r.ID, "error", err)
+			k.log.WarnContext(ctx, "correcting the agent's state failed", "agent_id", r.ID, "error", err)
 		}
 	}
 	k.quiet(ctx, k.sw)
@@ -301,7 +301,7 @@ func (k *keeper) setRight(ctx context.Context, r db.AgentsOfNodeRow) error {
 	if r.CallIsTheirs {
 		c.trigger, c.wrapUp = TriggerEnded, max(0, k.cfg.WrapUp)
 	}
-	k.log.WarnContext(ctx, "agent was left with a call", "agent_id", r.ID, "call_id", r.CurrentCallID, "trigger", string(c.trigger))
+	k.log.WarnContext(ctx, "correcting the agent's state: the call is over or another agent's", "agent_id", r.ID, "call_id", r.CurrentCallID, "trigger", string(c.trigger))
 	k.metrics.corrected.WithLabelValues(string(c.trigger)).Inc()
 	return k.step(ctx, r, c)
 }
@@ -332,7 +332,7 @@ func (k *keeper) voidAccounts(ctx context.Context) {
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		k.log.WarnContext(ctx, "expired SIP accounts not ended", "error", err)
+		k.log.WarnContext(ctx, "ending expired SIP accounts failed", "error", err)
 		return
 	}
 	for _, a := range ended {
@@ -392,7 +392,7 @@ func (k *keeper) lookAfterNodes(ctx context.Context) {
 		}))
 	}
 	if err != nil && ctx.Err() == nil {
-		k.log.WarnContext(ctx, "agents of lost controllers not put offline", "error", err)
+		k.log.WarnContext(ctx, "putting agents of lost controllers offline failed", "error", err)
 	}
 }
 

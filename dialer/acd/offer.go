@@ -39,7 +39,7 @@ func (v *serving) offer(ctx context.Context, a *seat, theirs bool) (done bool, o
 		s.doubt(v.c)
 		return false, "", nil
 	case err != nil:
-		s.log.WarnContext(ctx, "agent can't be claimed", "call_id", v.call.ID, "agent_id", spec.AgentID, "error", err)
+		s.log.WarnContext(ctx, "claiming the agent failed", "call_id", v.call.ID, "agent_id", spec.AgentID, "error", err)
 		s.doubt(v.c)
 		return false, "", retry.Pause(ctx, offerPause)
 	case !ok:
@@ -96,7 +96,7 @@ func (v *serving) ringIfSlow(ctx context.Context, bridging <-chan struct{}) {
 	default:
 	}
 	if err := v.leg.StartMusic(ctx, ringback); err != nil && ctx.Err() == nil {
-		v.s.log.DebugContext(ctx, "caller hears no ringback", "call_id", v.call.ID, "error", err)
+		v.s.log.DebugContext(ctx, "playing ringback to the caller failed", "call_id", v.call.ID, "error", err)
 	}
 }
 
@@ -127,7 +127,7 @@ func (v *serving) after(
 		v.settle(ctx, spec, TriggerReturned, "")
 		return true, Ended, nil
 	case failed != nil:
-		s.log.WarnContext(ctx, "agent can't be connected", "call_id", v.call.ID, "agent_id", spec.AgentID, "error", failed)
+		s.log.WarnContext(ctx, "connecting the agent failed", "call_id", v.call.ID, "agent_id", spec.AgentID, "error", failed)
 		v.settle(ctx, spec, TriggerReturned, "")
 		return false, "", retry.Pause(ctx, offerPause)
 	}

@@ -250,7 +250,7 @@ func (s *Service) renewPhones(ctx context.Context, sw Switch) {
 		err := sw.ReleasePhone(releasing, agent)
 		cancel()
 		if err != nil {
-			s.log.WarnContext(ctx, "agent's phone not released", "agent_id", agent, "error", err)
+			s.log.WarnContext(ctx, "releasing the agent's phone failed", "agent_id", agent, "error", err)
 		}
 		s.mu.Lock()
 		delete(s.held, agent)
@@ -276,7 +276,7 @@ func (s *Service) loggedOut(ctx context.Context, agent uuid.UUID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	if err := phones.ReleasePhone(ctx, agent); err != nil {
-		s.log.WarnContext(ctx, "agent's phone not released", "agent_id", agent, "error", err)
+		s.log.WarnContext(ctx, "releasing the agent's phone failed", "agent_id", agent, "error", err)
 	}
 }
 
@@ -289,7 +289,7 @@ func (s *Service) forgetAccount(ctx context.Context, agent uuid.UUID, extension 
 		return
 	}
 	if err := phones.ForgetAccount(ctx, *extension, s.cfg.Accounts.Domain()); err != nil {
-		s.log.WarnContext(ctx, "switch still knows the password of before", "agent_id", agent, "error", err)
+		s.log.WarnContext(ctx, "flushing the agent's old SIP password from the switch failed", "agent_id", agent, "error", err)
 	}
 }
 
@@ -302,7 +302,7 @@ func (s *Service) forgetPhone(ctx context.Context, agent uuid.UUID, extension *s
 		return
 	}
 	if err := phones.ForgetPhone(ctx, *extension, s.cfg.Accounts.Domain()); err != nil {
-		s.log.WarnContext(ctx, "switch still knows where the phone was", "agent_id", agent, "error", err)
+		s.log.WarnContext(ctx, "flushing the phone's registration from the switch failed", "agent_id", agent, "error", err)
 	}
 }
 
@@ -323,7 +323,7 @@ func (s *Service) hold(ctx context.Context, spec phone.Spec) {
 	s.held[spec.AgentID] = spec
 	s.mu.Unlock()
 	if err := phones.HoldPhone(ctx, spec); err != nil {
-		s.log.WarnContext(ctx, "agent's phone not held", "agent_id", spec.AgentID, "error", err)
+		s.log.WarnContext(ctx, "holding the agent's phone failed", "agent_id", spec.AgentID, "error", err)
 		s.mu.Lock()
 		delete(s.held, spec.AgentID) // the next look tries again
 		s.mu.Unlock()

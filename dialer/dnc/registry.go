@@ -215,7 +215,7 @@ func (r *Registry) prepare(ctx context.Context) (*inUse, error) {
 		if err == nil {
 			return next, nil
 		}
-		r.cfg.Logger.Warn("do-not-call snapshot can't be used: the files are read instead", "snapshot", r.cfg.Snapshot, "error", err)
+		r.cfg.Logger.Warn("reading the do-not-call snapshot failed, reading the files instead", "snapshot", r.cfg.Snapshot, "error", err)
 		old = nil
 	}
 	all, err := r.build(ctx, old, files)
@@ -243,7 +243,7 @@ func (r *Registry) build(ctx context.Context, old *snapshotFile, files []source)
 		if err == nil {
 			return c, c.add(ctx, files[len(old.Sources):])
 		}
-		r.cfg.Logger.Warn("do-not-call snapshot can't be used: the files are read instead", "snapshot", r.cfg.Snapshot, "error", err)
+		r.cfg.Logger.Warn("reading the do-not-call snapshot failed, reading the files instead", "snapshot", r.cfg.Snapshot, "error", err)
 	}
 	c := &content{planes: make(map[plane]*roaring64.Bitmap)}
 	return c, c.add(ctx, files)
@@ -370,7 +370,7 @@ func (r *Registry) Run(ctx context.Context) {
 		if wanted && (mark != failed || r.cfg.Now().Sub(failedAt) >= retryAfter) {
 			if err := r.Load(ctx); err != nil && ctx.Err() == nil {
 				failed, failedAt = mark, r.cfg.Now()
-				r.cfg.Logger.Error("do-not-call registry not loaded", "source", r.cfg.Path, "error", err)
+				r.cfg.Logger.Error("loading the do-not-call registry failed", "source", r.cfg.Path, "error", err)
 			}
 		}
 		seen = mark

@@ -128,7 +128,7 @@ func (s *Scrubber) tooOld() error {
 	if !ok || d.Age <= s.cfg.HardAge {
 		return nil
 	}
-	return fmt.Errorf("%w: %w: of %s, and nothing older than %s may be dialed by", ErrUnavailable, ErrStale, d.AsOf.Format(time.DateOnly), s.cfg.HardAge)
+	return fmt.Errorf("%w: %w: its newest file is of %s, older than dialing.dnc_hard_age (%s): add a newer file", ErrUnavailable, ErrStale, d.AsOf.Format(time.DateOnly), s.cfg.HardAge)
 }
 
 // Load loads the registry; a remote provider has nothing to load.
@@ -214,7 +214,7 @@ func (s *Scrubber) Health() (unavailable, degraded error) {
 		}
 	}
 	if r := s.cfg.Remote; r != nil && r.Open() {
-		degraded = errors.Join(degraded, fmt.Errorf("%w: it is left alone after failures", ErrRemote))
+		degraded = errors.Join(degraded, fmt.Errorf("%w: not asked for now, after repeated failures", ErrRemote))
 	}
 	return nil, degraded
 }

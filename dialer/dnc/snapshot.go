@@ -109,7 +109,7 @@ func openSnapshot(r io.ReaderAt, size int64) (snapshotFile, error) {
 		return s, err
 	}
 	if string(head) != snapshotMagic || string(foot[8:]) != snapshotMagic {
-		return s, fmt.Errorf("%w: it is none, or not complete", ErrSnapshot)
+		return s, fmt.Errorf("%w: it is not a snapshot, or it is incomplete", ErrSnapshot)
 	}
 	length := int64(binary.LittleEndian.Uint32(foot[4:]))
 	start := size - int64(footerSize) - length

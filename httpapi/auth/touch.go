@@ -69,6 +69,6 @@ func (t *TouchLog) Flush(ctx context.Context) {
 	defer cancel()
 	err := t.store.InSystem(ctx, func(tx *store.Tx) error { return tx.Q.TouchAPIKeys(ctx, tenants, ids, times) })
 	if err != nil && ctx.Err() == nil {
-		t.log.WarnContext(ctx, "last use of API keys could not be written", "keys", len(ids), "error", err)
+		t.log.WarnContext(ctx, "writing the last use of API keys failed", "keys", len(ids), "error", err)
 	}
 }

@@ -204,7 +204,7 @@ func (w *Worker) attempt(ctx context.Context, job *river.Job[store.WebhookDelive
 	}
 	status, next := w.follow(res, d.made+1)
 	if err := w.record(ctx, job, entry, status, next); err != nil {
-		w.log.ErrorContext(ctx, "webhook attempt could not be recorded, it will be repeated",
+		w.log.ErrorContext(ctx, "writing a webhook attempt failed, the event is sent again",
 			"delivery_id", job.Args.DeliveryID, "error", err)
 		return river.JobSnooze(retryStore)
 	}
@@ -226,7 +226,7 @@ func (w *Worker) send(
 	}
 	secret, err := w.store.Unseal(SecretContext(d.row.SubscriptionID), d.row.SecretSealed)
 	if err != nil {
-		w.log.ErrorContext(ctx, "signing secret of a subscription does not open", "subscription_id", d.row.SubscriptionID,
+		w.log.ErrorContext(ctx, "decrypting a subscription's signing secret failed", "subscription_id", d.row.SubscriptionID,
 			"error", err)
 		return result{err: errors.New("the event could not be signed"), final: true}, nil
 	}

@@ -29,7 +29,7 @@ func l16Rates() []int { return []int{8000, 16000, 24000, 48000} }
 
 // Errors of the SDP negotiation.
 var (
-	// ErrSDP means that a invalid session description.
+	// ErrSDP means that a session description is invalid.
 	ErrSDP = errors.New("invalid session description")
 	// ErrNoCodec means that a session description has no audio that we know.
 	ErrNoCodec = errors.New("session description has no codec in common")

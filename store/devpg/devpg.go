@@ -47,9 +47,11 @@ var (
 
 // Config says where the server keeps its data.
 type Config struct {
-	// Dir keeps the data between runs, durably; the server starts again on what is there. Empty: a temporary directory, in memory where
-	// there is room, removed at Stop, where durability is given up for speed.
+	// Dir keeps the data between runs, durably; the server starts again on what is there. Empty: a temporary directory, removed at
+	// Stop, where durability is given up for speed.
 	Dir string
+	// InMemory puts the temporary directory into the memory's file system where that has 4 GiB of room and TMPDIR is not set: for tests.
+	InMemory bool
 	// Port to listen on at 127.0.0.1; a free one when zero.
 	Port int
 	// Also are further addresses of this machine to listen at, each with the network that may come.
@@ -86,7 +88,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, fmt.Errorf("start a private PostgreSQL: %w", err)
 	}
 	s := &Server{dir: cfg.Dir, also: cfg.Also}
-	if err := s.prepareDir(account); err != nil {
+	if err := s.prepareDir(account, cfg.InMemory); err != nil {
 		return nil, fmt.Errorf("start a private PostgreSQL: %w", err)
 	}
 	defer func() {
@@ -143,9 +145,9 @@ func (s *Server) socketDir() string { return filepath.Join(s.dir, "run") }
 func (s *Server) logPath() string   { return filepath.Join(s.dir, "postgres.log") }
 
 // prepareDir makes the directories. The server's account owns those that it writes and must only be able to enter the rest.
-func (s *Server) prepareDir(account *account) error {
+func (s *Server) prepareDir(account *account, inMemory bool) error {
 	if s.dir == "" {
-		dir, err := os.MkdirTemp(temporaryRoot(), "ringmaster-pg-")
+		dir, err := os.MkdirTemp(temporaryRoot(inMemory), "ringmaster-pg-")
 		if err != nil {
 			return fmt.Errorf("create a temporary directory: %w", err)
 		}

@@ -15,11 +15,11 @@ const (
 	memoryRoom = 4 << 30 // bytes
 )
 
-// temporaryRoot is the memory's file system where it has room: a test's database is some 450 files, which ext4 creates and deletes at
+// temporaryRoot is, where it is asked for, the memory's file system if it has room: a test's database is some 450 files, which ext4 creates and deletes at
 // two thirds of the test's cost. Elsewhere, and where TMPDIR says so, it is the system's temporary directory.
-func temporaryRoot() string {
+func temporaryRoot(inMemory bool) string {
 	var fs unix.Statfs_t
-	if os.Getenv("TMPDIR") != "" || unix.Statfs(memoryDir, &fs) != nil || fs.Bavail*uint64(fs.Bsize) < memoryRoom { //nolint:gosec // a block's size
+	if !inMemory || os.Getenv("TMPDIR") != "" || unix.Statfs(memoryDir, &fs) != nil || fs.Bavail*uint64(fs.Bsize) < memoryRoom { //nolint:gosec // a block's size
 		return ""
 	}
 	if unix.Access(memoryDir, unix.W_OK|unix.X_OK) != nil {

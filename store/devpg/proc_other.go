@@ -14,4 +14,4 @@ func endWithParent(cmd *exec.Cmd, _ bool) { cmd.SysProcAttr.Setpgid = true }
 // isServerProcess tells whether pid lives; without /proc nothing more is known, and PostgreSQL decides itself.
 func isServerProcess(pid int, _ string) bool { return syscall.Kill(pid, 0) == nil }
 
-func temporaryRoot() string { return "" }
+func temporaryRoot(bool) string { return "" }

@@ -31,7 +31,7 @@ const (
 )
 
 // ErrUnseal is the error of everything that can't be opened: damaged, sealed for another purpose, or under another key.
-var ErrUnseal = errors.New("sealed value can't be opened")
+var ErrUnseal = errors.New("encrypted value can't be decrypted")
 
 // Key is an AES-256 key, or a secret to sign with.
 type Key [Size]byte

@@ -48,7 +48,7 @@ func (w withServer) Run() int {
 	if os.Getenv(URLVariable) != "" {
 		return w.m.Run()
 	}
-	server, err := devpg.Start(ctx, devpg.Config{})
+	server, err := devpg.Start(ctx, devpg.Config{InMemory: true})
 	if err == nil {
 		err = os.Setenv(URLVariable, server.AdminURL())
 	}

@@ -77,7 +77,7 @@ func Grant(t Terms) *Admission { return &Admission{terms: t} }
 func (a *Admission) Terms() Terms { return a.terms }
 
 // ErrUsed refuses what is no admission, or one that was used before.
-var ErrUsed = errors.New("admission: none, or used already")
+var ErrUsed = errors.New("admission is missing or already used")
 
 // Use takes the leave. Error: ErrUsed.
 func (a *Admission) Use() (Terms, error) {

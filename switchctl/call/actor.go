@@ -148,7 +148,7 @@ func (a *actor) release(ctx context.Context) (state, error) {
 		a.sock = nil
 		a.beside(func() { closeQuietly(s) })
 	}
-	a.log.InfoContext(ctx, "call is left to the switch")
+	a.log.InfoContext(ctx, "controller stops, the call stays up on the switch")
 	return stateDone, nil
 }
 

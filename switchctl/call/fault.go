@@ -38,7 +38,7 @@ func (c *host) guard(log *slog.Logger, fn func()) (faulty bool) {
 		if r := recover(); r != nil {
 			faulty = true
 			c.metrics.panics.Inc()
-			log.Error("panic beside a call", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			log.Error("panic in call control's background work", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 		}
 	}()
 	fn()

@@ -172,6 +172,8 @@ func (b *bench) input(f []string) {
 		b.c.dispatch(b.legEvent(f[1], keyValues(f[2:])))
 	case "medialeg", "oldleg":
 		b.c.dispatch(b.mediaLegEvent(f[0] == "oldleg", f[1], keyValues(f[2:])))
+	case "bridged-other": // as a switch tells it that names the other leg alone
+		b.c.dispatch(b.event(fs.ChannelBridge, map[string]string{"Other-Leg-Unique-ID": b.unit}))
 	case "bridged":
 		b.c.dispatch(b.event(fs.ChannelBridge, map[string]string{
 			"Bridge-A-Unique-ID": b.call.FsUuid, "Bridge-B-Unique-ID": b.unit,

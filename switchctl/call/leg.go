@@ -76,7 +76,7 @@ func (c *host) runHandler(ctx context.Context, l *leg, handle func(ctx context.C
 	defer func() {
 		if r := recover(); r != nil {
 			c.metrics.panics.Inc()
-			l.a.log.ErrorContext(ctx, "panic while handling a call", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			l.a.log.ErrorContext(ctx, "panic in a call's answer handler", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 			err = fmt.Errorf("switchctl: handle call: panic: %v", r)
 		}
 	}()

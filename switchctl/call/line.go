@@ -177,7 +177,7 @@ func (l *callerLine) reattach(ctx context.Context, other string, bypassed bool) 
 	l.beside(func() {
 		if bypassed {
 			if _, err := link.API(ctx, fs.SetVar(channel, "bypass_media", "false")); err != nil {
-				l.log.WarnContext(ctx, "asking the switch for the caller's media failed", "error", err)
+				l.log.WarnContext(ctx, "turning off bypass_media on the caller's channel failed", "error", err)
 			}
 		}
 		body, err := link.API(ctx, transfer)

@@ -125,6 +125,6 @@ func (c *Controller) lookForAbsent(ctx context.Context) {
 		}
 	}
 	if err := c.lookAll(ctx, absent, nil); err != nil && ctx.Err() == nil {
-		c.log.WarnContext(ctx, "looking up absent calls failed", "error", err)
+		c.log.WarnContext(ctx, "checking calls whose channel is missing failed", "error", err)
 	}
 }

@@ -56,12 +56,12 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 		link:      hostlink.NewMetrics(),
 		dropped:   counter("call_mailbox_drops_total", "Switch events dropped because a call's mailbox was full."),
 		rejected:  counter("call_events_rejected_total", "Events and commands that a call's state did not take."),
-		throttled: counter("call_verbs_throttled_total", "Verbs refused because their call takes ten in a second."),
+		throttled: counter("call_verbs_throttled_total", "Verbs refused because their call had reached ten a second."),
 		logsDropped: counter("session_logs_dropped_total",
 			"Log entries of AI sessions that were dropped: the session's log was full, too many waited, or the database refused them."),
 		panics:     counter("call_panics_total", "Panics caught at the top of a call."),
 		lostWrites: counter("call_writes_lost_total", "Changes of a call that could not be written."),
-		unrecorded: counter("switch_recording_failures_total", "Recordings that the switch did not begin."),
+		unrecorded: counter("switch_recording_failures_total", "Recordings that the switch failed to start."),
 		sessions:   vec("ai_sessions_ended_total", "AI sessions ended, by outcome.", "outcome"),
 		answered: vec("calls_answered_total", "Answered calls, by who answered and what decided it.", "answered_by",
 			"decided_by"),
@@ -70,9 +70,9 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 			Buckets: []float64{0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 10},
 		}, []string{"class"}),
 		machines: vec("machines_handled_total",
-			"Machines that answered and were hung up on, or left a message, as their campaigns want, by result.", "result"),
+			"Answering machines on which the voicemail action was applied, by result.", "result"),
 		quality:   newQualityMetrics(),
-		bypass:    vec("bypass_changes_total", "Ways of calls' audio past the switch and back, by what became of them.", "change"),
+		bypass:    vec("bypass_changes_total", "Changes of calls into and out of bypass media, by result.", "change"),
 		bypassGap: newBypassGap(),
 		recovered: vec("calls_recovered_total",
 			"Calls, and legs of agents' phones, found again after a restart or a lost link, by what became of them.", "how"),
@@ -119,7 +119,7 @@ func causeLabel(cause string) string {
 func newBypassGap() *prometheus.HistogramVec {
 	gap := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "ringmaster", Name: "bypass_gap_seconds",
-		Help:    "Time without the caller's audio at a change of its way: past the switch (entered), and back (left).",
+		Help:    "Gap in the caller's audio when a call enters or leaves bypass media.",
 		Buckets: []float64{0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2},
 	}, []string{"change"})
 	gap.WithLabelValues("entered")

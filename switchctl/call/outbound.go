@@ -38,14 +38,14 @@ func (c *Controller) serveSocket(ctx context.Context, conn *esl.Conn) {
 	switch {
 	case a != nil && ev.UUID() == a.channel:
 	case a != nil:
-		c.log.WarnContext(ctx, "unexpected outbound socket for leg", "call_id", callID, "role", ev.Var("rm_role"))
+		c.log.WarnContext(ctx, "outbound socket refused: not the caller's leg", "call_id", callID, "role", ev.Var("rm_role"))
 		return
 	case callID == "" && ev.Get("Call-Direction") == ledger.DirectionInbound:
 		if a = c.takeInbound(ctx, conn, ev); a == nil {
 			return
 		}
 	default:
-		c.log.WarnContext(ctx, "socket of a call that is not open, hanging up", "call_id", callID, "channel", ev.UUID())
+		c.log.WarnContext(ctx, "outbound socket of an unknown call, hanging up", "call_id", callID, "channel", ev.UUID())
 		c.hangupSocket(ctx, conn, ledger.CauseTemporaryFailure)
 		return
 	}
@@ -87,7 +87,7 @@ func (c *Controller) hangupSocket(ctx context.Context, conn *esl.Conn, cause str
 // dialplan answers 503, and the carrier tries its next route.
 func (c *Controller) takeInbound(ctx context.Context, conn *esl.Conn, ev *esl.Event) *core {
 	if c.draining.Load() || c.link.Generation() == 0 {
-		c.log.WarnContext(ctx, "inbound call refused", "draining", c.draining.Load())
+		c.log.WarnContext(ctx, "inbound call refused: draining, or no link to the switch", "draining", c.draining.Load())
 		return nil
 	}
 	call, err := c.routeInbound(ctx, ev)

@@ -66,7 +66,7 @@ func (c *Controller) noteCompared(ctx context.Context, generation uint64) {
 		ctx, cancel := context.WithTimeout(ctx, nodeSeenTimeout)
 		defer cancel()
 		if err := c.ledger.NodeSeen(ctx, c.cfg.NodeID, at, core); err != nil {
-			c.log.WarnContext(ctx, "writing the node failed", "error", err)
+			c.log.WarnContext(ctx, "writing when the switch was last seen failed", "error", err)
 		}
 	})
 }
@@ -207,7 +207,7 @@ func (c *Controller) adopt(ctx context.Context, minAge time.Duration) ([]*core, 
 		if !c.start(a) {
 			return adopted, nil
 		}
-		c.log.InfoContext(ctx, "open call found", "call_id", a.id.String(), "status", o.Call.Status)
+		c.log.InfoContext(ctx, "open call recovered", "call_id", a.id.String(), "status", o.Call.Status)
 		adopted = append(adopted, a.core)
 	}
 	return adopted, nil

@@ -71,5 +71,5 @@ func (e *ending) noteServed(ctx context.Context, s *served, answered *time.Time)
 		at = *answered
 	}
 	e.noteConnected(ctx, s.agent, at)
-	e.log.InfoContext(ctx, "call was connected before its end", "agent_connect_time", at)
+	e.log.InfoContext(ctx, "connect time found only after the call ended", "agent_connect_time", at)
 }

@@ -459,7 +459,7 @@ func (x *transfers) bridged(ctx context.Context, ev *esl.Event) (state, error) {
 	}
 	one, two := ev.Get("Bridge-A-Unique-ID"), ev.Get("Bridge-B-Unique-ID")
 	if one == "" && two == "" {
-		one, two = ev.UUID(), ev.Get("Other-switchctl.Leg-Unique-ID")
+		one, two = ev.UUID(), ev.Get("Other-Leg-Unique-ID")
 	}
 	if (one != x.channel || two != t.channel) && (one != t.channel || two != x.channel) {
 		return x.state, nil // caller and voice agent

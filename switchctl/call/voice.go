@@ -201,7 +201,7 @@ func (v *voice) granted(ctx context.Context, m sessionGranted) (state, error) {
 		sub = media.SubprotocolAlpha
 	}
 	if !slices.Contains(v.c.cfg.Subprotocols, sub) {
-		v.log.ErrorContext(ctx, "voice agent's subprotocol is not served by this host", "subprotocol", sub)
+		v.log.ErrorContext(ctx, "voice agent's subprotocol is not in media.subprotocols", "subprotocol", sub)
 		v.openFailed(ctx, &switchctl.SubprotocolError{Subprotocol: sub})
 		return v.state, nil
 	}

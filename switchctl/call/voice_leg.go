@@ -43,7 +43,7 @@ func (v *voice) tryBridge(ctx context.Context) {
 		return
 	}
 	if s.shortLegs >= maxShortLegs {
-		v.log.ErrorContext(ctx, "media leg carries no audio", "legs", s.shortLegs)
+		v.log.ErrorContext(ctx, "media leg carries no audio, ending the AI session", "legs", s.shortLegs)
 		v.sessionBroke(ctx, ledger.SessionError, ledger.CauseTemporaryFailure)
 		return
 	}
@@ -81,7 +81,7 @@ func (v *voice) legDue(ctx context.Context) (state, error) {
 		return v.state, nil
 	}
 	if s.bridges >= maxBridges {
-		v.log.ErrorContext(ctx, "media leg did not come up", "tries", s.bridges)
+		v.log.ErrorContext(ctx, "media leg did not come up, ending the AI session", "tries", s.bridges)
 		return v.sessionBroke(ctx, ledger.SessionError, ledger.CauseTemporaryFailure), nil
 	}
 	if s.bridging {

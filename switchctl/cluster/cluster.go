@@ -114,7 +114,7 @@ func (k *Keeper) heartbeat(ctx context.Context, returning bool) bool {
 	if !returning {
 		return false
 	}
-	k.Log.WarnContext(ctx, "node had been declared dead, calls that others have closed are hung up", "node", k.Node,
+	k.Log.WarnContext(ctx, "this host had been declared lost, hanging up calls that other hosts closed", "node", k.Node,
 		"calls", len(calls), "calls_open", len(beat.Open))
 	left := false
 	for _, id := range calls {

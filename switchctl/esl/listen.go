@@ -60,7 +60,7 @@ func (l *Listener) Serve(ctx context.Context, o Options, handle func(context.Con
 		if err == nil {
 			backoff = 0
 			if peer := nc.RemoteAddr().String(); l.allow != nil && !l.allow(peer) {
-				o.Logger.Warn("outbound event socket refused: its peer is none of the switch's networks", "peer", peer)
+				o.Logger.Warn("outbound event socket refused: peer is outside the switch's networks (switch.socket_allow)", "peer", peer)
 				_ = nc.Close() // a stranger's
 				continue
 			}

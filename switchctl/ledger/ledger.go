@@ -16,7 +16,7 @@ import (
 // Errors of the ledger.
 var (
 	// ErrAgentBusy says that a voice agent's max_concurrent is reached.
-	ErrAgentBusy = errors.New("switchctl: voice agent has no free unit")
+	ErrAgentBusy = errors.New("switchctl: voice agent's max_concurrent is reached")
 	// ErrMonitorScope refuses a monitor that the voice agent's monitor_scope doesn't allow (403).
 	ErrMonitorScope error = &fault.Error{
 		Kind: fault.Forbidden, Code: "monitor_scope", Detail: "The voice agent's monitor_scope does not allow it to monitor this call.",

@@ -34,7 +34,7 @@ var (
 	// ErrNoAnswer: the carrier has not answered the re-INVITE in time.
 	ErrNoAnswer = errors.New("carrier did not answer a re-INVITE")
 	// ErrGone: the channel is no more, which is what some refusals do to it.
-	ErrGone = errors.New("the call ended by a re-INVITE, as it does when the carrier refuses one with 500 and the like")
+	ErrGone = errors.New("the re-INVITE ended the call: carriers that refuse one with 500 or the like do so")
 )
 
 // RefusedError is a re-INVITE that the carrier refused.

@@ -260,7 +260,7 @@ func (p *probe) await(ctx context.Context, done <-chan struct{}, timeout time.Du
 // try takes the call past the switch and back.
 func (p *probe) try(ctx context.Context) error {
 	if p.result.Codec != "PCMU" && p.result.Codec != "PCMA" {
-		return fmt.Errorf("the carrier speaks %s, which the media endpoint does not", p.result.Codec)
+		return fmt.Errorf("the carrier uses codec %s; bypass needs PCMU or PCMA", p.result.Codec)
 	}
 	if err := p.listen(ctx, "audio through the switch"); err != nil {
 		return err

@@ -291,7 +291,7 @@ func (b *Book) Join(channel string, call Claimant) {
 	if p := b.ofChannel(channel); p != nil {
 		p.post(claim{Claim: Claim{Call: call}, channel: channel})
 	} else {
-		call.LegRefused(Lost)
+		call.LegGone(Lost)
 	}
 }
 

@@ -247,7 +247,7 @@ func (p *phone) due(ctx context.Context, m timer) {
 		p.check(ctx)
 	case timerStray:
 		if !p.held && p.claim == nil && p.phase == legUp {
-			p.log.WarnContext(ctx, "nobody holds this phone, its leg is ended")
+			p.log.WarnContext(ctx, "ending an agent's leg: the phone is not held")
 			p.hangup(ctx)
 		}
 	case timerWanted:
@@ -354,7 +354,7 @@ func (b *Book) Adopt(ctx context.Context, channel string, ev *esl.Event) error {
 		Mode: Mode(ev.Var("rm_phone_mode")),
 	}
 	if errors.Join(err, err2) != nil || (spec.Mode != Held && spec.Mode != OnHook) {
-		b.host.Log.WarnContext(ctx, "killing orphaned agent leg: rm_agent_id missing", "channel", channel)
+		b.host.Log.WarnContext(ctx, "killing an orphaned agent leg: rm_agent_id, rm_tenant_id or rm_phone_mode is invalid", "channel", channel)
 		b.host.Recovered.WithLabelValues("orphan_killed").Inc()
 		return fs.EndChannel(ctx, b.host.Link, channel, ledger.CauseNormalClearing)
 	}

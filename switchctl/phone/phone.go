@@ -211,7 +211,7 @@ func (p *phone) tell() {
 	}
 	p.state.Store(&now)
 	if before.Up != now.Up {
-		p.log.Info("agent's phone has changed", "up", now.Up, "reason", now.Reason)
+		p.log.Info("agent's phone state changed", "up", now.Up, "reason", now.Reason)
 	}
 	if w := p.book.host.Watcher; w != nil && p.held {
 		w.PhoneChanged(now)

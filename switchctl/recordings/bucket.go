@@ -79,7 +79,7 @@ func parseBucketURL(address string) (bucketURL, error) {
 	case "file":
 		dir := filepath.Clean(filepath.FromSlash(u.Path))
 		if u.Host != "" || !filepath.IsAbs(dir) || dir == filepath.Dir(dir) || u.RawQuery != "" {
-			return bucketURL{}, fmt.Errorf("%w: a folder is given as file:///DIR, which is not / and takes no options", ErrBucket)
+			return bucketURL{}, fmt.Errorf("%w: a folder must be file:///DIR, not the root folder, without options", ErrBucket)
 		}
 		return bucketURL{dir: dir}, nil
 	case "s3":

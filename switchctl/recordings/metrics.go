@@ -26,7 +26,7 @@ func newMetrics(registerer prometheus.Registerer, spool string) (*metrics, error
 	m := &metrics{
 		processed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ringmaster_recordings_processed_total",
-			Help: "Attempts to process a recording by result: failed ones are lost and need somebody's attention, many retried " +
+			Help: "Attempts to process a recording by result: failed ones were given up, see the log, many retried " +
 				"ones mean that the bucket can't be reached.",
 		}, []string{"result"}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{

@@ -125,7 +125,7 @@ func (l *Library) fail(ctx context.Context, args ProcessArgs, cause error) error
 		return fmt.Errorf("mark recording as failed: %w", err)
 	}
 	l.metrics.count(resultFailed)
-	l.log.LogAttrs(ctx, slog.LevelError, "recording lost, it needs attention", slog.Bool("alert", true),
+	l.log.LogAttrs(ctx, slog.LevelError, "processing a recording failed for good", slog.Bool("alert", true),
 		slog.Any("call_id", args.CallID), slog.Any("tenant_id", args.TenantID), slog.Any("error", cause))
 	return nil
 }
@@ -194,7 +194,7 @@ func (l *Library) assemble(ctx context.Context, row db.GetRecordingOfCallRow, pa
 		case err != nil && !missing:
 			return assembled{}, err
 		case (missing || w.Duration() <= heldBack) && tooShort(row, parts, i):
-			l.log.DebugContext(ctx, "part of a recording ended before the switch had written of it", "call_id", callID, "path", p.Path)
+			l.log.DebugContext(ctx, "part of a recording is empty: it ended before the switch wrote any audio", "call_id", callID, "path", p.Path)
 		case missing:
 			lost = errors.Join(lost, err)
 		default:

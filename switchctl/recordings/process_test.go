@@ -254,7 +254,7 @@ func TestWorkerGivesUpWithoutFiles(t *testing.T) {
 			require.NotEmpty(t, *row.Error)
 			data, _ := b.events(t)
 			require.Empty(t, data)
-			require.True(t, b.log.has(slog.LevelError, "recording lost, it needs attention"))
+			require.True(t, b.log.has(slog.LevelError, "processing a recording failed for good"))
 			require.InDelta(t, 1, testutil.ToFloat64(b.lib.metrics.processed.WithLabelValues("failed")), 0)
 			_, err = b.lib.Open(t.Context(), b.tenant, b.call)
 			require.ErrorIs(t, err, ErrFailed)
@@ -347,7 +347,7 @@ func TestWorkerTriesAgainThenGivesUp(t *testing.T) {
 	require.ErrorIs(t, b.work(t, MaxAttempts), ErrVerify)
 	require.Equal(t, "failed", b.row(t).Status)
 	require.FileExists(t, path)
-	require.True(t, b.log.has(slog.LevelError, "recording lost, it needs attention"))
+	require.True(t, b.log.has(slog.LevelError, "processing a recording failed for good"))
 	data, _ := b.events(t)
 	require.Empty(t, data)
 

@@ -97,7 +97,7 @@ func TestNothingIsALoss(t *testing.T) {
 			b.record(t, map[time.Duration]string{0: b.left(t, b.call.String()+suffix, leaves()[left])})
 			require.Error(t, b.work(t, 1), suffix)
 			require.Equal(t, "failed", b.row(t).Status)
-			require.True(t, b.log.has(slog.LevelError, "recording lost, it needs attention"))
+			require.True(t, b.log.has(slog.LevelError, "processing a recording failed for good"))
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (l *Library) KeepAdopting(ctx context.Context, node string) {
 func (l *Library) keepAdopting(ctx context.Context, node string, pause func(context.Context, time.Duration) error) {
 	for wait := strayAge; ; wait = strayEvery {
 		if _, err := l.Adopt(ctx, node); err != nil && ctx.Err() == nil {
-			l.log.ErrorContext(ctx, "looking for recordings without a row failed", "error", err)
+			l.log.ErrorContext(ctx, "adopting recordings without a database row failed", "error", err)
 		}
 		if pause(ctx, wait) != nil {
 			return
@@ -79,7 +79,7 @@ func (l *Library) Adopt(ctx context.Context, node string) (adopted int, err erro
 				continue
 			}
 			adopted++
-			l.log.WarnContext(ctx, "recording had no row and is processed", "call_id", c.ID, "files", len(files[c.ID]))
+			l.log.WarnContext(ctx, "recording without a database row adopted", "call_id", c.ID, "files", len(files[c.ID]))
 		}
 	}
 	return adopted, nil
