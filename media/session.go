@@ -369,7 +369,10 @@ func (s *Session) dialAgain(ctx context.Context, cause error) (*ws.Conn, error) 
 		if err == nil {
 			return d, nil
 		}
-		last, pause = err, min(2*pause, maxRedialPause)
+		if ctx.Err() == nil || errors.Is(last, cause) { // an attempt that the end of the time cut off doesn't say why the others failed
+			last = err
+		}
+		pause = min(2*pause, maxRedialPause)
 	}
 }
 
