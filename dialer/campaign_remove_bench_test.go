@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/retry"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
@@ -44,7 +45,7 @@ func BenchmarkAdmitBesideDeletion(b *testing.B) {
 		took := time.Since(began)
 		require.NoError(b, err)
 		storetest.Exec(b, doomed.st, tenant, "DELETE FROM live_calls")
-		<-time.After(pace - time.Since(began))
+		require.NoError(b, retry.Pause(b.Context(), pace-time.Since(began)))
 		return took
 	}
 	workers := river.NewWorkers()

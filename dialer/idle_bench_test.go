@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/retry"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -98,9 +99,9 @@ func (w *claimWorld) paced(b *testing.B, running bool, took time.Duration) time.
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan error, 1)
 	go func() { done <- svc.Run(ctx, &fakeSwitch{}) }()
-	<-time.After(15 * time.Second) // all is taken up, and what each waits for is written
+	require.NoError(b, retry.Pause(ctx, 15*time.Second)) // all is taken up, and what each waits for is written
 	before := serverTime(b, w.st)
-	<-time.After(took)
+	require.NoError(b, retry.Pause(ctx, took))
 	used := serverTime(b, w.st) - before
 	cancel()
 	require.NoError(b, <-done)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
 )
 
@@ -185,8 +186,8 @@ func (h agentHandlers) stats(ctx context.Context, r *request) (reply, error) {
 	}
 	hours, bad := r.queryInt("window_hours", acd.DefaultWindowHours, acd.MinWindowHours, acd.MaxWindowHours)
 	if bad != nil {
-		e := invalid(*bad)
-		e.status, e.code = http.StatusBadRequest, codeBadRequest
+		e := fault.Fields(*bad)
+		e.Kind, e.Code = fault.Malformed, codeBadRequest
 		return reply{}, e
 	}
 	stats, err := h.agents.Stats(ctx, r.who.TenantID, id, hours)

@@ -247,7 +247,10 @@ func (h callHandlers) hangup(ctx context.Context, r *request) (reply, error) {
 	err = h.calls.Hangup(ctx, r.who.TenantID, row.Call.ID, ledger.CauseNormalClearing)
 	if errors.Is(err, ledger.ErrCallEnded) {
 		if row, err = h.read(ctx, r.who.TenantID, row.Call.ID); err == nil && row.Call.EndTime == nil {
-			return reply{}, unavailable("The call is not up on this host: another one of the deployment has it, or its end is being written.", nil)
+			return reply{}, &fault.Error{
+				Kind: fault.Unavailable, Code: codeUnavailable,
+				Detail: "The call is not up on this host: another one of the deployment has it, or its end is being written.",
+			}
 		}
 		return reply{}, ended
 	}

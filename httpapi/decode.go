@@ -216,7 +216,7 @@ func faults(list ...*fault.Field) error {
 	if len(found) == 0 {
 		return nil
 	}
-	e := invalid(found...)
+	e := mapError(fault.Fields(found...))
 	e.part = "query"
 	return e
 }

@@ -27,7 +27,7 @@ const (
 	codeBodyTooLarge          = "body_too_large"
 	codeUnsupportedMedia      = "unsupported_media_type"
 	codeInvalidJSON           = "invalid_json"
-	codeValidation            = "validation_error"
+	codeValidation            = fault.CodeInvalid
 	codeConflict              = "conflict"
 	codeRateLimited           = "rate_limited"
 	codeUnavailable           = "service_unavailable"
@@ -86,15 +86,8 @@ func newError(status int, code, detail string) *apiError {
 	return &apiError{status: status, code: code, detail: detail}
 }
 
-func notFound(what string) *apiError {
-	return newError(http.StatusNotFound, codeNotFound, what+" not found")
-}
-
-func invalid(fields ...fault.Field) *apiError {
-	return &apiError{
-		status: http.StatusUnprocessableEntity, code: codeValidation,
-		detail: "The request is not valid.", fields: fields,
-	}
+func notFound(what string) *fault.Error {
+	return &fault.Error{Kind: fault.NotFound, Code: codeNotFound, Detail: what + " not found"}
 }
 
 // mapError turns any error into the answer it deserves; what it does not know is an internal error whose cause only the log
@@ -114,12 +107,6 @@ func mapError(err error) *apiError {
 	return &apiError{
 		status: http.StatusInternalServerError, code: codeInternal,
 		detail: "Something went wrong here; quote the request id when you ask about it.", cause: err,
-	}
-}
-
-func unavailable(detail string, cause error) *apiError {
-	return &apiError{
-		status: http.StatusServiceUnavailable, code: codeUnavailable, detail: detail, retryAfter: time.Second, cause: cause,
 	}
 }
 

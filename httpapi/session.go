@@ -46,7 +46,7 @@ func (in loginInput) validate() error {
 		}
 	}
 	if len(found) > 0 {
-		return invalid(found...)
+		return fault.Fields(found...)
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (h sessionHandlers) setPassword(ctx context.Context, r *request) (reply, er
 	// A stolen session must not find the password out, so that guesses here count like those of a sign-in.
 	_, err = h.signIn.Check(ctx, auth.Attempt{RequestID: r.id, Email: user.Email, Password: current, Client: r.client})
 	if errors.Is(err, auth.ErrWrongPassword) {
-		return reply{}, invalid(fault.Field{Field: "current_password", Message: "is wrong"})
+		return reply{}, fault.InField("current_password", "is wrong")
 	}
 	if err != nil {
 		return reply{}, err

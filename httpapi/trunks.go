@@ -76,10 +76,10 @@ func (h telephonyHandlers) trunkInput(ctx context.Context, r *request) (account.
 	defer cancel()
 	err := h.targets.CheckResolved(ctx, in.Host.Value)
 	if _, ok := errors.AsType[*net.DNSError](err); ok { // the switch would dial it unguarded once it resolves
-		return in, invalid(fault.Field{Field: "host", Message: "can't be found: the name has no address"})
+		return in, fault.InField("host", "can't be found: the name has no address")
 	}
 	if err != nil {
-		return in, invalid(fault.Field{Field: "host", Message: "is not allowed: it is, or leads to, an address that no customer may name"})
+		return in, fault.InField("host", "is not allowed: it is, or leads to, an address that no customer may name")
 	}
 	return in, nil
 }

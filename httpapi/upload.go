@@ -170,7 +170,7 @@ func (f *formFile) Read(p []byte) (int, error) {
 var errUploadBroken = errors.New("upload broke off")
 
 func noFile() error {
-	return invalid(fault.Field{Field: fileField, Message: "is required: a CSV or XLSX file"})
+	return fault.InField(fileField, "is required: a CSV or XLSX file")
 }
 
 // uploadFault tells a broken or oversized upload from other faults.

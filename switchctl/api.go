@@ -169,6 +169,9 @@ type Prompts interface {
 	Ready(url string) (string, bool)
 }
 
+// VerbsPerSecond is how many verbs a call takes in any second, over HTTP and its voice agent's socket together.
+const VerbsPerSecond = 10
+
 // ControlRequest is one control verb with its fields, from the control endpoint or the AI's command frame.
 type ControlRequest struct {
 	Event           string          `json:"event"`

@@ -17,7 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/keyring"
-	"github.com/ringmaster/ringmaster/switchctl/call"
+	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
 
@@ -36,7 +36,7 @@ const (
 const sessionPerMinute = 1200
 
 // callbackPerMinute is the limit shown to a callback token: that of the control endpoint, over a minute.
-const callbackPerMinute = call.VerbsPerSecond * 60
+const callbackPerMinute = switchctl.VerbsPerSecond * 60
 
 // Principal is who asks.
 type Principal struct {

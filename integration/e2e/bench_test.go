@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/integration/stack"
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 // BenchmarkAICalls holds 50 and 200 callers in conversation with an echoing AI and prints what the controller's process costs per
@@ -23,7 +24,7 @@ func BenchmarkAICalls(b *testing.B) {
 		for _, calls := range []int{50, 200} {
 			b.Run(fmt.Sprintf("%s/%d", k, calls), func(b *testing.B) {
 				if k == freeswitch && theSuite.freeswitch == "" {
-					b.Skip("NO REAL SWITCH: set " + envFreeSWITCH)
+					b.Skip("NO REAL SWITCH: set " + envFreeSWITCH + "=/path/to/freeswitch to measure it")
 				}
 				for range b.N {
 					benchmarkCalls(b, k, calls)
@@ -49,9 +50,9 @@ func benchmarkCalls(b *testing.B, k kind, calls int) {
 	carrier := strings.TrimSuffix(s.Bootstrap.PlaceInboundCallURL, "/inbound")
 	cust.campaign(b, s.Bootstrap.AIWSURL+"?greet=0", calls)
 	cust.awaitLive(b, carrier, calls)
-	<-time.After(3 * time.Second) // the set-ups' own cost has passed
+	check(b, retry.Pause(b.Context(), 3*time.Second)) // the set-ups' own cost has passed
 	cpu, began := cpuTime(b, s.ControllerPID()), time.Now()
-	<-time.After(benchSeconds * time.Second)
+	check(b, retry.Pause(b.Context(), benchSeconds*time.Second))
 	used, took := cpuTime(b, s.ControllerPID())-cpu, time.Since(began)
 	var stats simcarrier.Stats
 	cust.get(b, carrier+"/stats", &stats)
@@ -66,10 +67,11 @@ func benchmarkCalls(b *testing.B, k kind, calls int) {
 func (c *benchCustomer) awaitLive(b *testing.B, carrier string, calls int) {
 	b.Helper()
 	var stats simcarrier.Stats
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(100 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		if c.get(b, carrier+"/stats", &stats); stats.Live == calls {
 			return
 		}
+		check(b, retry.Pause(b.Context(), 100*time.Millisecond))
 	}
 	b.Fatalf("%d calls are up, not %d", stats.Live, calls)
 }

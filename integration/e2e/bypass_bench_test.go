@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/integration/stack"
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 // BenchmarkBypassGap takes calls out of bypass, one after the other, by each way out, and prints how long the caller heard nothing
@@ -23,7 +24,7 @@ func BenchmarkBypassGap(b *testing.B) {
 		for _, way := range waysOut() {
 			b.Run(string(k)+"/"+way.name, func(b *testing.B) {
 				if k == freeswitch && theSuite.freeswitch == "" {
-					b.Skip("NO REAL SWITCH: set " + envFreeSWITCH)
+					b.Skip("NO REAL SWITCH: set " + envFreeSWITCH + "=/path/to/freeswitch to measure it")
 				}
 				benchmarkWayOut(b, k, way)
 			})
@@ -109,12 +110,12 @@ func (c *benchCustomer) gapOut(b *testing.B, way wayOut, number string) (carrier
 	c.await(b, "the call is in bypass", func() bool {
 		return c.metric(b, `ringmaster_bypass_changes_total{change="entered"}`) > entered
 	})
-	<-time.After(500 * time.Millisecond)
+	check(b, retry.Pause(b.Context(), 500*time.Millisecond))
 	const left = `{change="left"}`
 	sum, count := c.metric(b, "ringmaster_bypass_gap_seconds_sum"+left), c.metric(b, "ringmaster_bypass_gap_seconds_count"+left)
 	since := time.Now()
 	afterwards := way.leave(b, c, callID, number)
-	<-time.After(500 * time.Millisecond)
+	check(b, retry.Pause(b.Context(), 500*time.Millisecond))
 	report, _ := c.report(b, number)
 	carrier = gapSince(report, since).Seconds() * 1000
 	if n := c.metric(b, "ringmaster_bypass_gap_seconds_count"+left) - count; n > 0 {
@@ -183,9 +184,10 @@ func (c *benchCustomer) metric(b *testing.B, name string) float64 {
 
 func (c *benchCustomer) await(b *testing.B, what string, ok func() bool) {
 	b.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); <-time.After(20 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !ok(); {
 		if time.Now().After(deadline) {
 			b.Fatalf("not within 20 s: %s", what)
 		}
+		check(b, retry.Pause(b.Context(), 20*time.Millisecond))
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/integration/stack"
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 const (
@@ -62,7 +63,7 @@ func benchmarkHostileWrites(b *testing.B, s *stack.Stack) {
 			began := time.Now()
 			writer.post(b, path, map[string]any{"phone": fmt.Sprintf("97%08d", number)}, nil)
 			took = append(took, time.Since(began))
-			<-time.After(hostilePace)
+			check(b, retry.Pause(b.Context(), hostilePace))
 		}
 		stop()
 		caller.hangUp(b)

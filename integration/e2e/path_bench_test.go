@@ -22,6 +22,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/integration/stack"
+	"github.com/ringmaster/ringmaster/store/retry"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
@@ -34,7 +35,7 @@ func BenchmarkWholePath(b *testing.B) {
 	for _, calls := range []int{50, 100} {
 		b.Run(strconv.Itoa(calls), func(b *testing.B) {
 			if theSuite.freeswitch == "" {
-				b.Skip("NO REAL SWITCH: set " + envFreeSWITCH)
+				b.Skip("NO REAL SWITCH: set " + envFreeSWITCH + "=/path/to/freeswitch to measure it")
 			}
 			for range b.N {
 				benchmarkPath(b, calls)
@@ -136,7 +137,7 @@ func (p *pathBench) yardstick(b *testing.B) pathFigures {
 		_, err := p.esl.API(b.Context(), fmt.Sprintf("bgapi originate sofia/external/%s@%s &bridge(sofia/internal/echo@%s)",
 			benchNumber(p.cust.round, i), p.s.CarrierSIP, echo.addr))
 		check(b, err)
-		<-time.After(20 * time.Millisecond)
+		check(b, retry.Pause(b.Context(), 20*time.Millisecond))
 	}
 	p.cust.round++
 	return p.measure(b)
@@ -182,14 +183,14 @@ func (p *pathBench) sayIfBypassFailed(b *testing.B) {
 func (p *pathBench) measure(b *testing.B) pathFigures {
 	b.Helper()
 	p.cust.awaitLive(b, p.carrier, p.calls)
-	<-time.After(pathSettles)
+	check(b, retry.Pause(b.Context(), pathSettles))
 	pids := []int{p.s.SwitchPID(), p.s.ControllerPID()}
 	var before, used [2]time.Duration
 	began := time.Now()
 	for i, pid := range pids {
 		before[i] = cpuTime(b, pid)
 	}
-	<-time.After(pathWatched)
+	check(b, retry.Pause(b.Context(), pathWatched))
 	for i, pid := range pids {
 		used[i] = cpuTime(b, pid) - before[i]
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 // BenchmarkCalls keeps calls between two carriers of one process and prints the CPU time of one leg's second.
@@ -28,7 +29,7 @@ func BenchmarkCalls(b *testing.B) {
 			b.ResetTimer()
 			start, before := time.Now(), cpu(b)
 			for range b.N {
-				<-time.After(3 * time.Second)
+				require.NoError(b, retry.Pause(b.Context(), 3*time.Second))
 			}
 			used, took := cpu(b)-before, time.Since(start)
 			b.ReportMetric(float64(used.Microseconds())/(took.Seconds()*float64(legs)), "cpu-µs/leg-s")

@@ -8,16 +8,14 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/switchctl"
 )
 
-// VerbsPerSecond is how many verbs a call takes in any second, over HTTP and its voice agent's socket together.
-const VerbsPerSecond = 10
-
-// verbRate lets at most VerbsPerSecond verbs through in any span of one second: it remembers when the last ones came. The API's
+// verbRate lets at most switchctl.VerbsPerSecond verbs through in any span of one second: it remembers when the last ones came. The API's
 // goroutines and the one that reads the voice agent's socket ask it.
 type verbRate struct {
 	mu   sync.Mutex
-	at   [VerbsPerSecond]time.Time
+	at   [switchctl.VerbsPerSecond]time.Time
 	next int
 }
 
@@ -29,7 +27,7 @@ func (r *verbRate) take(now time.Time) time.Duration {
 		return time.Second - now.Sub(oldest)
 	}
 	r.at[r.next] = now
-	r.next = (r.next + 1) % VerbsPerSecond
+	r.next = (r.next + 1) % switchctl.VerbsPerSecond
 	return 0
 }
 
@@ -41,7 +39,7 @@ type VerbRateError struct {
 
 // Error implements error.
 func (e *VerbRateError) Error() string {
-	return fmt.Sprintf("more than %d verbs in a second, the next in %s", VerbsPerSecond, e.Wait)
+	return fmt.Sprintf("more than %d verbs in a second, the next in %s", switchctl.VerbsPerSecond, e.Wait)
 }
 
 // Fault is what a client is told.

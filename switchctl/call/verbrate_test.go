@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/switchctl"
 )
 
 // TestVerbRateHoldsInEverySpan lets no more than ten verbs through in any span of one second, wherever it begins.
@@ -28,8 +29,8 @@ func TestVerbRateHoldsInEverySpan(t *testing.T) {
 		}
 		let = append(let, at)
 	}
-	for i := VerbsPerSecond; i < len(let); i++ {
-		require.GreaterOrEqual(t, let[i].Sub(let[i-VerbsPerSecond]), time.Second)
+	for i := switchctl.VerbsPerSecond; i < len(let); i++ {
+		require.GreaterOrEqual(t, let[i].Sub(let[i-switchctl.VerbsPerSecond]), time.Second)
 	}
 	require.GreaterOrEqual(t, len(let), 45, "and ten per second do get through")
 }
