@@ -8,7 +8,7 @@ LEADS    ?= 20
 LEAKS    := ^(TestUnitsNeverLeak|TestHundredThousandCallsLeaveNoUnit)$$
 
 # The tools that generate and lint are built once for what .ci/tools and the Go version say, outside the tree: clean clones share them.
-TOOLS    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ringmaster/$(shell (cat .ci/tools/*; $(GO) version) | cksum | tr ' ' -)
+TOOLS    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ringmaster/$(shell (cat .ci/tools/*; $(GO) version) | sha256sum | cut -c1-32)
 SQLC     := $(TOOLS)/sqlc
 GOLANGCI := $(TOOLS)/golangci
 
@@ -28,7 +28,8 @@ run: postgres build ## install what is missing, build, and run the demo: a campa
 	$(BIN) demo --leads $(LEADS)
 
 $(TOOLS)/%:
-	$(GO) build -modfile=.ci/tools/$*.mod -o $@ $$(sed -n 's/^tool //p' .ci/tools/$*.mod)
+	@mkdir -p $(@D)
+	$(GO) build -modfile=.ci/tools/$*.mod -o $@.$$$$ $$(sed -n 's/^tool //p' .ci/tools/$*.mod) && mv $@.$$$$ $@
 
 # `make lint` vets. Tests with a database wait more than they work, and so do those of the end-to-end suite that may run beside each
 # other. That suite listens to audio: it runs when nothing else uses the processor.

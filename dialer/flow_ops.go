@@ -124,7 +124,7 @@ func (o legOperations) SetDisposition(ctx context.Context, disposition string) e
 		_, err = s.setDisposition(ctx, tx, row, disposing{disposition: disposition, source: sourceSystem, at: s.now()})
 		return err
 	})
-	if _, refused := fault.As(err, fault.Invalid); refused {
+	if _, refused := fault.As(err, fault.Invalid); refused && !errors.Is(err, store.ErrValue) {
 		s.log.WarnContext(ctx, "setting the flow's disposition failed: the tenant has no such disposition", "call_id", call.ID, "disposition", disposition)
 		return nil
 	}

@@ -138,7 +138,7 @@ func (g gate) decide(ctx context.Context, tx *store.Tx, c candidate, target carr
 		return none, refused, err
 	}
 	adm := admission.Terms{
-		UnitID: newID(), Privacy: store.PrivacyMode(c.facts.PrivacyMode), To: c.req.To, From: c.from,
+		Purpose: c.req.Purpose, UnitID: newID(), Privacy: store.PrivacyMode(c.facts.PrivacyMode), To: c.req.To, From: c.from,
 		RingTimeout: c.ringTimeout(), Promised: LeadStatus(c.facts.LeadStatus) == LeadCallback,
 	}
 	switch {

@@ -28,8 +28,7 @@ const (
 	codeDeliveryPending = "delivery_pending"
 )
 
-// Subscriptions are who wants which events, and what became of their deliveries. Its errors: store.ErrNotFound, [*fault.Error],
-// [*fault.Error].
+// Subscriptions are who wants which events, and what became of their deliveries. Its errors: store.ErrNotFound, [*fault.Error].
 type Subscriptions struct {
 	st      *store.Store
 	targets netguard.Policy

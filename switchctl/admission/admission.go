@@ -89,6 +89,7 @@ func (a *Admission) Use() (Terms, error) {
 
 // Terms are what the gate has admitted.
 type Terms struct {
+	Purpose Purpose
 	// Call is the new row; for a transfer, the parent's.
 	Call db.Call
 	// UnitID names the row in live_calls. For a transfer it is also the second leg's channel UUID.

@@ -18,6 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
@@ -276,12 +277,22 @@ func (c *Controller) CanOriginate() error {
 	return nil
 }
 
+// errStopped is of a call that was admitted and not dialed: its record is closed by the next start. It is not [switchctl.ErrDraining], after
+// which the same request may be made again: there would be two records of it.
+var errStopped error = &fault.Error{
+	Kind: fault.Unavailable, Code: "service_unavailable", Detail: "This host stopped while it placed the call.", Text: "the controller has stopped",
+}
+
 // Originate dials one admitted call. It is up to the switch when it returns; its fate comes as events. Of a test key's call there is
-// the record alone, which ends at once. Errors: [switchctl.ErrDraining], [admission.ErrUsed].
+// the record alone, which ends at once. A transfer's leg is its call's to dial. Errors: [admission.ErrUsed], and a [*fault.Error] (503) when the controller
+// stopped meanwhile.
 func (c *Controller) Originate(ctx context.Context, adm *admission.Admission) (db.Call, error) {
 	terms, err := adm.Use()
 	if err != nil {
 		return db.Call{}, fmt.Errorf("switchctl: originate: %w", err)
+	}
+	if terms.Purpose == admission.PurposeTransfer {
+		return db.Call{}, fmt.Errorf("switchctl: originate: the admission is for a transfer of call %s", terms.Call.ID)
 	}
 	a := c.newActor(terms.Call, terms.Call.ID.String())
 	if terms.RingTimeout <= 0 {
@@ -293,7 +304,7 @@ func (c *Controller) Originate(ctx context.Context, adm *admission.Admission) (d
 	}
 	a.post(begin{})
 	if !c.start(a) {
-		return terms.Call, switchctl.ErrDraining
+		return terms.Call, fmt.Errorf("switchctl: originate: call %s: %w", terms.Call.ID, errStopped)
 	}
 	return terms.Call, nil
 }

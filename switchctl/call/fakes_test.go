@@ -373,7 +373,7 @@ func (g *fakeGate) Admit(ctx context.Context, req admission.Request) (*admission
 		return nil, err
 	}
 	adm := admission.Terms{
-		UnitID: id, Privacy: store.PrivacyStandard, To: req.To, From: "+918000000001", RingTimeout: 20 * time.Second,
+		Purpose: req.Purpose, UnitID: id, Privacy: store.PrivacyStandard, To: req.To, From: "+918000000001", RingTimeout: 20 * time.Second,
 		Routes: g.routes,
 	}
 	if req.Purpose == admission.PurposeTransfer {

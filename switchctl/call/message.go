@@ -314,7 +314,7 @@ func (transferAdmitted) Name() string    { return "transfer admitted" }
 func (transferAdmitted) Essential() bool { return true }
 
 func (m transferAdmitted) refused(k *core, _ error) {
-	if m.err == nil {
+	if m.err == nil && m.adm != nil {
 		k.c.releaseLate(k, m.adm.Terms().UnitID)
 	}
 }

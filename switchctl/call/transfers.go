@@ -437,7 +437,7 @@ func failureCause(err error) string {
 		return "NoAgentAvailable"
 	case errors.Is(err, switchctl.ErrUnknownExtension):
 		return ledger.CauseUnallocated
-	case invalid:
+	case invalid && !errors.Is(err, store.ErrValue):
 		return "INVALID_NUMBER_FORMAT"
 	case errors.As(err, &conflict) && conflict.Code != "":
 		return conflict.Code

@@ -3,9 +3,12 @@ package call
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
@@ -129,8 +132,12 @@ type resultSender interface {
 func (v *voice) commandResult(m resultSender, id string, result map[string]any, err error) {
 	r := media.CommandResult{ID: id, OK: err == nil, Status: 200}
 	if err != nil {
+		lost := errors.Is(err, store.ErrNotFound)
+		if lost { // the call's row: told as over HTTP
+			err = fmt.Errorf("%w: %w", switchctl.ErrSessionTerminated, err)
+		}
 		refused, known := fault.Of(err)
-		if !known {
+		if !known || lost || errors.Is(err, store.ErrValue) {
 			v.log.Error("command of the voice agent failed", "error", err)
 		}
 		told := map[string]any{"code": refused.Code, "detail": refused.Detail}

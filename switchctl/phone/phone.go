@@ -122,8 +122,11 @@ func (p *phone) run(ctx context.Context) {
 		if !ok {
 			return
 		}
-		for _, m := range batch {
+		for i, m := range batch {
 			if _, stop := m.(detach); stop {
+				for _, late := range batch[i+1:] {
+					p.refuse(late)
+				}
 				return
 			}
 			p.step(ctx, m)
@@ -187,6 +190,10 @@ func (p *phone) refuse(m message) {
 	case release:
 		close(m.done)
 	case claim:
+		if m.channel != "" { // the call has the leg already, as it believes
+			m.Call.LegGone(Lost)
+			return
+		}
 		m.Call.LegRefused(Lost)
 	}
 }
