@@ -39,9 +39,6 @@ func TestHalvesShareNothing(t *testing.T) {
 	t.Parallel()
 	samples, err := Plan(Seed)
 	require.NoError(t, err)
-	more, err := PlanTuning(Seed)
-	require.NoError(t, err)
-	samples = append(samples, more...)
 	heard := [2]map[string]bool{{}, {}}
 	for _, s := range samples {
 		for _, st := range slices.Concat(s.steps, s.line.babbler) {

@@ -6,11 +6,9 @@
 // phrase, and in which each kind of callee has the same share:
 //
 //   - The tuning half, which has two casts of 160, 160 and 20. espeak-ng's voice variants, the languages of texts.json and the
-//     English phrases were dealt out to them by the seed. Each may be recorded again, with other words on other lines, with languages,
-//     phrases and voices of its own besides ([PlanTuning]; tuning.json and wider.json). The detector's model is made from sixty such
-//     takes, 20,400 recordings (folder train), and [Lessons.CrossValidate] chose its features and its limits: it judges models that were
-//     made without the voices and the phrases they are judged on. The second cast was a half of its own that was held out, until it
-//     had been looked at several times.
+//     English phrases were dealt out to them by the seed. The detector's limits were chosen on it. Its model was made from sixty further
+//     takes of it, 20,400 recordings with more words, languages and voices, by a trainer that commit 04beb32 has (folder train). The second
+//     cast was a half of its own that was held out, until it had been looked at several times.
 //   - The held-out half (heldout.json): other phrases, seven other languages, those accents of English that the tuning half does not
 //     speak, and voices of which some are espeak-ng's, a second synthesizer's (klatt) among them, and the others made up. Its phrases were
 //     written to be as long as those of texts.json; those of persons are a little longer, which makes it harder.
@@ -18,6 +16,5 @@
 // Nothing may be changed for what the held-out half shows.
 //
 // Read it in this order: voices.go (who speaks, and the split), madeup.go (voices that espeak-ng does not have), plan.go (what each
-// recording holds), render.go (from a plan to samples), signal.go (tones, noise and the line), evaluate.go (a detector's
-// score), fit.go and trees.go (its model), crossval.go (what to expect of it).
+// recording holds), render.go (from a plan to samples), signal.go (tones, noise and the line), evaluate.go (a detector's score).
 package amdcorpus

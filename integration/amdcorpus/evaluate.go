@@ -18,10 +18,10 @@ type Finding struct {
 	GreetingEnd, Beep time.Duration
 }
 
-// Listen plays a recording to a detector.
-func Listen(cfg amd.Config, r *Recording) Finding {
+// Listen plays a recording to the default detector.
+func Listen(r *Recording) Finding {
 	var f Finding
-	d := amd.New(cfg)
+	d := amd.New(amd.Config{})
 	for n := frameSamples; n <= len(r.PCM); n += frameSamples {
 		d.Feed(r.PCM[n-frameSamples : n])
 		for ev, ok := d.Next(); ok; ev, ok = d.Next() {
@@ -77,7 +77,7 @@ func Evaluate(recs []Recording) Score {
 	for i := range recs {
 		r := &recs[i]
 		s.half = r.Half
-		f := Listen(amd.Config{}, r)
+		f := Listen(r)
 		said := f.Verdict.Class
 		wait := f.Verdict.At - r.Onset
 		if r.Want == amd.ClassUnknown {

@@ -85,7 +85,7 @@ func openVoices(root, data string, names []string) (string, error) {
 	own := filepath.Join(fresh, "espeak-ng-data")
 	variants := filepath.Join("voices", "!v")
 	err = errors.Join(os.MkdirAll(filepath.Join(own, variants), 0o755), link(data, own, "voices"))
-	for _, name := range slices.Concat(strings.Fields(voiceVariants), strings.Fields(tuningVariants), strings.Fields(heldOutVariants)) {
+	for _, name := range slices.Concat(strings.Fields(voiceVariants), strings.Fields(heldOutVariants)) {
 		err = errors.Join(err, os.Symlink(filepath.Join(data, variants, name), filepath.Join(own, variants, name)))
 	}
 	for name, text := range voices {

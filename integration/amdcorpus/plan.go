@@ -83,7 +83,6 @@ const (
 type step struct {
 	kind    stepKind
 	text    string // say
-	phrase  string // what the text was made of, with names in braces
 	voice   string
 	speed   int // words per minute
 	pitch   int // 0…99
@@ -143,30 +142,6 @@ func Plan(seed uint64) ([]Sample, error) {
 	}
 	for take := range heldOutTakes {
 		out = append(out, all[strangers].plan(seed, strangers, take)...)
-	}
-	return out, nil
-}
-
-// How often each cast of the tuning half is recorded for the model; 64 takes have numbers that do not meet.
-const firstTakes, secondTakes = 36, 24
-
-// PlanTuning lists the recordings of the tuning half, and further takes of it: other recordings of the same voices and texts, and
-// of many more.
-func PlanTuning(seed uint64) ([]Sample, error) {
-	all, err := casts(seed)
-	if err != nil {
-		return nil, err
-	}
-	var out []Sample
-	for _, k := range []troupe{first, second} {
-		wide, err := all[k].widen(k, seed)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, all[k].plan(seed, k, 0)...)
-		for take := 1; take < [...]int{firstTakes, secondTakes}[k]; take++ {
-			out = append(out, wide.plan(seed, k, take)...)
-		}
 	}
 	return out, nil
 }
@@ -232,9 +207,7 @@ func (w *writer) pause(lo, hi float64) {
 }
 
 func (w *writer) say(text string, m mark) {
-	w.steps = append(w.steps, step{
-		kind: stepSay, text: w.fill(text), phrase: text, voice: w.sp.voice, speed: w.speed, pitch: w.pitch, mark: m,
-	})
+	w.steps = append(w.steps, step{kind: stepSay, text: w.fill(text), voice: w.sp.voice, speed: w.speed, pitch: w.pitch, mark: m})
 }
 
 func (w *writer) tone(length, db float64, m mark, hz ...float64) {

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -27,9 +26,8 @@ const soxEffects = "highpass 220 highpass 220 lowpass 3400"
 type Speech struct {
 	espeak, sox string
 	dir         string
-	voices      [2]string       // where espeak-ng finds its data and voices of ours: not all at once, it knows no more than 350
-	other       map[string]bool // the variants that are in the second place
-	version     string          // of both programs, part of each utterance's name
+	voices      string // where espeak-ng finds its data and voices of ours
+	version     string // of both programs, part of each utterance's name
 }
 
 // OpenSpeech finds the programs and the cache, which is in the user's cache directory or else in the temporary one.
@@ -56,15 +54,8 @@ func OpenSpeech(ctx context.Context) (*Speech, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: espeak-ng does not say where its data is", ErrNoSynthesizer)
 	}
-	others := madeUpFor(second, Seed)
-	for i, names := range [...][]string{slices.Concat(madeUpFor(first, Seed), madeUpFor(strangers, Seed)), others} {
-		if s.voices[i], err = openVoices(s.dir, data, names); err != nil {
-			return nil, err
-		}
-	}
-	s.other = map[string]bool{}
-	for _, name := range others {
-		s.other[name] = true
+	if s.voices, err = openVoices(s.dir, data, madeUp(strangers.seed(Seed), heldOutMadeUp)); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -109,11 +100,7 @@ func (s *Speech) say(ctx context.Context, st *step) ([]float64, error) {
 // synthesize pipes espeak-ng into sox.
 func (s *Speech) synthesize(ctx context.Context, st *step) ([]byte, error) {
 	var voice, out, complaints bytes.Buffer
-	voices := s.voices[0]
-	if _, variant, _ := strings.Cut(st.voice, "+"); s.other[variant] {
-		voices = s.voices[1]
-	}
-	say := exec.CommandContext(ctx, s.espeak, "--path="+voices, "-v", st.voice, "-s", strconv.Itoa(st.speed), "-p", strconv.Itoa(st.pitch), "--stdout", st.text)
+	say := exec.CommandContext(ctx, s.espeak, "--path="+s.voices, "-v", st.voice, "-s", strconv.Itoa(st.speed), "-p", strconv.Itoa(st.pitch), "--stdout", st.text)
 	say.Stdout, say.Stderr = &voice, &complaints
 	if err := say.Run(); err != nil {
 		return nil, fmt.Errorf("speaking %q as %s: %w: %s", st.text, st.voice, err, complaints.Bytes())

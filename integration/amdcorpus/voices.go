@@ -85,14 +85,6 @@ var textsJSON []byte
 //go:embed heldout.json
 var heldOutJSON []byte
 
-// tuningJSON and widerJSON are what further takes of the tuning half say besides, those of its first cast and those of its second.
-//
-//go:embed tuning.json
-var tuningJSON []byte
-
-//go:embed wider.json
-var widerJSON []byte
-
 // englishAccents are espeak-ng's voices of English, voiceVariants its voice variants that sound like people and that are dealt out.
 // What is no relative of those (as edward2 is of edward), or only of ones that the tuning half has got, goes to one side as a whole.
 const (
@@ -101,10 +93,9 @@ const (
 		"benjamin boris caleb david Denis Diogo ed edward Gene grandma grandpa gustave Henrique Hugo iven Jacky john kaukovalta " +
 		"Lee linda marcelo Marco Mario max Michael michel miguel Mike norbert pablo paul pedro quincy rob robert sandro shelby " +
 		"steph travis victor zac"
-	tuningVariants  = "AnxiousAndy Gene2 steph2 steph3 croak whisper whisperf fast"
 	heldOutVariants = "Nguyen RicishayMax announcer Storm Tweaky klatt klatt2 klatt3 klatt4"
-	// How many voices are made up for further takes of the tuning half's casts, and for the half that is held out.
-	firstMadeUp, secondMadeUp, heldOutMadeUp = 90, 30, 23
+	// heldOutMadeUp is how many voices are made up for the half that is held out.
+	heldOutMadeUp = 23
 )
 
 // cast is who speaks.
@@ -149,9 +140,12 @@ func casts(seed uint64) ([3]cast, error) {
 		return out, err
 	}
 	// espeak-ng has no more accents of English than those: the tuning half has the first cast's, the held-out half the second's.
-	out[strangers] = cast{english: out[second].english, others: map[string][]language{}}
-	out[strangers].variants = slices.Concat(strings.Fields(heldOutVariants), madeUpFor(strangers, seed))
-	out[strangers].add(langs)
+	other := cast{english: out[second].english, others: map[string][]language{}, text: langs[0].Phrases, fill: langs[0].Fill}
+	other.variants = slices.Concat(strings.Fields(heldOutVariants), madeUp(strangers.seed(seed), heldOutMadeUp))
+	for _, l := range langs[1:] {
+		other.others[l.Group] = append(other.others[l.Group], l)
+	}
+	out[strangers] = other
 	out[second].english = out[first].english
 	return out, nil
 }
@@ -166,62 +160,6 @@ func parse(texts []byte) ([]language, error) {
 		return nil, fmt.Errorf("reading the corpus's texts: %s does not come first", "English")
 	}
 	return langs, nil
-}
-
-// madeUpFor returns the names of the voices that are made up for a cast.
-func madeUpFor(k troupe, seed uint64) []string {
-	switch k {
-	case first:
-		return madeUp(seed, firstMadeUp)
-	case second:
-		return madeUp(seed+1, secondMadeUp)
-	case strangers:
-	}
-	return madeUp(strangers.seed(seed), heldOutMadeUp)
-}
-
-// widen adds what only further takes of the tuning half have: more voices, more texts, and languages of their own.
-func (c *cast) widen(k troupe, seed uint64) (*cast, error) {
-	texts, variants := tuningJSON, tuningVariants
-	if k == second {
-		texts, variants = widerJSON, ""
-	}
-	more, err := parse(texts)
-	if err != nil {
-		return nil, err
-	}
-	out := &cast{english: c.english, text: c.text.with(&phrases{}), others: map[string][]language{}}
-	out.variants = slices.Concat(c.variants, strings.Fields(variants), madeUpFor(k, seed))
-	for group, langs := range c.others {
-		out.others[group] = slices.Clone(langs)
-	}
-	out.add(more)
-	return out, nil
-}
-
-// add takes up languages, or more phrases of those that are there.
-func (c *cast) add(langs []language) {
-	for _, l := range langs {
-		if l.Group == "english" {
-			c.text, c.fill = c.text.with(&l.Phrases), l.Fill
-			continue
-		}
-		if i := slices.IndexFunc(c.others[l.Group], func(o language) bool { return o.Code == l.Code }); i >= 0 {
-			o := &c.others[l.Group][i]
-			o.Phrases = o.Phrases.with(&l.Phrases)
-		} else {
-			c.others[l.Group] = append(c.others[l.Group], l)
-		}
-	}
-}
-
-// with returns copies of the lists with more at their ends.
-func (p *phrases) with(more *phrases) phrases {
-	var out phrases
-	for i, list := range out.lists() {
-		*list = slices.Concat(*p.lists()[i], *more.lists()[i])
-	}
-	return out
 }
 
 // deal shuffles a list and cuts it into two halves.

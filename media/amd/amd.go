@@ -59,9 +59,6 @@ type Config struct {
 	Listen time.Duration
 }
 
-// DefaultConfig returns the defaults.
-func DefaultConfig() Config { return Config{}.withDefaults() }
-
 func (c Config) withDefaults() Config {
 	for _, d := range []struct {
 		v   *time.Duration

@@ -224,7 +224,7 @@ func TestGreetingEnds(t *testing.T) {
 	require.Len(t, evs, 3, "%+v", evs)
 	require.Equal(t, KindGreetingEnd, evs[1].Kind)
 	pause := evs[1].At - end
-	require.InDelta(t, DefaultConfig().GreetingPause.Seconds(), pause.Seconds(), 0.15)
+	require.InDelta(t, Config{}.withDefaults().GreetingPause.Seconds(), pause.Seconds(), 0.15)
 	require.Equal(t, KindBeep, evs[2].Kind)
 
 	evs = listen(Config{GreetingPause: 2 * time.Second}, tr.pcm, frameSamples)
@@ -261,7 +261,6 @@ func TestLimits(t *testing.T) {
 	require.Equal(t, ClassHuman, listen(Config{MachineAt: 1}, long, frameSamples)[0].Class, "never a machine by its pattern")
 	early := listen(Config{Decide: 2 * time.Second}, long, frameSamples)[0]
 	require.Less(t, early.At, 2700*time.Millisecond)
-	require.Equal(t, DefaultConfig(), Config{}.withDefaults())
 }
 
 // TestFeedAllocatesNothing in any state, events included.

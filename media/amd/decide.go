@@ -44,7 +44,7 @@ func (d *Detector) decide(sig signal) {
 }
 
 // waits says that somebody has said a word or a phrase and now waits for an answer.
-func (d *Detector) waits(f *Features) bool {
+func (d *Detector) waits(f *features) bool {
 	if f.Bursts == 0 || f.Quiet < still || d.tones.hums() {
 		return false
 	}
@@ -53,8 +53,8 @@ func (d *Detector) waits(f *Features) bool {
 
 // weigh decides at the limit, when neither a tone nor a person's silence has.
 func (d *Detector) weigh() {
-	f := d.Features()
-	p := f.Machine()
+	f := d.features()
+	p := f.machine()
 	if f.Since < min(minHeard, d.cfg.Decide.Seconds()) {
 		p = min(p, max(f.Told, 0.5))
 	}

@@ -131,8 +131,8 @@ func (d *Detector) take(sound *sound) {
 	}
 }
 
-// Features returns what the verdict is made from, as at the latest frame.
-func (d *Detector) Features() Features {
+// features returns what the verdict is made from, as at the latest frame.
+func (d *Detector) features() features {
 	d.pattern.complete()
 	d.pattern.f.Told = d.told()
 	return d.pattern.f

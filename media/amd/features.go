@@ -9,8 +9,8 @@ const (
 	fineGap = 3
 )
 
-// Features is the pattern of sound and silence since the onset of sound. Lengths are in seconds, levels in dB.
-type Features struct {
+// features is the pattern of sound and silence since the onset of sound. Lengths are in seconds, levels in dB.
+type features struct {
 	// Since is the time since the onset, 0 before it.
 	Since float64
 	// Bursts counts the stretches of speech, Speech is their length with the short gaps in them.
@@ -57,8 +57,8 @@ type Features struct {
 // inputs is how many inputs the model has.
 const inputs = 64
 
-// Vector is the model's input.
-func (f *Features) Vector() [inputs]float64 {
+// vector is the model's input.
+func (f *features) vector() [inputs]float64 {
 	return [...]float64{
 		f.Speech, f.Pause, f.Quiet, f.Gap, f.Full, f.Longest, f.SoftGap, f.SoftLast, f.Within[0], f.Within[1], f.Within[2],
 		f.Ends[0], f.Ends[1], f.Ends[2], f.Ends[3], f.Ends[4], f.Rate, f.Pace, f.Jump,
@@ -73,9 +73,9 @@ func (f *Features) Vector() [inputs]float64 {
 	}
 }
 
-// Machine is the probability of a machine, for features as they are when speech began about three seconds ago.
-func (f *Features) Machine() float64 {
-	return max(f.Told, 1/(1+math.Exp(-odds(f.Vector()))))
+// machine is the probability of a machine, for features as they are when speech began about three seconds ago.
+func (f *features) machine() float64 {
+	return max(f.Told, 1/(1+math.Exp(-odds(f.vector()))))
 }
 
 // complete works out the features that are only wanted for the verdict.

@@ -1,6 +1,7 @@
 package amd
 
 import (
+	"encoding/binary"
 	"math"
 	"testing"
 
@@ -10,19 +11,19 @@ import (
 // TestTreeAsks walks to each leaf.
 func TestTreeAsks(t *testing.T) {
 	t.Parallel()
-	tree := Tree{
-		Input: [...]uint8{0, 1, 1, 2, 2, 2, 2},
-		Limit: [...]float32{0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5},
-		Leaf:  [...]float32{0, 1, 2, 3, 4, 5, 6, 7},
+	b := []byte{0, 1, 1, 2, 2, 2, 2}
+	for range leaves - 1 {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(0.5))
 	}
-	b := AppendTree([]byte{1, 2, 3}, &tree)
-	require.Len(t, b, 3+treeSize)
-	for leaf := range Leaves {
+	for leaf := range leaves {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(leaf)))
+	}
+	require.Len(t, b, treeSize)
+	for leaf := range leaves {
 		x := []float64{float64(leaf >> 2 & 1), float64(leaf >> 1 & 1), float64(leaf & 1)}
-		require.InDelta(t, float64(leaf), tree.Answer(x), 1e-9)
-		require.InDelta(t, float64(leaf), answer(string(b[3:]), x), 1e-9)
+		require.InDelta(t, float64(leaf), answer(string(b), x), 1e-9)
 	}
-	require.InDelta(t, 0.0, tree.Answer([]float64{0.5, 0.5, 0.5}), 1e-9, "a limit is not above itself")
+	require.InDelta(t, 0.0, answer(string(b), []float64{0.5, 0.5, 0.5}), 1e-9, "a limit is not above itself")
 }
 
 // TestModel holds the model that is built in to its format.

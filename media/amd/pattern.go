@@ -38,7 +38,7 @@ type pattern struct {
 	floor, peak float32 // levels of the noise and of the speech
 	limit, soft float32 // what speech, and any sound, lies above
 
-	f           Features
+	f           features
 	onset, last int // where all sound begins and ends, among the frames remembered
 }
 
@@ -68,7 +68,7 @@ func (p *pattern) look() {
 	}
 	all.close()
 	if all.count == 0 {
-		p.f = Features{}
+		p.f = features{}
 		return
 	}
 	onset := p.softOnset(n, all.onset)
@@ -80,7 +80,7 @@ func (p *pattern) look() {
 		}
 	}
 	p.onset, p.last = onset, last
-	p.f = Features{
+	p.f = features{
 		Since: frameLen * float64(n-onset), Bursts: float64(all.count), Speech: frameLen * float64(all.speech),
 		Pause: frameLen * float64(n-1-all.last), Gap: frameLen * float64(all.gap),
 		Full: frameLen * float64(full), Quiet: frameLen * float64(n-1-last),
