@@ -43,7 +43,7 @@ func reservedForOther(f db.GateFactsRow, agent uuid.UUID, now time.Time) bool {
 func (dk *desk) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*Lead, error) {
 	now := dk.now()
 	if err := dk.mayPreview(ctx, tenant, agent); err != nil {
-		return nil, wrap("next lead", err)
+		return nil, fault.Wrap("next lead", err)
 	}
 	claims := &claimer{leads: dk.leads, tenant: tenant, campaign: campaign, claimant: acd.Claimant(agent), lease: reservation}
 	var out *Lead
@@ -68,7 +68,7 @@ func (dk *desk) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID)
 		return nil
 	})
 	if err != nil {
-		return nil, wrap("next lead", err)
+		return nil, fault.Wrap("next lead", err)
 	}
 	return out, nil
 }
@@ -199,13 +199,13 @@ func (dk *desk) AgentDial(ctx context.Context, tenant, agent uuid.UUID, in DialI
 		return db.Call{}, err
 	}
 	if dk.cfg.Agents == nil || dk.calls == nil {
-		return db.Call{}, wrap("dial", errNoAgents)
+		return db.Call{}, fault.Wrap("dial", errNoAgents)
 	}
 	if err := dk.cfg.Agents.CanDial(ctx, tenant, agent); err != nil {
-		return db.Call{}, wrap("dial", err)
+		return db.Call{}, fault.Wrap("dial", err)
 	}
 	if to, err = dk.resolveTarget(ctx, tenant, to); err != nil {
-		return db.Call{}, wrap("dial", err)
+		return db.Call{}, fault.Wrap("dial", err)
 	}
 	req := admission.Request{
 		TenantID: tenant, CampaignID: to.campaign, LeadID: to.lead, AgentID: &agent, To: to.phone,
@@ -219,7 +219,7 @@ func (dk *desk) AgentDial(ctx context.Context, tenant, agent uuid.UUID, in DialI
 	defer cancel()
 	call, err := dk.rules.place(ctx, dk.calls, req)
 	if err != nil {
-		return call, wrap("dial", err)
+		return call, fault.Wrap("dial", err)
 	}
 	dk.cfg.Agents.Dialed(ctx, tenant, agent, call.ID)
 	return call, nil
@@ -265,18 +265,18 @@ func (dk *desk) dials(ctx context.Context, tx *store.Tx, req admission.Request, 
 // AgentHangup ends the call that the agent is on; the agent's phone stays up. Errors: store.ErrNotFound, *fault.Error.
 func (dk *desk) AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error) {
 	if dk.cfg.Agents == nil || dk.calls == nil {
-		return acd.Agent{}, wrap("hang up", errNoAgents)
+		return acd.Agent{}, fault.Wrap("hang up", errNoAgents)
 	}
 	a, err := dk.cfg.Agents.GetAgent(ctx, tenant, agent)
 	if err != nil {
-		return a, wrap("hang up", err)
+		return a, fault.Wrap("hang up", err)
 	}
 	if a.CurrentCallUUID == nil {
 		return a, &fault.Error{Kind: fault.Conflict, Code: CodeNoCall, Detail: "The agent is on no call."}
 	}
 	err = dk.calls.Hangup(ctx, tenant, *a.CurrentCallUUID, ledger.CauseNormalClearing)
 	if err != nil && !errors.Is(err, ledger.ErrCallEnded) {
-		return a, wrap("hang up", err)
+		return a, fault.Wrap("hang up", err)
 	}
 	return a, nil
 }

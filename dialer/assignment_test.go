@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
@@ -16,7 +17,7 @@ func TestAssignmentMovesOnlyWhatItMust(t *testing.T) {
 	t.Parallel()
 	campaigns := make([]uuid.UUID, 3000)
 	for i := range campaigns {
-		campaigns[i] = newID()
+		campaigns[i] = store.NewID()
 	}
 	owner := func(nodes ...string) map[uuid.UUID]string {
 		out := map[uuid.UUID]string{}
@@ -49,7 +50,7 @@ func TestAssignmentShares(t *testing.T) {
 	mine, other := uuid.Nil, uuid.Nil
 	a := assignment{node: "a", nodes: []string{"a", "b"}, running: 7}
 	for mine == uuid.Nil || other == uuid.Nil {
-		if c := newID(); a.preferred(c) {
+		if c := store.NewID(); a.preferred(c) {
 			mine = c
 		} else {
 			other = c

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
@@ -118,7 +119,7 @@ func (h *hearing) want(list []audio) (failed bool) {
 	defer h.mu.Unlock()
 	if !slices.Equal(list, h.wanted) {
 		h.wanted, h.failed = list, false
-		notify(h.kick)
+		wake.Notify(h.kick)
 	}
 	return h.failed
 }
@@ -166,7 +167,7 @@ func (h *hearing) fetch(ctx context.Context) bool {
 	}
 	h.mu.Unlock()
 	if news {
-		h.s.signals.campaign(h.campaign)
+		h.s.signals.Campaign(h.campaign)
 	}
 	return all
 }

@@ -7,7 +7,7 @@ import (
 	"regexp"
 
 	"github.com/ringmaster/ringmaster/dialer/week"
-	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/input"
 )
@@ -42,7 +42,7 @@ var callerIDPattern = regexp.MustCompile(`^\+?[0-9]{3,15}$`)
 func newCampaign() db.Campaign {
 	retry, _ := json.Marshal(defaultRetry()) // six numbers always encode
 	return db.Campaign{
-		ID: newID(), Status: string(CampaignDraft), Environment: string(EnvironmentLive),
+		ID: store.NewID(), Status: string(CampaignDraft), Environment: string(EnvironmentLive),
 		PostAnswerAction: string(ActionConnectAgent), PredictiveTargetAbandon: maxTargetAbandon,
 		PredictiveMaxWaitS: defaultMaxWaitS, RingTimeoutS: defaultRingTimeoutS, VoicemailAction: voicemailConnect,
 		MaxAttempts: defaultMaxAttempts, Retry: retry, OverflowAction: overflowHangup,
@@ -74,9 +74,9 @@ func (in CampaignInput) has(name string) bool {
 }
 
 // apply puts a request's members into a campaign. A guard is asked for addresses; locked campaigns are as they stand, and were checked before.
-func (in CampaignInput) apply(ctx context.Context, c *input.Form, guard *netguard.Policy, to *db.Campaign) {
+func (in CampaignInput) apply(ctx context.Context, c *input.Form, guard input.Guard, to *db.Campaign) {
 	e := &campaignEdit{Form: c, to: to, locked: c.Edit && guard == nil, reachable: func(field, url string) bool {
-		return checkAddress(ctx, c, guard, field, url, "http", "https")
+		return c.Address(ctx, guard, field, url, "http", "https")
 	}}
 	action, voicemail := to.PostAnswerAction, to.VoicemailAction
 	known := make(map[string]bool)

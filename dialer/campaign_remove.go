@@ -65,7 +65,7 @@ func (cs *campaigns) DeleteCampaign(ctx context.Context, tenant, id uuid.UUID) e
 		return tx.Enqueue(ctx, RemovalArgs{TenantID: tenant, CampaignID: id}, opts)
 	})
 	if err != nil {
-		return wrap("delete campaign", err)
+		return fault.Wrap("delete campaign", err)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func (cs *campaigns) CreateCampaign(ctx context.Context, tenant uuid.UUID, in Ca
 	row := newCampaign()
 	row.TenantID = tenant
 	c := input.Form{}
-	in.apply(ctx, &c, &cs.cfg.Guard, &row)
+	in.apply(ctx, &c, cs.cfg.Guard.Check, &row)
 	if err := c.Err(); err != nil {
 		return Campaign{}, err
 	}
@@ -43,17 +43,9 @@ func (cs *campaigns) CreateCampaign(ctx context.Context, tenant uuid.UUID, in Ca
 		return err
 	})
 	if err != nil {
-		return Campaign{}, wrap("create campaign", err)
+		return Campaign{}, fault.Wrap("create campaign", err)
 	}
 	return campaignOf(made), nil
-}
-
-// wrap says what was attempted, if it failed.
-func wrap(attempt string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", attempt, err)
 }
 
 // checkReferences refuses a voice agent or flow that the tenant doesn't have.
@@ -92,7 +84,7 @@ func (cs *campaigns) ListCampaigns(ctx context.Context, tenant, after uuid.UUID,
 		return err
 	})
 	if err != nil {
-		return nil, wrap("list campaigns", err)
+		return nil, fault.Wrap("list campaigns", err)
 	}
 	out := make([]Campaign, len(rows))
 	for i, row := range rows {
@@ -118,7 +110,7 @@ func (cs *campaigns) inCampaign(
 		return err
 	})
 	if err != nil {
-		return Campaign{}, wrap(attempt, err)
+		return Campaign{}, fault.Wrap(attempt, err)
 	}
 	return campaignOf(row), nil
 }
@@ -128,7 +120,7 @@ func (cs *campaigns) inCampaign(
 func (cs *campaigns) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in CampaignInput) (Campaign, error) {
 	probe, c := newCampaign(), input.Form{Edit: true}
 	probe.VoicemailMessageUrl = new(string) // whether one is needed is known under the lock
-	in.apply(ctx, &c, &cs.cfg.Guard, &probe)
+	in.apply(ctx, &c, cs.cfg.Guard.Check, &probe)
 	if err := c.Err(); err != nil {
 		return Campaign{}, err
 	}
@@ -182,8 +174,8 @@ func (cs *campaigns) StartCampaign(ctx context.Context, tenant, id uuid.UUID, en
 		return tx.Q.CampaignSetRunning(ctx, string(env), tenant, id)
 	})
 	if err == nil {
-		cs.signals.changed()
-		cs.signals.campaign(id)
+		cs.signals.Changed()
+		cs.signals.Campaign(id)
 	}
 	return started, err
 }
@@ -291,8 +283,8 @@ func (cs *campaigns) halt(ctx context.Context, tenant, id uuid.UUID, h halting) 
 		return row, err
 	})
 	if err == nil {
-		cs.signals.changed()
-		cs.signals.campaign(id)
+		cs.signals.Changed()
+		cs.signals.Campaign(id)
 	}
 	return out, err
 }
@@ -325,16 +317,8 @@ func campaignOf(row db.Campaign) Campaign {
 		VoicemailMessageURL: row.VoicemailMessageUrl, MaxAttempts: int(row.MaxAttempts), Retry: retryPolicy(row.Retry),
 		MaxConcurrent: intOf(row.MaxConcurrent), CallingWindow: shownWindow(row.CallingWindow),
 		AnnouncementURL: row.AnnouncementUrl, AgentWhisperURL: row.AgentWhisperUrl, WrapUpS: intOf(row.WrapUpS),
-		OverflowAction: row.OverflowAction, OverflowGreetingURL: row.OverflowGreetingUrl, CallCategory: row.CallCategory, StartedAt: utc(row.StartedAt), CreatedAt: row.CreatedAt.UTC(),
+		OverflowAction: row.OverflowAction, OverflowGreetingURL: row.OverflowGreetingUrl, CallCategory: row.CallCategory, StartedAt: store.UTC(row.StartedAt), CreatedAt: row.CreatedAt.UTC(),
 		UpdatedAt: row.UpdatedAt.UTC(),
 	}
 	return out
-}
-
-func utc(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	u := t.UTC()
-	return &u
 }

@@ -39,7 +39,7 @@ func (dk *desk) Dispose(ctx context.Context, tenant, agent uuid.UUID, in Dispose
 		return DisposeResult{}, err
 	}
 	if dk.cfg.Agents == nil {
-		return DisposeResult{}, wrap("dispose", errNoAgents)
+		return DisposeResult{}, fault.Wrap("dispose", errNoAgents)
 	}
 	var out DisposeResult
 	var moved db.Agent
@@ -65,11 +65,11 @@ func (dk *desk) Dispose(ctx context.Context, tenant, agent uuid.UUID, in Dispose
 		return dk.disposeLead(ctx, tx, call, d, now)
 	})
 	if err != nil {
-		return DisposeResult{}, wrap("dispose", err)
+		return DisposeResult{}, fault.Wrap("dispose", err)
 	}
 	dk.cfg.Agents.Applied(moved)
 	if out.Agent, err = dk.cfg.Agents.GetAgent(ctx, tenant, agent); err != nil {
-		return out, wrap("dispose", err)
+		return out, fault.Wrap("dispose", err)
 	}
 	return out, nil
 }

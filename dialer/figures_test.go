@@ -169,7 +169,7 @@ func (w *figureWorld) changeIn(ctx context.Context, tx *store.Tx, rng *rand.Rand
 	case 0: // a push of several
 		ids := make([]uuid.UUID, 1+rng.IntN(20))
 		for i := range ids {
-			ids[i] = newID()
+			ids[i] = store.NewID()
 		}
 		if keep {
 			w.mu.Lock()
@@ -189,7 +189,7 @@ func (w *figureWorld) changeIn(ctx context.Context, tx *store.Tx, rng *rand.Rand
 		lead, _ := pick(w, rng, &w.leads)
 		return exec("DELETE FROM leads WHERE id = $1", lead)
 	case 5, 6:
-		call := db.Call{ID: newID(), TenantID: tenant}
+		call := db.Call{ID: store.NewID(), TenantID: tenant}
 		if keep {
 			w.mu.Lock()
 			w.calls = append(w.calls, call)
@@ -248,7 +248,7 @@ func (w *figureWorld) advance(ctx context.Context, tx *store.Tx, rng *rand.Rand,
 func TestFiguresEqualTheRows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	w := &figureWorld{b: b, agent: newID()}
+	w := &figureWorld{b: b, agent: store.NewID()}
 	for range 3 {
 		w.campaigns = append(w.campaigns, storetest.Campaign(t, b.st, b.tenant, nil))
 	}

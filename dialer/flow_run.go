@@ -292,7 +292,7 @@ func (f *flows) FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]FlowRun
 		runs = make([]FlowRun, 0, len(rows))
 		for _, row := range rows {
 			run := FlowRun{
-				FlowID: row.FlowID, Version: int(row.Version), StartedAt: row.StartedAt.UTC(), EndedAt: utc(row.EndedAt),
+				FlowID: row.FlowID, Version: int(row.Version), StartedAt: row.StartedAt.UTC(), EndedAt: store.UTC(row.EndedAt),
 				Outcome: row.Outcome, Error: row.Error,
 			}
 			if err := json.Unmarshal(row.Trace, &run.Trace); err != nil {
@@ -302,5 +302,5 @@ func (f *flows) FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]FlowRun
 		}
 		return nil
 	})
-	return runs, wrap("read the flows of a call", err)
+	return runs, fault.Wrap("read the flows of a call", err)
 }

@@ -106,12 +106,12 @@ func (f *flows) checkTargets(ctx context.Context, tenant uuid.UUID, in FlowInput
 	}
 	c := input.Form{Code: carrier.CodeHostNotAllowed}
 	for node, uri := range graph.SIPTargets() {
-		fault, err := f.sipPolicy().Fault(ctx, tenant, uri)
+		wrong, err := f.sipPolicy().Fault(ctx, tenant, uri)
 		if err != nil {
 			return err
 		}
-		if fault != "" {
-			c.Fail("nodes."+node+".data.destination", "%s", fault)
+		if wrong != "" {
+			c.Fail("nodes."+node+".data.destination", "%s", wrong)
 		}
 	}
 	return c.Err()
@@ -131,11 +131,11 @@ func (f *flows) CreateFlow(ctx context.Context, tenant uuid.UUID, in FlowInput) 
 		return Flow{}, err
 	}
 	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		row := db.Flow{TenantID: tenant, ID: newID()}
+		row := db.Flow{TenantID: tenant, ID: store.NewID()}
 		if err := in.check(ctx, tx, &row, false); err != nil {
 			return err
 		}
-		if err := Quota(ctx, tx, tenant, CodeFlows, maxFlows, tx.Q.FlowCount); err != nil {
+		if err := store.Quota(ctx, tx, tenant, CodeFlows, maxFlows, tx.Q.FlowCount); err != nil {
 			return err
 		}
 		var err error
@@ -145,7 +145,7 @@ func (f *flows) CreateFlow(ctx context.Context, tenant uuid.UUID, in FlowInput) 
 		}
 		return addVersion(ctx, tx, out)
 	})
-	return viewFlow(out), wrap("create flow", err)
+	return viewFlow(out), fault.Wrap("create flow", err)
 }
 
 func addVersion(ctx context.Context, tx *store.Tx, row db.Flow) error {
@@ -162,7 +162,7 @@ func (f *flows) FlowIDs(ctx context.Context, tenant uuid.UUID) ([]uuid.UUID, err
 		ids, err = tx.Q.FlowIDs(ctx, tenant)
 		return err
 	})
-	return ids, wrap("list flows", err)
+	return ids, fault.Wrap("list flows", err)
 }
 
 // ListFlows gives those of some flows that there are, by name.
@@ -177,7 +177,7 @@ func (f *flows) ListFlows(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID
 	for _, row := range rows {
 		out = append(out, viewFlow(row))
 	}
-	return out, wrap("list flows", err)
+	return out, fault.Wrap("list flows", err)
 }
 
 // GetFlow gives one flow. Errors: store.ErrNotFound.
@@ -188,7 +188,7 @@ func (f *flows) GetFlow(ctx context.Context, tenant, id uuid.UUID) (Flow, error)
 		row, err = tx.Q.FlowGet(ctx, tenant, id)
 		return err
 	})
-	return viewFlow(row), wrap("get flow", err)
+	return viewFlow(row), fault.Wrap("get flow", err)
 }
 
 // PatchFlow changes a flow, which is its next version; calls that are up keep the one that they began with. Errors:
@@ -221,7 +221,7 @@ func (f *flows) PatchFlow(ctx context.Context, tenant, id uuid.UUID, in FlowInpu
 		_, err = tx.Q.FlowVersionDrop(ctx, tenant, id, out.Version-keptVersions)
 		return err
 	})
-	return viewFlow(out), wrap("edit flow", err)
+	return viewFlow(out), fault.Wrap("edit flow", err)
 }
 
 // sameJSON compares documents, however they are spaced and ordered: the database keeps them in an order of its own.
@@ -249,5 +249,5 @@ func (f *flows) DeleteFlow(ctx context.Context, tenant, id uuid.UUID) error {
 		_, err = tx.Q.FlowDelete(ctx, tenant, id)
 		return err
 	})
-	return wrap("delete flow", err)
+	return fault.Wrap("delete flow", err)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
@@ -59,7 +60,7 @@ func (g gate) admit(ctx context.Context, req admission.Request) (*admission.Admi
 		var refused *RefusalError
 		var err error
 		if target, refused, err = g.uriTarget(ctx, req, c.now); err != nil {
-			return nil, wrap("admit transfer", err)
+			return nil, fault.Wrap("admit transfer", err)
 		} else if refused != nil {
 			return nil, refused
 		}
@@ -90,7 +91,7 @@ func (g gate) admit(ctx context.Context, req admission.Request) (*admission.Admi
 		return g.settle(ctx, tx, *c, refused)
 	})
 	if err != nil {
-		return nil, wrap("admit call", err)
+		return nil, fault.Wrap("admit call", err)
 	}
 	if refused != nil {
 		return nil, refused
@@ -138,7 +139,7 @@ func (g gate) decide(ctx context.Context, tx *store.Tx, c candidate, target carr
 		return none, refused, err
 	}
 	adm := admission.Terms{
-		Purpose: c.req.Purpose, UnitID: newID(), Privacy: store.PrivacyMode(c.facts.PrivacyMode), To: c.req.To, From: c.from,
+		Purpose: c.req.Purpose, UnitID: store.NewID(), Privacy: store.PrivacyMode(c.facts.PrivacyMode), To: c.req.To, From: c.from,
 		RingTimeout: c.ringTimeout(), Promised: LeadStatus(c.facts.LeadStatus) == LeadCallback,
 	}
 	switch {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
@@ -55,7 +56,7 @@ func (g gate) Readmit(
 	})
 	switch {
 	case err != nil:
-		return wrap("admit call again", err)
+		return fault.Wrap("admit call again", err)
 	case refused != nil:
 		s.metrics.refused.WithLabelValues(string(refused.Reason)).Inc()
 		return &ledger.ReadmissionError{Reason: refused}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
@@ -49,7 +50,7 @@ func (h handler) Route(ctx context.Context, in switchctl.Inbound) (db.Call, erro
 		h.s.metrics.refused.WithLabelValues(string(reasonOf(CeilingSource(met.Ceiling)))).Inc()
 		return db.Call{}, err
 	case err != nil:
-		return db.Call{}, wrap("route inbound call", err)
+		return db.Call{}, fault.Wrap("route inbound call", err)
 	default:
 		h.s.metrics.admitted.WithLabelValues(directionInbound).Inc()
 		return call, nil

@@ -77,7 +77,7 @@ func oneNode(agent uuid.UUID, next string) string {
 }
 
 func inbound(to string) switchctl.Inbound {
-	return switchctl.Inbound{CallID: newID(), FSUUID: uuid.NewString(), NodeID: "node-9", From: "09876543210", To: to, Peer: "10.0.0.1", At: time.Now()}
+	return switchctl.Inbound{CallID: store.NewID(), FSUUID: uuid.NewString(), NodeID: "node-9", From: "09876543210", To: to, Peer: "10.0.0.1", At: time.Now()}
 }
 
 func TestInboundRoute(t *testing.T) {

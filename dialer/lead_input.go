@@ -36,7 +36,7 @@ type leadRow struct {
 
 // row checks a lead.
 func (in LeadInput) row() (leadRow, error) {
-	c, out := input.Form{}, leadRow{id: newID(), status: LeadNew}
+	c, out := input.Form{}, leadRow{id: store.NewID(), status: LeadNew}
 	if v, ok := input.Required(&c, "phone", in.Phone); ok {
 		number, err := store.ParsePhone(v)
 		if err != nil {

@@ -43,9 +43,9 @@ func (l *leads) PushLead(ctx context.Context, tenant, campaign uuid.UUID, in Lea
 		return nil
 	})
 	if err != nil {
-		return Lead{}, wrap("push lead", err)
+		return Lead{}, fault.Wrap("push lead", err)
 	}
-	l.signals.campaign(campaign)
+	l.signals.Campaign(campaign)
 	return out, nil
 }
 
@@ -213,9 +213,9 @@ func (l *leads) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in Bu
 		return nil
 	})
 	if err != nil {
-		return BulkResult{}, wrap("push leads", err)
+		return BulkResult{}, fault.Wrap("push leads", err)
 	}
-	l.signals.campaign(campaign)
+	l.signals.Campaign(campaign)
 	return tally(results), nil
 }
 
@@ -246,10 +246,10 @@ func leadOf(row db.Lead, privacy store.PrivacyMode) Lead {
 	out := Lead{
 		ID: row.ID, CampaignID: row.CampaignID, Phone: phone.FromSuffix(row.PhoneLast4), Name: row.Name, Email: row.Email,
 		Metadata: row.Metadata, CRMLeadID: row.CrmLeadID, DNDChecked: row.DndChecked, DNDClean: row.DndClean,
-		DNDCheckedAt: utc(row.DndCheckedAt), CustomFields: row.CustomFields, Status: LeadStatus(row.Status),
-		Priority: int(row.Priority), StatusSetBy: row.StatusSetBy, Attempts: int(row.Attempts), NextAttemptAt: utc(row.NextAttemptAt),
+		DNDCheckedAt: store.UTC(row.DndCheckedAt), CustomFields: row.CustomFields, Status: LeadStatus(row.Status),
+		Priority: int(row.Priority), StatusSetBy: row.StatusSetBy, Attempts: int(row.Attempts), NextAttemptAt: store.UTC(row.NextAttemptAt),
 		LastCallID: row.LastCallID, Disposition: row.Disposition, CreatedAt: row.CreatedAt.UTC(),
-		UpdatedAt: row.UpdatedAt.UTC(), CompletedAt: utc(row.CompletedAt),
+		UpdatedAt: row.UpdatedAt.UTC(), CompletedAt: store.UTC(row.CompletedAt),
 	}
 	if privacy == store.PrivacyStandard && !row.Phone.IsZero() {
 		out.Phone = row.Phone.National()
@@ -280,7 +280,7 @@ func (l *leads) emitLeadCompleted(ctx context.Context, tx *store.Tx, lead db.Lea
 		Data: leadCompleted{
 			LeadID: lead.ID, CampaignID: lead.CampaignID, CRMLeadID: lead.CrmLeadID, Status: lead.Status,
 			Disposition: lead.Disposition, Attempts: lead.Attempts, LastCallID: lead.LastCallID,
-			CompletedAt: utc(lead.CompletedAt), Metadata: lead.Metadata,
+			CompletedAt: store.UTC(lead.CompletedAt), Metadata: lead.Metadata,
 		},
 	})
 	if err == nil {

@@ -44,7 +44,7 @@ func (l *leads) ListLeads(ctx context.Context, tenant, campaign uuid.UUID, f Lea
 		return err
 	})
 	if err != nil {
-		return nil, 0, wrap("list leads", err)
+		return nil, 0, fault.Wrap("list leads", err)
 	}
 	return out, total, nil
 }
@@ -66,7 +66,7 @@ func (l *leads) onLead(ctx context.Context, tenant uuid.UUID, attempt string, do
 		return err
 	})
 	if err != nil {
-		return Lead{}, wrap(attempt, err)
+		return Lead{}, fault.Wrap(attempt, err)
 	}
 	return out, nil
 }
@@ -222,7 +222,7 @@ func (l *leads) DeleteLead(ctx context.Context, tenant, id uuid.UUID) error {
 		})
 	})
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return wrap("delete lead", err)
+		return fault.Wrap("delete lead", err)
 	}
 	return err
 }

@@ -88,7 +88,7 @@ func (p *pacers) manage(ctx context.Context, originator Originator) (err error) 
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
-		case <-p.signals.kick:
+		case <-p.signals.Kick:
 		}
 	}
 }
@@ -125,7 +125,7 @@ func (m *manager) round(ctx context.Context) error {
 
 // wake ends the rest of pacers whose campaigns have leads to dial again. Where that can't be seen now, they look for themselves in time.
 func (m *manager) wake(ctx context.Context) {
-	tenants, resting := m.s.signals.resting()
+	tenants, resting := m.s.signals.Resting()
 	if len(resting) == 0 {
 		return
 	}
@@ -141,7 +141,7 @@ func (m *manager) wake(ctx context.Context) {
 		m.s.log.WarnContext(ctx, "checking idle campaigns for due leads failed", "campaigns", len(resting), "error", err)
 	}
 	for _, id := range ready {
-		m.s.signals.campaign(id)
+		m.s.signals.Campaign(id)
 	}
 }
 
@@ -264,7 +264,7 @@ func (m *manager) keep(ctx context.Context, c db.CampaignsToPaceRow) (mine bool,
 	default:
 		if !p.updatedAt.Equal(c.UpdatedAt) { // by whichever controller
 			p.updatedAt = c.UpdatedAt
-			m.s.signals.campaign(c.ID)
+			m.s.signals.Campaign(c.ID)
 		}
 	}
 	return true, nil
@@ -320,14 +320,14 @@ func (m *manager) spawn(ctx context.Context, c db.CampaignsToPaceRow) {
 	p := &runningPacer{cancel: cancel, done: make(chan struct{}), updatedAt: c.UpdatedAt}
 	m.pacers[c.ID] = p
 	m.s.metrics.pacers.Set(float64(len(m.pacers)))
-	wake := m.s.signals.open(c.TenantID, c.ID)
+	wake := m.s.signals.Open(c.TenantID, c.ID)
 	go func() {
 		defer close(p.done)
 		pacer := newPacer(m.s, m.originator, c.TenantID, c.ID, wake)
 		pacer.people = &p.people
 		pacer.run(pacerCtx)
 		if p.yielded = pacer.yielded; p.yielded {
-			m.s.signals.changed()
+			m.s.signals.Changed()
 		}
 	}()
 }
@@ -350,7 +350,7 @@ func (m *manager) stop(ctx context.Context, id uuid.UUID) error {
 	p.cancel()
 	<-p.done
 	delete(m.pacers, id)
-	m.s.signals.close(id)
+	m.s.signals.Close(id)
 	m.s.metrics.pacers.Set(float64(len(m.pacers)))
 	return m.locks.Unlock(ctx, lockName(id))
 }
@@ -362,7 +362,7 @@ func (m *manager) close(ctx context.Context) error {
 	}
 	for id, p := range m.pacers {
 		<-p.done
-		m.s.signals.close(id)
+		m.s.signals.Close(id)
 	}
 	m.s.metrics.pacers.Set(0)
 	return m.locks.Close(ctx)

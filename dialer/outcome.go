@@ -73,7 +73,7 @@ func outcomeOfCause(cause string) callOutcome {
 // Ended gives a lead the outcome of its call, in the transaction that closes the call.
 func (h handler) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 	s := h.s
-	fault, err := s.endedOnTrunk(ctx, tx, call)
+	onTrunk, err := s.endedOnTrunk(ctx, tx, call)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (h handler) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 		return err
 	}
 	if call.CampaignID != nil {
-		s.signals.campaign(*call.CampaignID)
+		s.signals.Campaign(*call.CampaignID)
 	}
 	if call.LeadID == nil {
 		return nil
@@ -127,7 +127,7 @@ func (h handler) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 		if unserved && outcome == outcomeConversation {
 			outcome = outcomeFailed
 		}
-		if fault && outcome != outcomeNeverBegun && lead.TrunkFailures < maxTrunkFailures {
+		if onTrunk && outcome != outcomeNeverBegun && lead.TrunkFailures < maxTrunkFailures {
 			outcome = outcomeTrunk
 		}
 		if outcome != outcomeConversation && lead.DndChecked && !lead.DndClean { // a scrub during the call found the number listed

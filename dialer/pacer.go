@@ -84,7 +84,7 @@ type pacer struct {
 func newPacer(s *pacers, originator Originator, tenant, campaign uuid.UUID, wake <-chan struct{}) *pacer {
 	return &pacer{
 		claimer: claimer{
-			leads: s.leads, tenant: tenant, campaign: campaign, claimant: "pacer:" + s.cfg.NodeID + ":" + newID().String(), lease: claimLease,
+			leads: s.leads, tenant: tenant, campaign: campaign, claimant: "pacer:" + s.cfg.NodeID + ":" + store.NewID().String(), lease: claimLease,
 		},
 		s:          s,
 		hearing:    &hearing{s: s, tenant: tenant, campaign: campaign, kick: make(chan struct{}, 1)},
@@ -111,7 +111,7 @@ func (p *pacer) run(ctx context.Context) {
 		resting := !woken && p.mayRest()
 		if resting {
 			wait = restPolls * p.s.cfg.Poll
-			p.s.signals.rest(p.campaign, true)
+			p.s.signals.Rest(p.campaign, true)
 		}
 		timer.Reset(wait)
 		woken = false
@@ -123,7 +123,7 @@ func (p *pacer) run(ctx context.Context) {
 			_ = retry.Pause(ctx, roundGap-time.Since(began))
 		}
 		if resting {
-			p.s.signals.rest(p.campaign, false)
+			p.s.signals.Rest(p.campaign, false)
 		}
 	}
 }

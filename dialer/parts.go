@@ -5,6 +5,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
+	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/dialer/week"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
@@ -18,7 +19,7 @@ type core struct {
 	log      *slog.Logger
 	legal    week.Window
 	metrics  metrics
-	signals  signals
+	signals  *wake.Signals
 	carriers *carrier.Trunks
 	calls    Calls // set by Attach, before anything serves
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -74,15 +75,15 @@ type people struct {
 func staffed(t *testing.T, change ...func(*Config)) *people {
 	t.Helper()
 	st := storetest.New(t)
-	p := &people{}
+	p, signals := &people{}, wake.New()
 	clock := storetest.NewClock(time.Now())
 	var err error
 	p.agents, err = acd.New(acd.Config{
 		NodeID: "node-1", Accounts: acd.NewAccounts(st, []byte("key"), "sip.test"), Now: clock.Now, Every: 20 * time.Millisecond,
-		Changed: func(tenant uuid.UUID) { p.svc.AgentsChanged(tenant) },
+		Changed: signals.Tenant,
 	}, st)
 	require.NoError(t, err)
-	p.bundle = setupOn(t, st, append(change, func(c *Config) { c.Agents, c.Now = p.agents, clock.Now })...)
+	p.bundle = setupOn(t, st, append(change, func(c *Config) { c.Agents, c.Wake, c.Now = p.agents, signals, clock.Now })...)
 	p.clock = clock
 	p.trunkAndNumber(t)
 	p.sw = &peopleSwitch{fakeSwitch: fakeSwitch{}, agents: p.agents}

@@ -64,7 +64,7 @@ func (p *pacers) SetPredictivePaused(
 	})
 	if err == nil {
 		p.log.InfoContext(ctx, "predictive dialing paused or resumed", "tenant_id", tenant, "campaign_id", id, "paused", paused, "reason", reason)
-		p.signals.campaign(id)
+		p.signals.Campaign(id)
 	}
 	return out, err
 }

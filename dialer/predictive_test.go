@@ -24,7 +24,7 @@ func (b *bundle) past(t *testing.T, campaign uuid.UUID, agent uuid.UUID, connect
 	t.Helper()
 	ids := make([]uuid.UUID, connected+abandoned+unanswered)
 	for i := range ids {
-		ids[i] = newID()
+		ids[i] = store.NewID()
 	}
 	at := b.clock.Now().Add(-10 * time.Minute)
 	storetest.Exec(t, b.st, b.tenant, `INSERT INTO calls (tenant_id, id, campaign_id, node, fs_uuid, direction, status, from_number, to_number,

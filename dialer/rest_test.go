@@ -15,7 +15,7 @@ const soon = (restPolls - 5) * 500 * time.Millisecond
 
 // rests counts the campaigns that rest.
 func (b *bundle) rests() int {
-	_, campaigns := b.svc.signals.resting()
+	_, campaigns := b.svc.signals.Resting()
 	return len(campaigns)
 }
 
@@ -48,7 +48,7 @@ func TestRestingCampaigns(t *testing.T) {
 	b.end(t, sw.dialed()[1], "completed", "NORMAL_CLEARING")
 	require.Eventually(t, rests, waitFor, every)
 
-	b.svc.AgentsChanged(b.tenant)
+	b.svc.signals.Tenant(b.tenant)
 	require.True(t, rests(), "what the tenant's campaigns share doesn't wake a campaign without leads")
 }
 
@@ -69,9 +69,6 @@ func TestLeadsThatCantBeLookedAtHoldUpNoCampaign(t *testing.T) {
 	defer func() { require.NoError(t, tx.Rollback(context.WithoutCancel(t.Context()))) }()
 	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET status = 'running' WHERE id = $1", other.ID)
 	require.Eventually(t, func() bool {
-		b.svc.signals.mu.Lock()
-		defer b.svc.signals.mu.Unlock()
-		_, paced := b.svc.signals.wake[other.ID]
-		return paced
+		return b.svc.signals.Paced(other.ID)
 	}, soon, every)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 // scrubBatch bounds the transactions of a scrub, so that none holds an old snapshot, and what is lost of one that is cut off.
@@ -139,7 +140,7 @@ func (sc *scrubs) scrubCounts(ctx context.Context, tenant, campaign uuid.UUID) (
 		return err
 	})
 	if err != nil {
-		return ScrubResult{}, wrap("count scrubbed leads", err)
+		return ScrubResult{}, fault.Wrap("count scrubbed leads", err)
 	}
 	if teller, ok := sc.cfg.DNC.(dnc.Describer); ok {
 		if d, known := teller.Describe(); known {
@@ -240,7 +241,7 @@ func (r *rescrub) once(ctx context.Context) {
 		}
 	}
 	if checked > 0 {
-		r.s.signals.campaign(r.campaign)
+		r.s.signals.Campaign(r.campaign)
 	}
 }
 
@@ -275,12 +276,12 @@ func leadPhone(
 func (sc *scrubs) RecordRegistryLoad(ctx context.Context, status dnc.Status) error {
 	err := sc.st.InSystem(ctx, func(tx *store.Tx) error {
 		return tx.Q.DNCLoadInsert(ctx, db.DNCLoadInsertParams{
-			ID: newID(), Source: status.Source, Numbers: int64(status.Numbers), //nolint:gosec // at most ten digits' worth
+			ID: store.NewID(), Source: status.Source, Numbers: int64(status.Numbers), //nolint:gosec // at most ten digits' worth
 			LoadedAt: status.LoadedAt, Version: status.Version,
 		})
 	})
 	if err != nil {
-		return wrap("record do-not-call registry load", err)
+		return fault.Wrap("record do-not-call registry load", err)
 	}
 	return nil
 }
@@ -299,7 +300,7 @@ func (sc *scrubs) ChannelsUsage(ctx context.Context, tenant uuid.UUID) (Channels
 		return err
 	})
 	if err != nil {
-		return ChannelsUsage{}, wrap("read channel usage", err)
+		return ChannelsUsage{}, fault.Wrap("read channel usage", err)
 	}
 	return out, nil
 }

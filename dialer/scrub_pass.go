@@ -8,8 +8,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/dnc"
+	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/retry"
 )
 
@@ -50,10 +52,10 @@ func (sc *scrubs) Scrub(ctx context.Context, tenant, campaign uuid.UUID) (ScrubR
 	})
 	if err == nil {
 		err = sc.scrubUntil(ctx, tenant, campaign, until)
-		notify(sc.signals.scrub)
+		wake.Notify(sc.signals.Scrubs)
 	}
 	if err != nil {
-		return ScrubResult{}, wrap("scrub leads", err)
+		return ScrubResult{}, fault.Wrap("scrub leads", err)
 	}
 	return sc.scrubCounts(ctx, tenant, campaign)
 }
@@ -70,7 +72,7 @@ func (sc *scrubs) registryVersion() string {
 
 // scrubUntil works on a campaign's scrub, or waits for whoever does, until it is done or the time is over.
 func (sc *scrubs) scrubUntil(ctx context.Context, tenant, campaign uuid.UUID, until time.Time) error {
-	pass, open := scrubPass{s: sc, worker: newID()}, false
+	pass, open := scrubPass{s: sc, worker: store.NewID()}, false
 	for {
 		err := sc.st.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
 			pass.row, err = tx.Q.ScrubHold(ctx, db.ScrubHoldParams{
@@ -100,7 +102,7 @@ func (sc *scrubs) scrubUntil(ctx context.Context, tenant, campaign uuid.UUID, un
 
 // scrubOpen does the scrubs that no request works on, of all tenants, in turn, until ctx ends.
 func (sc *scrubs) scrubOpen(ctx context.Context) {
-	pass := scrubPass{s: sc, worker: newID()}
+	pass := scrubPass{s: sc, worker: store.NewID()}
 	tick := time.NewTicker(scrubRest * sc.cfg.Poll)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -123,7 +125,7 @@ func (sc *scrubs) scrubOpen(ctx context.Context) {
 		case <-ctx.Done():
 		case <-again:
 		case <-tick.C:
-		case <-sc.signals.scrub:
+		case <-sc.signals.Scrubs:
 		}
 	}
 }
@@ -154,7 +156,7 @@ func (p *scrubPass) work(ctx, asking context.Context, until time.Time) error {
 		}
 		return tx.Q.ScrubLeave(ctx, db.ScrubLeaveParams{TenantID: tenant, CampaignID: campaign, Worker: p.worker, WaitS: wait.Seconds()})
 	})
-	p.s.signals.campaign(campaign)
+	p.s.signals.Campaign(campaign)
 	return errors.Join(err, left)
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
+	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -59,6 +60,8 @@ type Config struct {
 	Prompts switchctl.Prompts
 	// Agents are the people who take calls. Without them nobody does.
 	Agents *acd.Service
+	// Wake is what the agents' service tells its changes to.
+	Wake *wake.Signals
 	// ScrubFor is how long a request for a scrub works on it; what is left is done behind it. 10 s by default.
 	ScrubFor time.Duration
 	// Poll is how often a pacer looks without being woken; 1 s by default.
@@ -122,6 +125,9 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Wake == nil {
+		cfg.Wake = wake.New()
+	}
 	legal, err := newWindow(CallingWindow{Timezone: calleeZone, From: cfg.Legal.From, To: cfg.Legal.To})
 	if err != nil {
 		return nil, fmt.Errorf("create dialer: legal hours: %w", err)
@@ -138,7 +144,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 		cfg.Registerer.MustRegister(newPaceCollector(paces))
 	}
 	s := assemble(&core{
-		cfg: cfg, st: st, log: cfg.Logger, legal: legal, metrics: newMetrics(cfg.Registerer), signals: newSignals(), carriers: senders,
+		cfg: cfg, st: st, log: cfg.Logger, legal: legal, metrics: newMetrics(cfg.Registerer), signals: cfg.Wake, carriers: senders,
 	})
 	s.crews, s.shares, s.paces = staffing.NewAllocator(), staffing.NewShares(), paces
 	s.uploads, s.scrubBatch = uploads, scrubBatch
@@ -148,13 +154,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 // Attach gives the dialer the call controller that its agents dial through. It must be called before anything serves.
 func (s *Service) Attach(calls Calls) { s.calls = calls }
 
-// AgentsChanged wakes the tenant's pacers: its agents are no longer what they were planned with. It doesn't block.
-func (s *Service) AgentsChanged(tenant uuid.UUID) { s.signals.tenant(tenant) }
-
 func (k *core) now() time.Time { return k.cfg.Now() }
-
-// newID returns a UUIDv7.
-func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
 type metrics struct {
 	admitted  *prometheus.CounterVec

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/form"
 	"github.com/ringmaster/ringmaster/store/input"
 )
@@ -73,7 +74,7 @@ func (e *tenantSettings) Settings(ctx context.Context, tenant uuid.UUID) (Settin
 		return err
 	})
 	if err != nil {
-		return Settings{}, wrap("read settings", err)
+		return Settings{}, fault.Wrap("read settings", err)
 	}
 	return settingsOf(row), nil
 }
@@ -83,7 +84,7 @@ func (e *tenantSettings) Settings(ctx context.Context, tenant uuid.UUID) (Settin
 func (e *tenantSettings) PatchSettings(ctx context.Context, tenant uuid.UUID, in SettingsInput) (Settings, error) {
 	c := input.Form{Edit: true}
 	if v, ok := input.Clearable(&c, "voice_agent_default_ws_url", in.VoiceAgentDefaultWSURL); ok && v != nil {
-		checkAddress(ctx, &c, &e.cfg.Guard, "voice_agent_default_ws_url", *v, "ws", "wss")
+		c.Address(ctx, e.cfg.Guard.Check, "voice_agent_default_ws_url", *v, "ws", "wss")
 	}
 	if in.SIPHosts.Set {
 		c.Fail("sip_hosts", "is read only: the operator sets it")
@@ -109,9 +110,9 @@ func (e *tenantSettings) PatchSettings(ctx context.Context, tenant uuid.UUID, in
 		return err
 	})
 	if err != nil {
-		return Settings{}, wrap("edit settings", err)
+		return Settings{}, fault.Wrap("edit settings", err)
 	}
-	e.signals.changed()
+	e.signals.Changed()
 	return settingsOf(row), nil
 }
 

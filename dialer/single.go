@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
@@ -80,18 +81,18 @@ func (g *rules) PlaceCall(ctx context.Context, tenant uuid.UUID, env Environment
 		return db.Call{}, err
 	}
 	if g.calls == nil {
-		return db.Call{}, wrap("place call", switchctl.ErrLinkDown)
+		return db.Call{}, fault.Wrap("place call", switchctl.ErrLinkDown)
 	}
 	req.TenantID, req.Environment = tenant, string(env)
 	err = g.st.InTenant(ctx, tenant, func(tx *store.Tx) error { return g.resolveSingle(ctx, tx, &req) })
 	if err != nil {
-		return db.Call{}, wrap("place call", err)
+		return db.Call{}, fault.Wrap("place call", err)
 	}
 	// What was begun is finished also when whoever asked has gone.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
 	defer cancel()
 	call, err := g.place(ctx, g.calls, req)
-	return call, wrap("place call", err)
+	return call, fault.Wrap("place call", err)
 }
 
 // resolveSingle checks what a single call names against what the tenant has, and finds the voice agent of one that names nobody.

@@ -102,7 +102,7 @@ func (t *statistics) CampaignStats(ctx context.Context, tenant, id uuid.UUID) (C
 		return err
 	})
 	if err != nil {
-		return CampaignStats{}, wrap("count campaign", err)
+		return CampaignStats{}, fault.Wrap("count campaign", err)
 	}
 	return out, nil
 }

@@ -85,7 +85,7 @@ func (u *suppressions) AddSuppression(ctx context.Context, tenant uuid.UUID, in 
 	}
 	made, _, err := u.suppress(ctx, tenant, []suppressionRow{row})
 	if err != nil {
-		return Suppression{}, wrap("add suppression", err)
+		return Suppression{}, fault.Wrap("add suppression", err)
 	}
 	return suppressionOf(made[0]), nil
 }
@@ -101,7 +101,7 @@ func (u *suppressions) suppress(ctx context.Context, tenant uuid.UUID, rows []su
 			continue
 		}
 		places[string(hashes[i])] = i
-		p.Ids, p.Hashes, p.Last4s, p.Reasons = append(p.Ids, newID()), append(p.Hashes, hashes[i]), append(p.Last4s, row.phone.Last4()),
+		p.Ids, p.Hashes, p.Last4s, p.Reasons = append(p.Ids, store.NewID()), append(p.Hashes, hashes[i]), append(p.Last4s, row.phone.Last4()),
 			append(p.Reasons, row.reason)
 	}
 	entries, added = make([]db.Suppression, len(rows)), make([]bool, len(rows))
@@ -183,7 +183,7 @@ func (u *suppressions) AddSuppressions(ctx context.Context, tenant uuid.UUID, in
 	}
 	entries, added, err := u.suppress(ctx, tenant, rows)
 	if err != nil {
-		return BulkResult{}, wrap("add suppressions", err)
+		return BulkResult{}, fault.Wrap("add suppressions", err)
 	}
 	for i, place := range places {
 		results[place] = BulkRow{Phone: suppressionOf(entries[i]).Phone, Status: BulkDuplicate, ID: &entries[i].ID}
@@ -221,7 +221,7 @@ func (u *suppressions) ListSuppressions(ctx context.Context, tenant uuid.UUID, f
 		return err
 	})
 	if err != nil {
-		return nil, 0, wrap("list suppressions", err)
+		return nil, 0, fault.Wrap("list suppressions", err)
 	}
 	return out, total, nil
 }
@@ -245,7 +245,7 @@ func (u *suppressions) DeleteSuppression(ctx context.Context, tenant, id uuid.UU
 		})
 	})
 	if err != nil {
-		return wrap("delete suppression", err)
+		return fault.Wrap("delete suppression", err)
 	}
 	u.log.InfoContext(ctx, "number no longer suppressed", "tenant_id", tenant, "suppression_id", id)
 	return nil

@@ -56,7 +56,7 @@ func (l *leads) UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, fil
 	defer end()
 	leads, err := leadfile.Open(ctx, file, leadfile.Options{Dir: l.uploads.dir, Workbooks: l.uploads.workbooks})
 	if err != nil {
-		return LeadUpload{}, wrap("read uploaded leads", fileFault(err))
+		return LeadUpload{}, fault.Wrap("read uploaded leads", fileFault(err))
 	}
 	if err := l.auditUpload(ctx, tenant, campaign, "lead_upload.started", nil); err != nil {
 		return LeadUpload{}, errors.Join(err, leads.Close())
@@ -67,7 +67,7 @@ func (l *leads) UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, fil
 		l.log.WarnContext(ctx, "uploaded file not cleaned up", "tenant_id", tenant, "error", cerr)
 	}
 	if up.out.Valid > 0 {
-		l.signals.campaign(campaign)
+		l.signals.Campaign(campaign)
 	}
 	told := l.auditUpload(ctx, tenant, campaign, "lead_upload.ended", map[string]any{
 		"rows": up.out.Total, "valid": up.out.Valid, "invalid": up.out.Invalid, "duplicates": up.out.Duplicates, "complete": err == nil,
@@ -78,7 +78,7 @@ func (l *leads) UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, fil
 	l.log.InfoContext(ctx, "leads uploaded", "tenant_id", tenant, "campaign_id", campaign, "rows", up.out.Total,
 		"valid", up.out.Valid, "invalid", up.out.Invalid, "duplicates", up.out.Duplicates, "complete", err == nil)
 	if err != nil {
-		return LeadUpload{}, wrap("upload leads", fileFault(err))
+		return LeadUpload{}, fault.Wrap("upload leads", fileFault(err))
 	}
 	return up.out, nil
 }
@@ -91,7 +91,7 @@ func (l *leads) auditUpload(ctx context.Context, tenant, campaign uuid.UUID, act
 		return tx.Audit(ctx, store.AuditEntry{TenantID: tenant, Action: action, ObjectID: campaign.String(), Details: details})
 	})
 	if err != nil {
-		return wrap("audit an upload", err)
+		return fault.Wrap("audit an upload", err)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 // UsageGroup is what usage is counted by.
@@ -43,7 +44,7 @@ func (t *statistics) Usage(ctx context.Context, tenant uuid.UUID, from, to time.
 		return err
 	})
 	if err != nil {
-		return nil, wrap("count usage", err)
+		return nil, fault.Wrap("count usage", err)
 	}
 	return out, nil
 }

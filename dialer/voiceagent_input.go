@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/ringmaster/ringmaster/dialer/carrier"
-	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -49,18 +48,18 @@ func defaultAudio() AudioFormat {
 func newVoiceAgent() db.VoiceAgent {
 	audio, _ := json.Marshal(defaultAudio()) // strings and integers always encode
 	return db.VoiceAgent{
-		ID: newID(), AudioFormat: audio, MaxConcurrent: defaultAgentCalls, Status: string(VoiceAgentActive),
+		ID: store.NewID(), AudioFormat: audio, MaxConcurrent: defaultAgentCalls, Status: string(VoiceAgentActive),
 		TokenLifetime: tokenLifetimeRefresh, Subprotocol: SubprotocolAlpha, WsDisconnectAction: disconnectHangup, MonitorScope: monitorTenant,
 	}
 }
 
 // apply puts a request's members into a voice agent; a null one counts as absent, but for those that creation
 // requires. The auth token stays outside, for it is sealed.
-func (in VoiceAgentInput) apply(ctx context.Context, c *input.Form, guard *netguard.Policy, to *db.VoiceAgent) {
+func (in VoiceAgentInput) apply(ctx context.Context, c *input.Form, guard input.Guard, to *db.VoiceAgent) {
 	if v, ok := input.Required(c, "name", skipNull(c, in.Name)); ok && c.Text("name", v, 1, maxNameLength) {
 		to.Name = v
 	}
-	if v, ok := input.Required(c, "ws_url", skipNull(c, in.WSURL)); ok && checkAddress(ctx, c, guard, "ws_url", v, "ws", "wss") {
+	if v, ok := input.Required(c, "ws_url", skipNull(c, in.WSURL)); ok && c.Address(ctx, guard, "ws_url", v, "ws", "wss") {
 		to.WsUrl = v
 	}
 	if v, ok := input.Given(c, "auth_token", in.AuthToken); ok && !headerSafe(v) {

@@ -23,12 +23,12 @@ func (v *voiceAgents) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in
 	row, c := newVoiceAgent(), input.Form{}
 	row.TenantID = tenant
 	in = in.withoutNulls()
-	in.apply(ctx, &c, &v.cfg.Guard, &row)
+	in.apply(ctx, &c, v.cfg.Guard.Check, &row)
 	if err := cmp.Or(c.Err(), v.checkTransferTarget(ctx, tenant, in)); err != nil {
 		return VoiceAgent{}, err
 	}
 	made, err := v.inAgent(ctx, tenant, "create voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
-		if err := Quota(ctx, tx, tenant, CodeVoiceAgents, maxVoiceAgents, tx.Q.VoiceAgentCount); err != nil {
+		if err := store.Quota(ctx, tx, tenant, CodeVoiceAgents, maxVoiceAgents, tx.Q.VoiceAgentCount); err != nil {
 			return row, err
 		}
 		if err := v.sealToken(in, &row); err != nil {
@@ -134,7 +134,7 @@ func (v *voiceAgents) inAgent(
 		return err
 	})
 	if err != nil {
-		return VoiceAgent{}, wrap(attempt, err)
+		return VoiceAgent{}, fault.Wrap(attempt, err)
 	}
 	return v.voiceAgentOf(row)
 }
@@ -151,7 +151,7 @@ func (v *voiceAgents) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, sta
 		return err
 	})
 	if err != nil {
-		return nil, wrap("list voice agents", err)
+		return nil, fault.Wrap("list voice agents", err)
 	}
 	out := make([]VoiceAgent, len(rows))
 	for i, row := range rows {
@@ -175,7 +175,7 @@ func (v *voiceAgents) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID,
 	in = in.withoutNulls()
 	if in.WSURL.Has() {
 		c := input.Form{Edit: true}
-		checkAddress(ctx, &c, &v.cfg.Guard, "ws_url", in.WSURL.Value, "ws", "wss")
+		c.Address(ctx, v.cfg.Guard.Check, "ws_url", in.WSURL.Value, "ws", "wss")
 		if err := c.Err(); err != nil {
 			return VoiceAgent{}, err
 		}
@@ -209,7 +209,7 @@ func (v *voiceAgents) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID,
 		return tx.Q.VoiceAgentUpdate(ctx, voiceAgentUpdate(row))
 	})
 	if err == nil {
-		v.signals.tenant(tenant)
+		v.signals.Tenant(tenant)
 	}
 	return out, err
 }
@@ -244,7 +244,7 @@ func (v *voiceAgents) DeleteVoiceAgent(ctx context.Context, tenant, id uuid.UUID
 		return err
 	})
 	if err != nil {
-		return wrap("delete voice agent", err)
+		return fault.Wrap("delete voice agent", err)
 	}
 	return nil
 }
@@ -258,7 +258,7 @@ func (v *voiceAgents) DefaultVoiceAgent(ctx context.Context, tenant uuid.UUID) (
 		return err
 	})
 	if err != nil {
-		return DefaultVoiceAgent{}, wrap("get default voice agent", err)
+		return DefaultVoiceAgent{}, fault.Wrap("get default voice agent", err)
 	}
 	return DefaultVoiceAgent{VoiceAgentID: owner.DefaultVoiceAgentID}, nil
 }
@@ -296,7 +296,7 @@ func (v *voiceAgents) SetDefaultVoiceAgent(
 		return tx.Q.SetTenantDefaultVoiceAgent(ctx, out.VoiceAgentID, tenant)
 	})
 	if err != nil {
-		return DefaultVoiceAgent{}, wrap("set default voice agent", err)
+		return DefaultVoiceAgent{}, fault.Wrap("set default voice agent", err)
 	}
 	return out, nil
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/webhook"
 	"github.com/ringmaster/ringmaster/media"
@@ -57,6 +58,7 @@ type Controller struct {
 	media    *media.Server
 	accounts *acd.Accounts
 	agents   *acd.Service
+	wake     *wake.Signals // from the agents to the dialer
 	dialer   *dialer.Service
 	calls    *call.Controller
 	bucket   recordings.Bucket
@@ -143,6 +145,7 @@ func (c *Controller) guard() netguard.Policy {
 
 func (c *Controller) buildAgents(context.Context) (err error) {
 	a := c.cfg.Agents
+	c.wake = wake.New()
 	c.accounts = acd.KeptAccounts(c.store, a.SIPDomain)
 	if a.WrapUp == 0 {
 		a.WrapUp = -1 // no limit
@@ -150,7 +153,7 @@ func (c *Controller) buildAgents(context.Context) (err error) {
 	c.agents, err = acd.New(acd.Config{
 		NodeID: c.cfg.Node, Accounts: c.accounts, Transports: a.Transports, WrapUp: a.WrapUp, RingTimeout: a.RingTimeout,
 		MaxWait: a.MaxWait, PositionPrompts: a.PositionPrompts, AnnounceEvery: a.AnnounceEvery, Logger: c.log, Registerer: c.metrics,
-		Changed: func(tenant uuid.UUID) { c.dialer.AgentsChanged(tenant) },
+		Changed: c.wake.Tenant,
 	}, c.store)
 	return err
 }
@@ -168,7 +171,7 @@ func (c *Controller) buildDialer(context.Context) (err error) {
 	}
 	cfg := dialer.Config{
 		DNCPolicy: policy,
-		Web:       c.web, NodeID: c.cfg.Node, Subprotocols: c.cfg.Media.Subprotocols, Guard: c.guard(), DNC: c.scrubber, Poll: d.Poll, Agents: c.agents,
+		Web:       c.web, NodeID: c.cfg.Node, Subprotocols: c.cfg.Media.Subprotocols, Guard: c.guard(), DNC: c.scrubber, Poll: d.Poll, Agents: c.agents, Wake: c.wake,
 		CarrierNetworks: prefixes(c.cfg.Switch.CarrierNetworks),
 		UploadDir:       filepath.Join(c.cfg.Recordings.SpoolDir, "uploads"),
 		Prompts:         c.prompts, Legal: dialer.Hours{From: d.WindowFrom, To: d.WindowTo}, DailyCap: d.DailyCap, RequireCategory: d.RequireCategory, Logger: c.log, Registerer: c.metrics,

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/riverqueue/river"
 
-	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -68,7 +67,7 @@ func (s *Subscriptions) Create(ctx context.Context, tenant uuid.UUID, in Edit) (
 		return sub, "", fmt.Errorf("create webhook: %w", err)
 	}
 	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		err := dialer.Quota(ctx, tx, tenant, codeTooMany, maxSubscriptions, tx.Q.CountWebhooks)
+		err := store.Quota(ctx, tx, tenant, codeTooMany, maxSubscriptions, tx.Q.CountWebhooks)
 		if err != nil {
 			return err
 		}

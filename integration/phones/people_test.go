@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -23,14 +24,15 @@ import (
 func (l *line) staff(t *testing.T) *acd.Service {
 	t.Helper()
 	require.NoError(t, l.stop(t.Context()))
+	l.wake = wake.New()
 	agents, err := acd.New(acd.Config{
 		NodeID: "node-1", Accounts: acd.NewAccounts(l.st, []byte("key of tests"), l.phone.SIPAddr()), Logger: l.cfg.Logger,
-		Changed: func(tenant uuid.UUID) { l.dialer.AgentsChanged(tenant) },
+		Changed: l.wake.Tenant,
 	}, l.st)
 	require.NoError(t, err)
 	l.dialer, err = dialer.New(dialer.Config{
 		NodeID: "node-1", Guard: netguard.Policy{AllowLoopback: true}, Legal: dialer.Hours{From: "00:00", To: "24:00"}, DNC: nobody{},
-		Agents: agents, Prompts: l.cfg.Prompts, Logger: l.cfg.Logger,
+		Agents: agents, Wake: l.wake, Prompts: l.cfg.Prompts, Logger: l.cfg.Logger,
 	}, l.st)
 	require.NoError(t, err)
 	l.cfg.Phones, l.handler = agents, nil
@@ -72,7 +74,7 @@ func TestProgressiveReachesAgent(t *testing.T) {
 		storetest.Exec(t, l.st, l.tenant, "UPDATE campaigns SET post_answer_action = 'connect_agent'")
 		storetest.Lead(t, l.st, l.tenant, campaign, "9876543210")
 		storetest.Lead(t, l.st, l.tenant, campaign, "9876543211")
-		l.dialer.AgentsChanged(l.tenant)
+		l.wake.Tenant(l.tenant)
 		since := time.Now()
 		_, err := agents.Login(t.Context(), l.tenant, agent, acd.LoginInput{})
 		require.NoError(t, err)

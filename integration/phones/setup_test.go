@@ -21,6 +21,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/conf"
 	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/integration/freeswitch"
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/integration/simswitch"
@@ -63,6 +64,7 @@ type line struct {
 	cfg       call.Config
 	media     *media.Server
 	dialer    *dialer.Service
+	wake      *wake.Signals
 	calls     *call.Controller
 	stop      func(ctx context.Context) error
 	carrier   *simcarrier.Server

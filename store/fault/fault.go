@@ -5,6 +5,7 @@ package fault
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -114,6 +115,14 @@ func InField(field, message string) *Error { return Fields(Field{Field: field, M
 func As(err error, kind Kind) (*Error, bool) {
 	e, ok := errors.AsType[*Error](err)
 	return e, ok && e.Kind == kind
+}
+
+// Wrap says what was attempted, if it failed.
+func Wrap(attempt string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", attempt, err)
 }
 
 // Fault lets an Error be one of those that [Of] finds.

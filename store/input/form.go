@@ -2,9 +2,12 @@ package input
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -116,4 +119,34 @@ func (f *Form) UUID(field, s string) (uuid.UUID, bool) {
 		return uuid.Nil, false
 	}
 	return id, true
+}
+
+// Guard refuses addresses that a customer may not have us connect to.
+type Guard func(ctx context.Context, url string) error
+
+// guardTimeout bounds the look-up of a host's name.
+const guardTimeout = time.Second
+
+// Address checks a URL that the service will connect to; without a guard it looks at the text alone. A host whose name does not resolve
+// in time passes, since the dial is guarded too.
+func (f *Form) Address(ctx context.Context, guard Guard, field, raw string, schemes ...string) bool {
+	u, err := url.Parse(raw)
+	if err != nil || !slices.Contains(schemes, u.Scheme) || u.Hostname() == "" || strings.ContainsAny(raw, " \t\r\n\x00") {
+		f.Fail(field, "must be a URL that starts with %s", strings.Join(schemes, ":// or ")+"://")
+		return false
+	}
+	if utf8.RuneCountInString(raw) > 2000 {
+		f.Fail(field, "must have at most 2000 characters")
+		return false
+	}
+	if guard == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
+	defer cancel()
+	if err := guard(ctx, raw); err != nil {
+		f.Fail(field, "names an address that may not be reached")
+		return false
+	}
+	return true
 }
