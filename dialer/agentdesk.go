@@ -32,11 +32,6 @@ const (
 	CodeLaterCall        = "lead_has_later_call"
 )
 
-// reservedForOther tells whether somebody else holds a lead.
-func reservedForOther(f db.GateFactsRow, agent uuid.UUID, now time.Time) bool {
-	return f.LeadClaimedBy != nil && *f.LeadClaimedBy != acd.Claimant(agent) && f.LeadClaimedUntil != nil && f.LeadClaimedUntil.After(now)
-}
-
 // NextLead reserves a preview campaign's next lead for an agent for ten minutes; nil when there is none to dial now. An agent
 // who asks again gets the same lead, and one who asks in another campaign gives the first lead back. Errors:
 // store.ErrNotFound, *fault.Error, *acd.StateError.
@@ -104,7 +99,7 @@ func (dk *desk) previewCampaign(ctx context.Context, tx *store.Tx, tenant, campa
 	if err != nil {
 		return nil, err
 	}
-	open, _ := dk.rules.mayRing(owner.CallingWindow, row.CallingWindow, owner.Holidays, dk.now(), campaignRing(row.RingTimeoutS))
+	open, _ := dk.gate.mayRing(owner.CallingWindow, row.CallingWindow, owner.Holidays, dk.now(), campaignRing(row.RingTimeoutS))
 	if !open || row.Environment == string(EnvironmentTest) {
 		return nil, nil //nolint:nilnil // there is nothing to dial, which is no error
 	}
@@ -198,7 +193,7 @@ func (dk *desk) AgentDial(ctx context.Context, tenant, agent uuid.UUID, in DialI
 	if err != nil {
 		return db.Call{}, err
 	}
-	if dk.cfg.Agents == nil || dk.calls == nil {
+	if dk.cfg.Agents == nil {
 		return db.Call{}, fault.Wrap("dial", errNoAgents)
 	}
 	if err := dk.cfg.Agents.CanDial(ctx, tenant, agent); err != nil {
@@ -217,7 +212,7 @@ func (dk *desk) AgentDial(ctx context.Context, tenant, agent uuid.UUID, in DialI
 	// What was begun is finished also when whoever asked has gone.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
 	defer cancel()
-	call, err := dk.rules.place(ctx, dk.calls, req)
+	call, err := dk.gate.place(ctx, dk.calls, req)
 	if err != nil {
 		return call, fault.Wrap("dial", err)
 	}
@@ -254,17 +249,9 @@ func (dk *desk) resolveTarget(ctx context.Context, tenant uuid.UUID, to target) 
 	return to, err
 }
 
-// dials makes an admitted call its agent's, in the transaction of the admission.
-func (dk *desk) dials(ctx context.Context, tx *store.Tx, req admission.Request, call db.Call, now time.Time) error {
-	if dk.cfg.Agents == nil {
-		return errNoAgents
-	}
-	return dk.cfg.Agents.Dials(ctx, tx, req.TenantID, *req.AgentID, call.ID, now)
-}
-
 // AgentHangup ends the call that the agent is on; the agent's phone stays up. Errors: store.ErrNotFound, *fault.Error.
 func (dk *desk) AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error) {
-	if dk.cfg.Agents == nil || dk.calls == nil {
+	if dk.cfg.Agents == nil {
 		return acd.Agent{}, fault.Wrap("hang up", errNoAgents)
 	}
 	a, err := dk.cfg.Agents.GetAgent(ctx, tenant, agent)

@@ -20,7 +20,7 @@ func TestPreview(t *testing.T) {
 	first, second := p.push(t, campaign, "9876543201"), p.push(t, campaign, "9876543202")
 	ann, bob := p.person(t), p.person(t)
 	next := func(agent uuid.UUID) *Lead {
-		lead, err := p.svc.NextLead(t.Context(), p.tenant, agent, campaign)
+		lead, err := p.desk.NextLead(t.Context(), p.tenant, agent, campaign)
 		require.NoError(t, err)
 		return lead
 	}
@@ -40,52 +40,52 @@ func TestPreview(t *testing.T) {
 	_, err = p.agents.Login(t.Context(), p.tenant, ann, acd.LoginInput{})
 	require.NoError(t, err)
 
-	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: input.Some(first.ID.String())})
+	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: input.Some(first.ID.String())})
 	var refusal *RefusalError
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, ReasonLead, refusal.Reason, "another agent's")
 	require.Equal(t, acd.Available, p.status(t, ann))
-	call, err := p.svc.AgentDial(t.Context(), p.tenant, bob, DialInput{LeadID: input.Some(first.ID.String())})
+	call, err := p.desk.AgentDial(t.Context(), p.tenant, bob, DialInput{LeadID: input.Some(first.ID.String())})
 	require.NoError(t, err)
 	require.Equal(t, bob, *call.AgentID)
 	require.Equal(t, first.ID, *call.LeadID)
 	require.Equal(t, acd.OnCall, p.status(t, bob))
 	require.Equal(t, []bool{true}, p.sw.ringbacks())
 	var state *acd.StateError
-	_, err = p.svc.AgentDial(t.Context(), p.tenant, bob, DialInput{LeadID: input.Some(second.ID.String())})
+	_, err = p.desk.AgentDial(t.Context(), p.tenant, bob, DialInput{LeadID: input.Some(second.ID.String())})
 	require.ErrorAs(t, err, &state)
-	_, err = p.svc.NextLead(t.Context(), p.tenant, bob, campaign)
+	_, err = p.desk.NextLead(t.Context(), p.tenant, bob, campaign)
 	require.ErrorAs(t, err, &state)
-	_, err = p.svc.Dispose(t.Context(), p.tenant, bob, DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("early")})
+	_, err = p.desk.Dispose(t.Context(), p.tenant, bob, DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("early")})
 	require.ErrorAs(t, err, &state, "the call goes on")
 
-	_, err = p.svc.AgentHangup(t.Context(), p.tenant, bob)
+	_, err = p.desk.AgentHangup(t.Context(), p.tenant, bob)
 	require.NoError(t, err)
 	require.Equal(t, []uuid.UUID{call.ID}, p.sw.hungUp)
 	p.end(t, call, "failed", "NO_ANSWER")
 	require.Equal(t, acd.WrapUp, p.status(t, bob))
 	require.Eventually(t, func() bool { r := p.sw.ringbacks(); return len(r) == 2 && !r[1] }, waitFor, every, "no more ringback")
 	require.Equal(t, string(LeadRetry), p.lead(t, first.ID).Status)
-	_, err = p.svc.AgentHangup(t.Context(), p.tenant, bob)
+	_, err = p.desk.AgentHangup(t.Context(), p.tenant, bob)
 	require.Equal(t, CodeNoCall, conflictCode(t, err))
 
 	// A number in the campaign's name: the lead's when there is one, under the rules in any case.
-	byNumber, err := p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{
+	byNumber, err := p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{
 		CampaignID: input.Some(campaign.String()), Phone: input.Some("9876543202"),
 	})
 	require.NoError(t, err)
 	require.Equal(t, second.ID, *byNumber.LeadID)
 	p.end(t, byNumber, "failed", "USER_BUSY")
-	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: input.Some(byNumber.ID.String()), Disposition: input.Some("busy")})
+	_, err = p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: input.Some(byNumber.ID.String()), Disposition: input.Some("busy")})
 	require.NoError(t, err)
 	p.registry.add("9876543290")
-	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some("9876543290")})
+	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some("9876543290")})
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, ReasonDNC, refusal.Reason)
-	loose, err := p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some("9876543277")})
+	loose, err := p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some("9876543277")})
 	require.NoError(t, err)
 	require.Nil(t, loose.LeadID)
-	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{Phone: input.Some("1")})
+	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{Phone: input.Some("1")})
 	require.ElementsMatch(t, []string{"campaign_id", "phone"}, fields(t, err))
 	require.Nil(t, func() *Lead {
 		p.end(t, loose, "failed", "NO_ANSWER")
@@ -102,12 +102,12 @@ func TestOwnCallGoesToItsAgent(t *testing.T) {
 	p.clock.Advance(time.Minute)
 	ann := p.person(t)
 	lead := p.push(t, campaign, "9876543201")
-	call, err := p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: input.Some(lead.ID.String())})
+	call, err := p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: input.Some(lead.ID.String())})
 	require.NoError(t, err)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
 	leg := &talkLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, agent: make(chan uuid.UUID), over: make(chan struct{})}
 	answered := make(chan error, 1)
-	go func() { answered <- p.svc.answering.Handler().Answered(t.Context(), leg) }()
+	go func() { answered <- p.svc.Answers.Answered(t.Context(), leg) }()
 	require.Equal(t, ann, <-leg.agent)
 	close(leg.over)
 	require.NoError(t, <-answered)
@@ -126,24 +126,24 @@ func TestDispose(t *testing.T) {
 		"call_id":     {CallID: input.Some("x"), Disposition: input.Some("sold")},
 		"callback_at": {CallID: id, Disposition: input.Some("sold"), CallbackAt: input.Some("2001-01-01T00:00:00Z")},
 	} {
-		_, err := p.svc.Dispose(t.Context(), p.tenant, ann, in)
+		_, err := p.desk.Dispose(t.Context(), p.tenant, ann, in)
 		require.Equal(t, []string{field}, fields(t, err))
 	}
-	_, err := p.svc.Dispose(t.Context(), p.tenant, bob, DisposeInput{CallID: id, Disposition: input.Some("sold")})
+	_, err := p.desk.Dispose(t.Context(), p.tenant, bob, DisposeInput{CallID: id, Disposition: input.Some("sold")})
 	require.Equal(t, CodeCallOfOtherAgent, conflictCode(t, err))
-	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: input.Some(uuid.NewString()), Disposition: input.Some("sold")})
+	_, err = p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: input.Some(uuid.NewString()), Disposition: input.Some("sold")})
 	require.ErrorIs(t, err, store.ErrNotFound)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE tenants SET dispositions = '{sold,lost,later,opt_out}'")
-	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: id, Disposition: input.Some("other")})
+	_, err = p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: id, Disposition: input.Some("other")})
 	require.Equal(t, []string{"disposition"}, fields(t, err))
 	require.Equal(t, acd.WrapUp, p.status(t, ann), "a refusal changes nothing")
 
-	got, err := p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: id, Disposition: input.Some("sold"), Notes: input.Some("two of them")})
+	got, err := p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: id, Disposition: input.Some("sold"), Notes: input.Some("two of them")})
 	require.NoError(t, err)
 	require.Equal(t, acd.Available, got.Agent.Status)
 	require.Equal(t, "two of them", *got.Call.Notes)
 	require.Equal(t, "sold", *p.lead(t, lead.ID).Disposition)
-	got, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: id, Disposition: input.Some("lost")})
+	got, err = p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: id, Disposition: input.Some("lost")})
 	require.NoError(t, err, "a correction")
 	require.Equal(t, acd.Available, got.Agent.Status)
 	require.Equal(t, "two of them", *got.Call.Notes)
@@ -154,7 +154,7 @@ func TestDispose(t *testing.T) {
 	require.Equal(t, "sold", told[1]["previous_disposition"])
 
 	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET lead_id = NULL WHERE id = $1", call.ID)
-	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{
+	_, err = p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{
 		CallID: id, Disposition: input.Some("sold"), CallbackAt: input.Some(p.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)),
 	})
 	require.Equal(t, []string{"callback_at"}, fields(t, err), "nobody's callback is not promised")
@@ -162,7 +162,7 @@ func TestDispose(t *testing.T) {
 
 	later, callback := p.had(t, ann, campaign, "9876543202")
 	at := p.clock.Now().Add(48 * time.Hour).UTC().Truncate(time.Second)
-	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{
+	_, err = p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{
 		CallID: input.Some(later.ID.String()), Disposition: input.Some("later"), CallbackAt: input.Some(at.Format(time.RFC3339)),
 	})
 	require.NoError(t, err)
@@ -183,7 +183,7 @@ func TestDisposeOptOutForgetsEarlierCalls(t *testing.T) {
 	others := p.call(t, other.ID)
 	require.Equal(t, "+919876543203", p.call(t, call.ID).ToNumber.Reveal())
 	p.strict(t)
-	_, err := p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{
+	_, err := p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{
 		CallID: input.Some(call.ID.String()), Disposition: input.Some("opt_out"), OptOut: input.Some(true),
 	})
 	require.NoError(t, err)
@@ -202,7 +202,7 @@ func TestDisposeOptOut(t *testing.T) {
 	elsewhere := p.push(t, other, "9876543203")
 	call, lead := p.had(t, ann, campaign, "9876543203")
 	require.NotNil(t, p.call(t, call.ID).PeerSealed)
-	_, err := p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{
+	_, err := p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{
 		CallID: input.Some(call.ID.String()), Disposition: input.Some("opt_out"), OptOut: input.Some(true),
 	})
 	require.NoError(t, err)
@@ -212,10 +212,10 @@ func TestDisposeOptOut(t *testing.T) {
 		require.Nil(t, row.PhoneSealed, "a strict tenant forgets the number")
 	}
 	require.Nil(t, p.call(t, call.ID).PeerSealed)
-	again, err := p.svc.PushLead(t.Context(), p.tenant, p.campaign(t, DialPreview), LeadInput{Phone: input.Some("9876543203")})
+	again, err := p.svc.Leads.PushLead(t.Context(), p.tenant, p.campaign(t, DialPreview), LeadInput{Phone: input.Some("9876543203")})
 	require.NoError(t, err)
 	require.Equal(t, LeadOptedOut, again.Status)
-	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some("9876543203")})
+	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some("9876543203")})
 	var refusal *RefusalError
 	require.ErrorAs(t, err, &refusal)
 }
@@ -229,7 +229,7 @@ func TestDisposeRefusesWhatCannotBeKept(t *testing.T) {
 	call, lead := p.had(t, ann, campaign, "9876543201")
 	say := func(in DisposeInput) error {
 		in.CallID, in.Disposition = input.Some(call.ID.String()), input.Some("later")
-		_, err := p.svc.Dispose(t.Context(), p.tenant, ann, in)
+		_, err := p.desk.Dispose(t.Context(), p.tenant, ann, in)
 		return err
 	}
 	callback := DisposeInput{CallbackAt: input.Some(p.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339))}
@@ -273,7 +273,7 @@ func TestNextLeadPassesOverOneWithoutNumber(t *testing.T) {
 	campaign, ann := p.campaign(t, DialPreview), p.person(t)
 	purged, next := p.push(t, campaign, "9876543201"), p.push(t, campaign, "9876543202")
 	storetest.Exec(t, p.st, p.tenant, "UPDATE leads SET phone_sealed = NULL WHERE id = $1", purged.ID)
-	got, err := p.svc.NextLead(t.Context(), p.tenant, ann, campaign)
+	got, err := p.desk.NextLead(t.Context(), p.tenant, ann, campaign)
 	require.NoError(t, err)
 	require.NotNil(t, got)
 	require.Equal(t, next.ID, got.ID)

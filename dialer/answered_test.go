@@ -88,7 +88,7 @@ func TestMachineFreesTheAgent(t *testing.T) {
 				voicemail_message_url = 'http://127.0.0.1/m.wav', announcement_url = 'http://127.0.0.1/a.wav'`)
 			ann := p.person(t)
 			lead := p.push(t, campaign, "9876543272")
-			call, err := p.svc.place(t.Context(), p.sw, p.request(t, campaign, lead))
+			call, err := p.svc.Gate.place(t.Context(), p.sw, p.request(t, campaign, lead))
 			require.NoError(t, err)
 			if at == "waiting" {
 				_, err := p.agents.SetStatus(t.Context(), p.tenant, ann, acd.StatusInput{Status: "paused"})
@@ -100,7 +100,7 @@ func TestMachineFreesTheAgent(t *testing.T) {
 			defer stop(nil)
 			leg := &greetedLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, machineAt: at, stop: stop}
 			leg.call.AmdClass = nil // it is heard later
-			require.Error(t, p.svc.answering.Handler().Answered(ctx, leg))
+			require.Error(t, p.svc.Answers.Answered(ctx, leg))
 			require.Equal(t, want, leg.done)
 			require.Equal(t, 1, storetest.Count(t, p.st, "SELECT count(*) FROM live_calls WHERE NOT awaits_agent"))
 			if at != "waiting" {
@@ -126,12 +126,12 @@ func TestMachineOfAnAgentWhoseCallEndsFirst(t *testing.T) {
 			storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET amd = true, voicemail_action = $1", action)
 			ann := p.person(t)
 			lead := p.push(t, campaign, "9876543272")
-			call, err := p.svc.place(t.Context(), p.sw, p.request(t, campaign, lead))
+			call, err := p.svc.Gate.place(t.Context(), p.sw, p.request(t, campaign, lead))
 			require.NoError(t, err)
 			storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
 			leg := &talkLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, agent: make(chan uuid.UUID), over: make(chan struct{})}
 			answered := make(chan error, 1)
-			go func() { answered <- p.svc.answering.Handler().Answered(t.Context(), leg) }()
+			go func() { answered <- p.svc.Answers.Answered(t.Context(), leg) }()
 			require.Equal(t, ann, <-leg.agent)
 			storetest.Exec(t, p.st, p.tenant, `UPDATE calls SET amd_class = 'machine', amd_confidence = 1, amd_after_ms = 1, agent_id = $2,
 				agent_connect_time = now(), status = 'agent_connected' WHERE id = $1`, call.ID, ann)
@@ -177,7 +177,7 @@ func TestAnnouncementComesFirst(t *testing.T) {
 			if c.fails {
 				leg.announce = switchctl.ErrAudio
 			}
-			require.NoError(t, b.svc.answering.Handler().Answered(t.Context(), leg))
+			require.NoError(t, b.svc.Answers.Answered(t.Context(), leg))
 			require.Equal(t, c.told, leg.done)
 			if c.fails {
 				require.Equal(t, []string{ledger.CauseServiceUnavailable}, leg.hangups)
@@ -186,10 +186,10 @@ func TestAnnouncementComesFirst(t *testing.T) {
 				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET answer_time = dial_time WHERE id = $1", call.ID)
 				require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM calls WHERE abandoned"))
 				require.Equal(t, string(LeadRetry), b.lead(t, *call.LeadID).Status)
-				stats, err := b.svc.CampaignStats(t.Context(), b.tenant, campaign.ID)
+				stats, err := b.svc.Statistics.CampaignStats(t.Context(), b.tenant, campaign.ID)
 				require.NoError(t, err)
 				require.Equal(t, AbandonFigures{Rate24h: 1, RateTotal: 1, Answered: 1, Abandoned: 1}, stats.Abandon)
-				_, err = b.svc.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, b.freshNumber())))
+				_, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, b.freshNumber())))
 				require.Equal(t, ReasonAnnouncement, reason(t, err))
 				return
 			}

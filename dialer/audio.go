@@ -21,10 +21,6 @@ const (
 	audioFresh = 30 * time.Second
 	// audioRetry bounds the wait before audio that can't be fetched is tried again; it begins with a pacer's beat, and doubles.
 	audioRetry = 30 * time.Second
-	// audioPatience is how long an agent who dials waits for audio that is not at hand.
-	audioPatience = 5 * time.Second
-	// audioDoubt is how long nobody is dialed after a callee could not be told what all are told.
-	audioDoubt = 30 * time.Second
 )
 
 // audio is a member of a campaign and the audio that it names.
@@ -40,54 +36,6 @@ func heardOf(row db.Campaign) []audio {
 		out = append(out, audio{fieldVoicemailURL, *row.VoicemailMessageUrl})
 	}
 	return out
-}
-
-// audios tells what is at hand. It is safe for concurrent use.
-type audios struct {
-	mu sync.Mutex
-	// doubted are announcements that were at hand and could not be played, until when.
-	doubted map[string]time.Time
-}
-
-// doubt has nobody be dialed for a while to whom url would be played.
-func (a *audios) doubt(url string, until time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.doubted == nil {
-		a.doubted = make(map[string]time.Time)
-	}
-	a.doubted[url] = until
-}
-
-func (a *audios) doubts(url string, now time.Time) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	until, ok := a.doubted[url]
-	if ok && !now.Before(until) {
-		delete(a.doubted, url)
-		return false
-	}
-	return ok
-}
-
-// atHand tells whether audio can be played without a wait.
-func (p *pacers) atHand(url string, now time.Time) bool {
-	if p.cfg.Prompts == nil || p.audios.doubts(url, now) {
-		return false
-	}
-	_, ok := p.cfg.Prompts.Ready(url)
-	return ok
-}
-
-// fetched gets an announcement that was not at hand for an agent who dials.
-func (p *pacers) fetched(ctx context.Context, tenant uuid.UUID, url string) bool {
-	if p.cfg.Prompts == nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, audioPatience)
-	defer cancel()
-	_, err := p.cfg.Prompts.Path(ctx, tenant.String(), url)
-	return err == nil && p.atHand(url, p.now())
 }
 
 // hearing keeps the audio of a running campaign at hand, beside its pacer, which has no time to wait for somebody's server.
@@ -153,11 +101,11 @@ func (h *hearing) fetch(ctx context.Context) bool {
 	h.mu.Unlock()
 	all, news := true, false
 	for _, a := range list {
-		was := h.s.atHand(a.url, h.s.now())
+		was := h.s.audio.atHand(a.url, h.s.now())
 		if h.s.cfg.Prompts != nil {
 			_, _ = h.s.cfg.Prompts.Path(ctx, h.tenant.String(), a.url) // its error is logged where it is fetched
 		}
-		is := h.s.atHand(a.url, h.s.now())
+		is := h.s.audio.atHand(a.url, h.s.now())
 		all, news = all && is, news || is != was
 	}
 	h.mu.Lock()
@@ -176,7 +124,7 @@ func (h *hearing) fetch(ctx context.Context) bool {
 func (p *pacer) hears(row db.Campaign, now time.Time) (heard bool, lacks string) {
 	list := heardOf(row)
 	failed := p.hearing.want(list)
-	missing := slices.IndexFunc(list, func(a audio) bool { return !p.s.atHand(a.url, now) })
+	missing := slices.IndexFunc(list, func(a audio) bool { return !p.s.audio.atHand(a.url, now) })
 	if missing >= 0 && failed {
 		lacks = list[missing].member
 	}

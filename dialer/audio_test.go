@@ -30,7 +30,7 @@ func TestCampaignWaitsForItsAudio(t *testing.T) {
 			storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET "+set+" WHERE id = $1", campaign.ID, testAnnouncement)
 			b.push(t, campaign.ID, "9876543201")
 			waits := func() string {
-				stats, err := b.svc.CampaignStats(t.Context(), b.tenant, campaign.ID)
+				stats, err := b.svc.Statistics.CampaignStats(t.Context(), b.tenant, campaign.ID)
 				require.NoError(t, err)
 				if stats.Pacing.WaitsFor == nil {
 					return ""
@@ -66,7 +66,7 @@ func TestGateWantsTheAnnouncement(t *testing.T) {
 	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET announcement_url = $1", testAnnouncement)
 	req := p.request(t, campaign, p.push(t, campaign, "9876543201"))
 	refused := func(why string) {
-		_, err := p.svc.admitted(t.Context(), req)
+		_, err := p.svc.Gate.admitted(t.Context(), req)
 		require.Equal(t, ReasonAnnouncement, reason(t, err), why)
 		var missing *fault.Error
 		require.ErrorAs(t, err, &missing)
@@ -79,6 +79,6 @@ func TestGateWantsTheAnnouncement(t *testing.T) {
 	req.AgentID = nil
 	refused("a pacer waits until it is there")
 	req.AgentID = &ann
-	_, err := p.svc.admitted(t.Context(), req)
+	_, err := p.svc.Gate.admitted(t.Context(), req)
 	require.NoError(t, err)
 }

@@ -62,18 +62,6 @@ func newCallBook(node string, people bool) *callBook {
 	return &callBook{node: node, people: people, calls: make(map[uuid.UUID]*bookedCall)}
 }
 
-// maxWait is how long a callee of the campaign may wait for an agent.
-func maxWait(row db.Campaign) time.Duration {
-	return max(time.Millisecond, time.Duration(row.PredictiveMaxWaitS*float64(time.Second)))
-}
-
-// lawfulWait is how long a person who has answered may be without an agent at most, so as not to be an abandoned one: the law's 2 s.
-const lawfulWait = 2 * time.Second
-
-// inTime is within what a callee of the campaign gets an agent, or else counts as abandoned. A longer predictive_max_wait_s has callees
-// be served later, but not count as served in time: no setting loosens the cap on abandoned calls.
-func inTime(row db.Campaign) time.Duration { return min(maxWait(row), lawfulWait) }
-
 // known lists the calls in the book.
 func (b *callBook) known() []uuid.UUID {
 	out := make([]uuid.UUID, 0, len(b.calls))

@@ -55,45 +55,6 @@ func categoryOf(column *string) CallCategory {
 // seriesName is a series as people say it.
 func seriesName(series string) string { return strings.TrimPrefix(series, "+91") + "-series" }
 
-// callerIDOwned finds the number that the callee sees: the request's or the campaign's, which must be the tenant's own, or one of the
-// tenant's in turn, of the category's series where the campaign declares one.
-func callerIDOwned(ctx context.Context, tx *store.Tx, c *candidate) (*denial, error) {
-	series := categoryOf(c.facts.CallCategory).series()
-	if single(c.req) {
-		series = CallCategory(c.req.Category).series()
-	}
-	fixed := c.req.From
-	if fixed == "" && c.facts.CallerID != nil {
-		fixed = *c.facts.CallerID
-	}
-	if fixed != "" {
-		owned, err := ownNumber(ctx, tx, c.req.TenantID, fixed)
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-			return deny("the caller id is none of the tenant's active numbers").until(c.soon()), nil
-		case err != nil:
-			return nil, err
-		case !strings.HasPrefix(owned, series):
-			return deny("the caller id is no %s number", seriesName(series)).until(c.soon()), nil
-		}
-		c.from = owned
-		return nil, nil //nolint:nilnil // no denial
-	}
-	var trunk *uuid.UUID
-	if c.way != nil {
-		trunk = c.way.routes[0].TrunkID
-	}
-	shown, err := tx.Q.GateCallerIDInTurn(ctx, c.req.TenantID, series, trunk)
-	switch {
-	case errors.Is(err, store.ErrNotFound) && series != "":
-		return deny("the tenant has no %s number to call from", seriesName(series)).until(c.soon()), nil
-	case errors.Is(err, store.ErrNotFound):
-		return deny("the tenant has no number to call from").until(c.soon()), nil
-	}
-	c.from = shown
-	return nil, err
-}
-
 // ownNumber finds an active number of the tenant's, however it is written. Error: store.ErrNotFound.
 func ownNumber(ctx context.Context, tx *store.Tx, tenant uuid.UUID, written string) (string, error) {
 	return tx.Q.NumberOwned(ctx, tenant, spellings(written))
@@ -119,15 +80,15 @@ func checkCallerID(ctx context.Context, tx *store.Tx, c *input.Form, in Campaign
 
 // checkCategory refuses the start of a campaign that could show no lawful number. One that declares no category is started where
 // the deployment allows it, and the log says so.
-func (g *rules) checkCategory(ctx context.Context, tx *store.Tx, row db.Campaign) error {
+func (cs *campaigns) checkCategory(ctx context.Context, tx *store.Tx, row db.Campaign) error {
 	series := categoryOf(row.CallCategory).series()
 	if series == "" {
-		if g.cfg.RequireCategory {
+		if cs.cfg.RequireCategory {
 			return &fault.Error{
 				Kind: fault.Conflict, Code: CodeCategoryRequired, Detail: "the campaign must declare a call_category: promotional, service or transactional",
 			}
 		}
-		g.log.WarnContext(ctx, "campaign declares no call category: whether its caller ids are lawful is not checked",
+		cs.log.WarnContext(ctx, "campaign declares no call category: whether its caller ids are lawful is not checked",
 			"tenant_id", row.TenantID, "campaign_id", row.ID)
 		return nil
 	}

@@ -63,7 +63,7 @@ func campaignFields() []campaignField {
 		}),
 		givenField("call_category", func(e *campaignEdit, v string) {
 			if v == "" || e.OneOf("call_category", v, string(CategoryPromotional), string(CategoryService), string(CategoryTransactional)) {
-				e.to.CallCategory = emptyAsNil(v)
+				e.to.CallCategory = input.OrNil(v)
 			}
 		}),
 		givenField("predictive_target_abandon", func(e *campaignEdit, v float64) {
@@ -157,7 +157,7 @@ func textField(name string, at func(*db.Campaign) **string) campaignField {
 func audioField(name string, at func(*db.Campaign) **string) campaignField {
 	return givenField(name, func(e *campaignEdit, v string) {
 		if v == "" || e.reachable(name, v) {
-			*at(e.to) = emptyAsNil(v)
+			*at(e.to) = input.OrNil(v)
 		}
 	})
 }

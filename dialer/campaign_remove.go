@@ -76,6 +76,14 @@ type removalWorker struct {
 	s *campaigns
 }
 
+// AddWorker makes River's client delete what deleted campaigns leave. It tells which queue must be worked.
+func (cs *campaigns) AddWorker(all *river.Workers) (queue string, err error) {
+	if err := river.AddWorkerSafely(all, &removalWorker{s: cs}); err != nil {
+		return "", fmt.Errorf("add the worker that removes campaigns: %w", err)
+	}
+	return removalQueue, nil
+}
+
 // Timeout implements river.Worker.
 func (*removalWorker) Timeout(*river.Job[RemovalArgs]) time.Duration { return time.Minute }
 

@@ -38,7 +38,7 @@ func BenchmarkAdmitBesideDeletion(b *testing.B) {
 		to, err := store.ParsePhone(number)
 		require.NoError(b, err)
 		began := time.Now()
-		_, err = s.admitted(b.Context(), admission.Request{
+		_, err = s.Gate.admitted(b.Context(), admission.Request{
 			TenantID: tenant, CampaignID: &other, LeadID: &lead, VoiceAgentID: &agent, To: to,
 			Purpose: admission.PurposeLead, Environment: string(EnvironmentLive),
 		})
@@ -49,7 +49,7 @@ func BenchmarkAdmitBesideDeletion(b *testing.B) {
 		return took
 	}
 	workers := river.NewWorkers()
-	queues, err := s.AddWorker(workers)
+	queues, err := s.AddWorkers(workers, nil)
 	require.NoError(b, err)
 	jobs, err := doomed.st.NewJobs(store.JobsConfig{Queues: queues, Workers: workers})
 	require.NoError(b, err)
@@ -62,7 +62,7 @@ func BenchmarkAdmitBesideDeletion(b *testing.B) {
 			alone = append(alone, admit())
 		}
 		began := time.Now()
-		require.NoError(b, s.DeleteCampaign(b.Context(), tenant, doomed.campaign))
+		require.NoError(b, s.Campaigns.DeleteCampaign(b.Context(), tenant, doomed.campaign))
 		answered := time.Since(began)
 		left := func() int {
 			return storetest.Count(b, doomed.st, "SELECT count(*) FROM campaigns WHERE deleted_at IS NOT NULL")

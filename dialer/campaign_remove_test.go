@@ -17,7 +17,7 @@ import (
 func (b *bundle) work(t *testing.T) {
 	t.Helper()
 	workers := river.NewWorkers()
-	queues, err := b.svc.AddWorker(workers)
+	queues, err := b.svc.AddWorkers(workers, b.calls)
 	require.NoError(t, err)
 	jobs, err := b.st.NewJobs(store.JobsConfig{Queues: queues, Workers: workers})
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func TestDeleteCampaignDoesNotWaitForItsLeads(t *testing.T) {
 	const more = 2*removalBatch + 1
 	storetest.Exec(t, b.st, b.tenant, `INSERT INTO leads (tenant_id, id, campaign_id, phone_hash, phone_last4)
 		SELECT $1, gen_random_uuid(), $2, sha256(n::text::bytea), '0000' FROM generate_series(1, $3::int) n`, b.tenant, doomed.ID, more)
-	_, err := b.svc.StopCampaign(t.Context(), b.tenant, doomed.ID)
+	_, err := b.svc.Campaigns.StopCampaign(t.Context(), b.tenant, doomed.ID)
 	require.NoError(t, err)
 
 	held, letGo, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -52,18 +52,18 @@ func TestDeleteCampaignDoesNotWaitForItsLeads(t *testing.T) {
 	<-held
 	ctx, cancel := context.WithTimeout(t.Context(), waitFor)
 	defer cancel()
-	require.NoError(t, b.svc.DeleteCampaign(ctx, b.tenant, doomed.ID))
-	require.ErrorIs(t, b.svc.DeleteCampaign(ctx, b.tenant, doomed.ID), store.ErrNotFound)
+	require.NoError(t, b.svc.Campaigns.DeleteCampaign(ctx, b.tenant, doomed.ID))
+	require.ErrorIs(t, b.svc.Campaigns.DeleteCampaign(ctx, b.tenant, doomed.ID), store.ErrNotFound)
 	b.work(t)
-	_, err = b.svc.admitted(ctx, b.request(t, other.ID, kept))
+	_, err = b.svc.Gate.admitted(ctx, b.request(t, other.ID, kept))
 	require.NoError(t, err, "the gate is free while leads are deleted")
 
-	_, err = b.svc.GetCampaign(t.Context(), b.tenant, doomed.ID)
+	_, err = b.svc.Campaigns.GetCampaign(t.Context(), b.tenant, doomed.ID)
 	require.ErrorIs(t, err, store.ErrNotFound)
-	all, err := b.svc.ListCampaigns(t.Context(), b.tenant, uuid.Nil, 10)
+	all, err := b.svc.Campaigns.ListCampaigns(t.Context(), b.tenant, uuid.Nil, 10)
 	require.NoError(t, err)
 	require.Len(t, all, 1)
-	_, err = b.svc.StartCampaign(t.Context(), b.tenant, doomed.ID, EnvironmentLive)
+	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, doomed.ID, EnvironmentLive)
 	require.ErrorIs(t, err, store.ErrNotFound)
 	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
 		_, err := tx.Q.LeadGet(t.Context(), b.tenant, lead.ID)

@@ -16,6 +16,12 @@ import (
 	"github.com/ringmaster/ringmaster/store/input"
 )
 
+// The sources of campaign.paused.
+const (
+	sourceManual      = "manual"
+	sourceAbandonRate = "abandon_rate_exceeded"
+)
+
 // CreateCampaign adds a campaign in state draft. Errors: *fault.Error.
 func (cs *campaigns) CreateCampaign(ctx context.Context, tenant uuid.UUID, in CampaignInput) (Campaign, error) {
 	row := newCampaign()
@@ -165,10 +171,10 @@ func (cs *campaigns) StartCampaign(ctx context.Context, tenant, id uuid.UUID, en
 		if _, _, err := cs.actionAgent(ctx, tx, row); err != nil {
 			return row, err
 		}
-		if err := cs.rules.checkModes(ctx, tx, row); err != nil {
+		if err := cs.checkModes(ctx, tx, row); err != nil {
 			return row, err
 		}
-		if err := cs.rules.checkCategory(ctx, tx, row); err != nil {
+		if err := cs.checkCategory(ctx, tx, row); err != nil {
 			return row, err
 		}
 		return tx.Q.CampaignSetRunning(ctx, string(env), tenant, id)
@@ -200,35 +206,6 @@ func checkScrubbed(ctx context.Context, tx *store.Tx, row db.Campaign) error {
 	}
 }
 
-// actionAgent resolves the voice agent that takes a campaign's answered calls first; false when none does.
-func (cs *campaigns) actionAgent(ctx context.Context, tx *store.Tx, row db.Campaign) (db.VoiceAgent, bool, error) {
-	var node *uuid.UUID
-	switch PostAnswerAction(row.PostAnswerAction) {
-	case ActionConnectAgent:
-		return db.VoiceAgent{}, false, nil
-	case ActionConnectVoiceAgent:
-	case ActionRunFlow:
-		plan, err := cs.campaignFlow(ctx, tx, row)
-		if err != nil {
-			return db.VoiceAgent{}, false, err
-		}
-		first := plan.graph.FirstVoiceAgent(cs.now())
-		if first == nil {
-			return db.VoiceAgent{}, false, nil
-		}
-		node = &first.VoiceAgentID
-	}
-	agent, err := cs.voiceAgents.resolveAgent(ctx, tx, row.TenantID, node, row.VoiceAgentID)
-	return agent, err == nil, err
-}
-
-func (cs *campaigns) campaignFlow(ctx context.Context, tx *store.Tx, row db.Campaign) (*flowPlan, error) {
-	if row.FlowID == nil {
-		return nil, &fault.Error{Kind: fault.Dependency, Code: CodeNoFlowConfigured, Detail: "the campaign runs a flow and names none"}
-	}
-	return cs.flows.storedFlow(ctx, tx, row.TenantID, *row.FlowID)
-}
-
 // PauseCampaign stops a running campaign from dialing; calls in progress go on. Errors: store.ErrNotFound,
 // *fault.Error.
 func (cs *campaigns) PauseCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
@@ -242,6 +219,14 @@ func (cs *campaigns) StopCampaign(ctx context.Context, tenant, id uuid.UUID) (Ca
 	return cs.halt(ctx, tenant, id, halting{
 		trigger: "stop", to: CampaignCompleted, from: []CampaignStatus{CampaignRunning, CampaignPaused},
 	})
+}
+
+// pauseForAbandons pauses a running campaign of which too many callees find nobody. Errors: as PauseCampaign.
+func (cs *campaigns) pauseForAbandons(ctx context.Context, tenant, id uuid.UUID) error {
+	_, err := cs.halt(ctx, tenant, id, halting{
+		trigger: "pause", to: CampaignPaused, from: []CampaignStatus{CampaignRunning}, source: sourceAbandonRate,
+	})
+	return err
 }
 
 // halting is a way for a campaign to dial no more.
@@ -258,7 +243,7 @@ func (cs *campaigns) halt(ctx context.Context, tenant, id uuid.UUID, h halting) 
 		var rate *float64
 		if h.to == CampaignPaused { // read before the lock is taken
 			var err error
-			if rate, err = cs.pacers.abandonRate(ctx, tx, tenant, id); err != nil {
+			if rate, err = abandonRate(ctx, tx, tenant, id, cs.now()); err != nil {
 				return db.Campaign{}, err
 			}
 		}

@@ -19,7 +19,7 @@ func TestCampaignDefaults(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET default_max_concurrent = 7 WHERE id = $1", b.tenant)
-	made, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"spring","dial_mode":"predictive"}`))
+	made, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"spring","dial_mode":"predictive"}`))
 	require.NoError(t, err)
 	require.Equal(t, CampaignDraft, made.Status)
 	require.Equal(t, ActionConnectAgent, made.PostAnswerAction)
@@ -30,13 +30,13 @@ func TestCampaignDefaults(t *testing.T) {
 	require.Equal(t, defaultRetry(), made.Retry)
 	require.InDelta(t, 0.03, made.PredictiveTargetAbandon, 0)
 
-	null, err := b.svc.CreateCampaign(t.Context(), b.tenant,
+	null, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant,
 		decode[CampaignInput](t, `{"name":"n","dial_mode":"preview","max_concurrent":null,"post_answer_action":"connect_voice_agent"}`))
 	require.NoError(t, err)
 	require.Nil(t, null.MaxConcurrent, "an explicit null does not follow it")
 	require.True(t, null.AMD)
 
-	all, err := b.svc.ListCampaigns(t.Context(), b.tenant, uuid.Nil, 10)
+	all, err := b.svc.Campaigns.ListCampaigns(t.Context(), b.tenant, uuid.Nil, 10)
 	require.NoError(t, err)
 	require.Equal(t, []Campaign{made, null}, all)
 
@@ -51,11 +51,11 @@ func TestCampaignDefaults(t *testing.T) {
 		{`{"post_answer_action":"connect_voice_agent"}`, true},
 		{`{"post_answer_action":"connect_agent","amd":true}`, true},
 	} {
-		patched, err := b.svc.PatchCampaign(t.Context(), b.tenant, made.ID, decode[CampaignInput](t, c.patch))
+		patched, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, made.ID, decode[CampaignInput](t, c.patch))
 		require.NoError(t, err)
 		require.Equal(t, c.amd, patched.AMD, "a new action brings its default, unless the campaign says otherwise: %s", c.patch)
 	}
-	_, err = b.svc.GetCampaign(t.Context(), storetest.Tenant(t, b.st), made.ID)
+	_, err = b.svc.Campaigns.GetCampaign(t.Context(), storetest.Tenant(t, b.st), made.ID)
 	require.ErrorIs(t, err, store.ErrNotFound, "another tenant's campaign")
 }
 
@@ -95,7 +95,7 @@ func TestCampaignValidation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, c.body))
+			_, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, c.body))
 			require.Equal(t, c.fields, fields(t, err))
 		})
 	}
@@ -108,7 +108,7 @@ func TestPatchCampaignClearsSevenMembers(t *testing.T) {
 	b := setup(t)
 	storetest.InboundNumber(t, b.st, b.tenant, "+918040001234")
 	campaign := b.aiCampaign(t)
-	set, err := b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t,
+	set, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t,
 		`{"caller_id":"08040001234","description":"d","script":"s","notes":"n","max_concurrent":5,"retry":{"busy":1},
 		  "calling_window":{"from":"10:00","to":"18:00","days":["mon"]}}`))
 	require.NoError(t, err)
@@ -116,12 +116,12 @@ func TestPatchCampaignClearsSevenMembers(t *testing.T) {
 	require.Equal(t, RetryPolicy{Busy: 1, NoAnswer: 60, Congestion: 5, Machine: 240, Failed: 30, Backoff: 1}, set.Retry)
 	require.Equal(t, &CallingWindow{Timezone: "Asia/Kolkata", Days: []string{"mon"}, From: "10:00", To: "18:00"}, set.CallingWindow)
 
-	kept, err := b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{}`))
+	kept, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{}`))
 	require.NoError(t, err)
 	kept.UpdatedAt = set.UpdatedAt
 	require.Equal(t, set, kept, "absent members are left alone")
 
-	cleared, err := b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t,
+	cleared, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t,
 		`{"caller_id":null,"flow_id":null,"voice_agent_id":null,"description":null,"script":null,"notes":null,"max_concurrent":null}`))
 	require.NoError(t, err)
 	require.Nil(t, cleared.CallerID)
@@ -132,18 +132,18 @@ func TestPatchCampaignClearsSevenMembers(t *testing.T) {
 	require.Nil(t, cleared.MaxConcurrent)
 
 	for _, field := range []string{"name", "dial_mode", "status", "post_answer_action", "predictive_target_abandon", "amd", "retry", "calling_window"} {
-		_, err := b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"`+field+`":null}`))
+		_, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"`+field+`":null}`))
 		require.Equal(t, []string{field}, fields(t, err))
 	}
-	_, err = b.svc.PatchCampaign(t.Context(), b.tenant, uuid.New(), decode[CampaignInput](t, `{"name":"x"}`))
+	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, uuid.New(), decode[CampaignInput](t, `{"name":"x"}`))
 	require.ErrorIs(t, err, store.ErrNotFound)
 
-	set, err = b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"announcement_url":"http://8.8.8.8/a.wav",
+	set, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"announcement_url":"http://8.8.8.8/a.wav",
 		"agent_whisper_url":"http://8.8.8.8/b.wav","overflow_greeting_url":"http://8.8.8.8/c.wav","voicemail_message_url":"http://8.8.8.8/d.wav",
 		"call_category":"service"}`))
 	require.NoError(t, err)
 	require.NotNil(t, set.AnnouncementURL)
-	unset, err := b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"announcement_url":"",
+	unset, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"announcement_url":"",
 		"agent_whisper_url":"","overflow_greeting_url":"","voicemail_message_url":"","call_category":""}`))
 	require.NoError(t, err)
 	require.Nil(t, unset.AnnouncementURL)
@@ -151,7 +151,7 @@ func TestPatchCampaignClearsSevenMembers(t *testing.T) {
 	require.Nil(t, unset.OverflowGreetingURL)
 	require.Nil(t, unset.VoicemailMessageURL)
 	require.Nil(t, unset.CallCategory)
-	_, err = b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID,
+	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID,
 		decode[CampaignInput](t, `{"voicemail_action":"message","voicemail_message_url":""}`))
 	require.Equal(t, []string{"voicemail_message_url"}, fields(t, err))
 }
@@ -160,22 +160,22 @@ func TestCampaignStateMachine(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	start := func(id uuid.UUID) error {
-		_, err := b.svc.StartCampaign(t.Context(), b.tenant, id, EnvironmentLive)
+		_, err := b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, id, EnvironmentLive)
 		return err
 	}
 	pause := func(id uuid.UUID) error {
-		_, err := b.svc.PauseCampaign(t.Context(), b.tenant, id)
+		_, err := b.svc.Campaigns.PauseCampaign(t.Context(), b.tenant, id)
 		return err
 	}
 	stop := func(id uuid.UUID) error {
-		_, err := b.svc.StopCampaign(t.Context(), b.tenant, id)
+		_, err := b.svc.Campaigns.StopCampaign(t.Context(), b.tenant, id)
 		return err
 	}
 	patch := func(id uuid.UUID) error {
-		_, err := b.svc.PatchCampaign(t.Context(), b.tenant, id, decode[CampaignInput](t, `{"name":"renamed"}`))
+		_, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, id, decode[CampaignInput](t, `{"name":"renamed"}`))
 		return err
 	}
-	remove := func(id uuid.UUID) error { return b.svc.DeleteCampaign(t.Context(), b.tenant, id) }
+	remove := func(id uuid.UUID) error { return b.svc.Campaigns.DeleteCampaign(t.Context(), b.tenant, id) }
 	const deleted = "deleted"
 	for _, c := range []struct {
 		from    CampaignStatus
@@ -208,7 +208,7 @@ func TestCampaignStateMachine(t *testing.T) {
 			campaign := b.aiCampaign(t)
 			storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET status = $1 WHERE id = $2", string(c.from), campaign.ID)
 			err := c.do(campaign.ID)
-			got, getErr := b.svc.GetCampaign(t.Context(), b.tenant, campaign.ID)
+			got, getErr := b.svc.Campaigns.GetCampaign(t.Context(), b.tenant, campaign.ID)
 			switch c.to {
 			case "":
 				conflictCode(t, err)
@@ -229,13 +229,13 @@ func TestPauseEmitsEvent(t *testing.T) {
 	b := setup(t)
 	campaign := b.running(t)
 	require.NotNil(t, campaign.StartedAt)
-	paused, err := b.svc.PauseCampaign(t.Context(), b.tenant, campaign.ID)
+	paused, err := b.svc.Campaigns.PauseCampaign(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Equal(t, []map[string]any{{
 		"campaign_id": campaign.ID.String(), "source": "manual", "abandon_rate": nil,
 		"paused_at": paused.UpdatedAt.Format(time.RFC3339Nano),
 	}}, b.events(t, store.EventCampaignPaused))
-	_, err = b.svc.StopCampaign(t.Context(), b.tenant, campaign.ID)
+	_, err = b.svc.Campaigns.StopCampaign(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Len(t, b.events(t, store.EventCampaignPaused), 1, "a stop is no pause")
 }
@@ -243,51 +243,51 @@ func TestPauseEmitsEvent(t *testing.T) {
 func TestPredictiveStartsOnlyScrubbed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	campaign, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"p","dial_mode":"predictive"}`))
+	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"p","dial_mode":"predictive"}`))
 	require.NoError(t, err)
 	b.registry.setDown(true)
 	b.push(t, campaign.ID, "9876543210")
 	b.push(t, campaign.ID, "9876543211")
-	_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 	require.Equal(t, CodeLeadsNotScrubbed, conflictCode(t, err))
 	var conflict *fault.Error
 	require.ErrorAs(t, err, &conflict)
 	require.Equal(t, map[string]any{"pending": int64(2)}, conflict.Members)
 	b.registry.setDown(false)
-	result, err := b.svc.Scrub(t.Context(), b.tenant, campaign.ID)
+	result, err := b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Equal(t, ScrubResult{Total: 2, Scrubbed: 2}, result)
-	_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 	require.NoError(t, err)
 }
 
 func TestStartNeedsWhatTakesTheCalls(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Subprotocols = []string{SubprotocolAlpha} })
-	campaign, err := b.svc.CreateCampaign(t.Context(), b.tenant,
+	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant,
 		decode[CampaignInput](t, `{"name":"c","dial_mode":"progressive","post_answer_action":"connect_voice_agent"}`))
 	require.NoError(t, err)
 	start := func(wanted string) {
 		t.Helper()
-		_, err := b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+		_, err := b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 		var missing *fault.Error
 		require.ErrorAs(t, err, &missing)
 		require.Equal(t, wanted, missing.Code)
 	}
 	start(CodeNoVoiceAgentConfigured)
-	beta, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant,
+	beta, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant,
 		decode[VoiceAgentInput](t, `{"name":"b","ws_url":"ws://127.0.0.1:9/","subprotocol":"audio.beta.org"}`))
 	require.NoError(t, err)
-	_, err = b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"voice_agent_id":"`+beta.ID.String()+`"}`))
+	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"voice_agent_id":"`+beta.ID.String()+`"}`))
 	require.NoError(t, err)
 	start(CodeSubprotocolMismatch)
-	archived, err := b.svc.ArchiveVoiceAgent(t.Context(), b.tenant, b.agent(t).ID)
+	archived, err := b.svc.VoiceAgents.ArchiveVoiceAgent(t.Context(), b.tenant, b.agent(t).ID)
 	require.NoError(t, err)
-	_, err = b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"voice_agent_id":"`+archived.ID.String()+`"}`))
+	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"voice_agent_id":"`+archived.ID.String()+`"}`))
 	require.NoError(t, err)
 	start(CodeNoVoiceAgentConfigured)
 
-	flowing, err := b.svc.CreateCampaign(t.Context(), b.tenant,
+	flowing, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant,
 		decode[CampaignInput](t, `{"name":"f","dial_mode":"progressive","post_answer_action":"run_flow"}`))
 	require.NoError(t, err)
 	campaign = flowing
@@ -298,12 +298,12 @@ func TestStartWithTestKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.aiCampaign(t)
-	started, err := b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentTest)
+	started, err := b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentTest)
 	require.NoError(t, err)
 	require.Equal(t, CampaignRunning, started.Status)
 	require.Equal(t, EnvironmentTest, started.Environment)
 	lead := b.push(t, campaign.ID, "9876543210")
-	_, err = b.svc.admitted(t.Context(), b.request(t, campaign.ID, lead))
+	_, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
 	require.Equal(t, ReasonTestEnvironment, reason(t, err))
 	require.NoError(t, b.st.InSystem(t.Context(), func(tx *store.Tx) error {
 		paced, err := tx.Q.CampaignsToPace(t.Context())
@@ -316,13 +316,13 @@ func TestDeleteCampaignWaitsForItsCalls(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
-	adm, err := b.svc.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
+	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
 	require.NoError(t, err)
-	_, err = b.svc.StopCampaign(t.Context(), b.tenant, campaign.ID)
+	_, err = b.svc.Campaigns.StopCampaign(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
-	require.Equal(t, CodeCampaignHasCalls, conflictCode(t, b.svc.DeleteCampaign(t.Context(), b.tenant, campaign.ID)))
+	require.Equal(t, CodeCampaignHasCalls, conflictCode(t, b.svc.Campaigns.DeleteCampaign(t.Context(), b.tenant, campaign.ID)))
 	b.end(t, adm.Call, "failed", "USER_BUSY")
-	require.NoError(t, b.svc.DeleteCampaign(t.Context(), b.tenant, campaign.ID))
+	require.NoError(t, b.svc.Campaigns.DeleteCampaign(t.Context(), b.tenant, campaign.ID))
 	b.work(t)
 	require.Eventually(t, func() bool {
 		return storetest.Count(t, b.st, "SELECT (SELECT count(*) FROM leads) + (SELECT count(*) FROM campaigns)") == 0

@@ -35,7 +35,7 @@ func TestInboundComesOverItsTrunk(t *testing.T) {
 		"sip.carrier.example": {netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("2001:db8::7")},
 		"sip.other.example":   {netip.MustParseAddr("198.51.100.9")},
 	}
-	c := b.svc.carriers
+	c := b.svc.Answers.carriers
 	c.Now = func() time.Time { return now }
 	c.Networks = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
 	c.Resolve = func(_ context.Context, host string) ([]netip.Addr, error) {
@@ -50,7 +50,7 @@ func TestInboundComesOverItsTrunk(t *testing.T) {
 	route := func(peer string) error {
 		in := inbound("8000000009")
 		in.Peer = peer
-		_, err := b.svc.answering.Handler().Route(t.Context(), in)
+		_, err := b.svc.Answers.Route(t.Context(), in)
 		return err
 	}
 	for _, peer := range []string{"203.0.113.7", "2001:db8::7", "[2001:db8::7]", "::ffff:203.0.113.7", "198.51.100.20"} {

@@ -30,7 +30,7 @@ func newClaimWorld(b *testing.B, leads int) *claimWorld {
 	}}
 	svc, err := New(Config{NodeID: "bench"}, st)
 	require.NoError(b, err)
-	w.leads = svc.leads
+	w.leads = svc.Leads
 	remake := w.withoutIndexes(b)
 	const chunk = 250_000
 	for from := 1; from <= leads; from += chunk {

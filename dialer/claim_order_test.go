@@ -26,7 +26,7 @@ func newClaims(t *testing.T) *claims {
 	campaign := b.aiCampaign(t).ID
 	return &claims{
 		bundle: b, campaign: campaign, ids: map[string]uuid.UUID{}, names: map[uuid.UUID]string{},
-		claimer: claimer{leads: b.svc.leads, tenant: b.tenant, campaign: campaign, claimant: "pacer:one", lease: claimLease},
+		claimer: claimer{leads: b.svc.Leads, tenant: b.tenant, campaign: campaign, claimant: "pacer:one", lease: claimLease},
 	}
 }
 

@@ -17,13 +17,13 @@ func TestClaimOrder(t *testing.T) {
 	b := setup(t)
 	campaign := b.running(t).ID
 	now := b.clock.Now()
-	_, err := b.svc.PushLeads(t.Context(), b.tenant, campaign, decode[BulkInput](t, `{"leads":[
+	_, err := b.svc.Leads.PushLeads(t.Context(), b.tenant, campaign, decode[BulkInput](t, `{"leads":[
 		{"phone":"9800000010"}, {"phone":"9800000011"}, {"phone":"9800000012"}, {"phone":"9800000013"}, {"phone":"9800000014"},
 		{"phone":"9800000001","priority":-5},
 		{"phone":"9800000050","priority":5}, {"phone":"9800000051","priority":5}, {"phone":"9800000052","priority":5},
 		{"phone":"9800000053","priority":5}, {"phone":"9800000090","priority":99}]}`))
 	require.NoError(t, err)
-	_, err = b.svc.UploadLeads(t.Context(), b.tenant, campaign, strings.NewReader("phone,priority\n9800000091,99\n9800000054,5\n"))
+	_, err = b.svc.Leads.UploadLeads(t.Context(), b.tenant, campaign, strings.NewReader("phone,priority\n9800000091,99\n9800000054,5\n"))
 	require.NoError(t, err)
 	set := func(number, status string, due time.Time) {
 		storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET status = $1, attempts = 1, next_attempt_at = $2 WHERE phone = $3", status, due, number)
@@ -35,7 +35,7 @@ func TestClaimOrder(t *testing.T) {
 	set("9800000053", "retry", now.Add(-time.Second))
 	set("9800000052", "retry", now.Add(-time.Minute))
 	set("9800000091", "retry", now.Add(time.Minute)) // not yet due
-	p := newPacer(b.svc.pacers, &fakeSwitch{}, b.tenant, campaign, nil)
+	p := newPacer(b.svc.Pacers, &fakeSwitch{}, b.tenant, campaign, nil)
 	var got []string
 	claim := func(n, want int) {
 		t.Helper()
@@ -53,7 +53,7 @@ func TestClaimOrder(t *testing.T) {
 	claim(50, 5)
 	require.Equal(t, []string{"01", "14", "90", "52", "53", "50", "51", "54", "12", "13", "10", "11", "15"}, got)
 	claim(50, 0)
-	_, err = b.svc.PushLead(t.Context(), b.tenant, campaign, decode[LeadInput](t, `{"phone":"9800000092","priority":99}`))
+	_, err = b.svc.Leads.PushLead(t.Context(), b.tenant, campaign, decode[LeadInput](t, `{"phone":"9800000092","priority":99}`))
 	require.NoError(t, err)
 	now = now.Add(time.Minute)
 	claim(50, 2)

@@ -2,11 +2,13 @@ package dialer
 
 import (
 	"context"
+	"math"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -39,8 +41,8 @@ const (
 type figures map[string]db.CampaignFiguresRow
 
 // readFigures reads a campaign's figures. The window of the abandon rate begins with a full minute.
-func (t *statistics) readFigures(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID) (figures, error) {
-	rows, err := tx.Q.CampaignFigures(ctx, t.now().Add(-abandonWindow).Truncate(time.Minute), tenant, campaign)
+func readFigures(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID, now time.Time) (figures, error) {
+	rows, err := tx.Q.CampaignFigures(ctx, now.Add(-abandonWindow).Truncate(time.Minute), tenant, campaign)
 	out := make(figures, len(rows))
 	for _, r := range rows {
 		out[r.Figure] = r
@@ -109,4 +111,49 @@ func (t *statistics) foldFigures(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// AbandonFigures counts the calls that a person answered, and those of them that found nobody in time.
+type AbandonFigures struct {
+	Rate24h   float64 `json:"rate_24h"`
+	RateTotal float64 `json:"rate_total"`
+	Answered  int64   `json:"answered"`
+	Abandoned int64   `json:"abandoned"`
+}
+
+// tallies are a campaign's calls that a person answered, and those of them that were abandoned.
+type tallies struct {
+	day, total pacing.Tally
+}
+
+// tallies reads them as they are kept with the calls: a restart forgets nothing.
+func (f figures) tallies() tallies {
+	persons, abandoned := f[figurePersons], f[figureAbandoned]
+	return tallies{
+		day:   pacing.Tally{Answered: int(persons.Lately), Abandoned: int(abandoned.Lately)},
+		total: pacing.Tally{Answered: int(persons.N), Abandoned: int(abandoned.N)},
+	}
+}
+
+// abandonRate is the rate of the last 24 hours; nil where no person answered.
+func abandonRate(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID, now time.Time) (*float64, error) {
+	kept, err := readFigures(ctx, tx, tenant, campaign, now)
+	if err != nil {
+		return nil, err
+	}
+	t := kept.tallies()
+	if t.day.Answered <= 0 {
+		return nil, nil //nolint:nilnil // there is no rate
+	}
+	rate := share(float64(t.day.Abandoned), int64(t.day.Answered), 4)
+	return &rate, nil
+}
+
+// share divides, to so many decimals; of nothing it is 0.
+func share(part float64, whole int64, decimals int) float64 {
+	if whole == 0 {
+		return 0
+	}
+	scale := math.Pow10(decimals)
+	return math.Round(part/float64(whole)*scale) / scale
 }

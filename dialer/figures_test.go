@@ -109,7 +109,7 @@ func (b *bundle) scan(t *testing.T, campaign uuid.UUID) CampaignStats {
 // requireFigures holds the figures of a campaign against its rows.
 func (b *bundle) requireFigures(t *testing.T, campaign uuid.UUID) CampaignStats {
 	t.Helper()
-	got, err := b.svc.CampaignStats(t.Context(), b.tenant, campaign)
+	got, err := b.svc.Statistics.CampaignStats(t.Context(), b.tenant, campaign)
 	require.NoError(t, err)
 	want := b.scan(t, campaign)
 	want.Agents, want.Pacing, want.Ceiling = got.Agents, got.Pacing, got.Ceiling
@@ -271,7 +271,7 @@ func TestFiguresEqualTheRows(t *testing.T) {
 		}
 		wg.Go(func() {
 			if round%2 == 0 {
-				errs <- b.svc.foldFigures(t.Context())
+				errs <- b.svc.Statistics.foldFigures(t.Context())
 			}
 		})
 		wg.Wait()
@@ -285,7 +285,7 @@ func TestFiguresEqualTheRows(t *testing.T) {
 			b.requireFigures(t, campaign)
 		}
 	}
-	require.NoError(t, b.svc.foldFigures(t.Context()))
+	require.NoError(t, b.svc.Statistics.foldFigures(t.Context()))
 	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM campaign_deltas"))
 	for _, campaign := range w.campaigns {
 		got := b.requireFigures(t, campaign)
@@ -293,7 +293,7 @@ func TestFiguresEqualTheRows(t *testing.T) {
 		require.Positive(t, got.Leads["total"])
 	}
 	b.clock.Advance(48 * time.Hour)
-	require.NoError(t, b.svc.foldFigures(t.Context()))
+	require.NoError(t, b.svc.Statistics.foldFigures(t.Context()))
 	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM campaign_counts WHERE minute > 'epoch'"), "minutes that no window reaches")
 	for _, campaign := range w.campaigns {
 		b.requireFigures(t, campaign)
@@ -308,10 +308,10 @@ func TestFiguresOfACampaignThatIsGone(t *testing.T) {
 		storetest.Lead(t, b.st, b.tenant, stays, fmt.Sprintf("98765432%02d", i))
 		storetest.Lead(t, b.st, b.tenant, goes, fmt.Sprintf("98765432%02d", i))
 	}
-	require.NoError(t, b.svc.foldFigures(t.Context()))
+	require.NoError(t, b.svc.Statistics.foldFigures(t.Context()))
 	storetest.Lead(t, b.st, b.tenant, goes, "9876543298")
 	storetest.Exec(t, b.st, b.tenant, "DELETE FROM campaigns WHERE id = $1", goes)
-	require.NoError(t, b.svc.foldFigures(t.Context()))
+	require.NoError(t, b.svc.Statistics.foldFigures(t.Context()))
 	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM campaign_deltas"))
 	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM campaign_counts WHERE campaign_id = $1", goes))
 	require.EqualValues(t, 5, b.requireFigures(t, stays).Leads["total"])
@@ -325,8 +325,8 @@ func TestFiguresAreFolded(t *testing.T) {
 	storetest.Lead(t, b.st, b.tenant, campaign, "9876543210")
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	wg.Go(func() { b.svc.KeepFigures(ctx) })
-	wg.Go(func() { b.another(t, "node-2").KeepFigures(ctx) })
+	wg.Go(func() { b.svc.Statistics.KeepFigures(ctx) })
+	wg.Go(func() { b.another(t, "node-2").Statistics.KeepFigures(ctx) })
 	require.Eventually(t, func() bool { return storetest.Count(t, b.st, "SELECT count(*) FROM campaign_deltas") == 0 },
 		10*time.Second, 5*time.Millisecond)
 	cancel()

@@ -18,7 +18,7 @@ func TestFlowsAreReadOnce(t *testing.T) {
 	f := b.saved(t, flowNodes(`{"id":"a","type":"hangup"}`))
 	read := func() (plan *flowPlan, err error) {
 		err = b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
-			plan, err = b.svc.storedFlow(t.Context(), tx, b.tenant, f.ID)
+			plan, err = b.svc.Flows.storedFlow(t.Context(), tx, b.tenant, f.ID)
 			return err
 		})
 		return plan, err
@@ -28,7 +28,7 @@ func TestFlowsAreReadOnce(t *testing.T) {
 	again, err := read()
 	require.NoError(t, err)
 	require.Same(t, first.graph, again.graph)
-	_, err = b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: input.Some(flowNodes(`{"id":"a","type":"hangup","data":{"cause":"USER_BUSY"}}`))})
+	_, err = b.svc.Flows.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: input.Some(flowNodes(`{"id":"a","type":"hangup","data":{"cause":"USER_BUSY"}}`))})
 	require.NoError(t, err)
 	changed, err := read()
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 
 // legOperations offers a leg's operations to a flow.
 type legOperations struct {
-	h   handler
+	h   *answering
 	leg switchctl.Leg
 }
 
@@ -26,14 +26,14 @@ func (o legOperations) ConnectVoiceAgent(ctx context.Context, id uuid.UUID) (str
 	var agent db.VoiceAgent
 	deciding, cancel := context.WithTimeout(ctx, decisionLimit)
 	defer cancel()
-	err := o.h.s.st.InTenant(deciding, call.TenantID, func(tx *store.Tx) error {
+	err := o.h.st.InTenant(deciding, call.TenantID, func(tx *store.Tx) error {
 		var err error
-		agent, err = o.h.s.resolveAgent(deciding, tx, call.TenantID, &id, nil)
+		agent, err = o.h.voiceAgents.resolveAgent(deciding, tx, call.TenantID, &id, nil)
 		return err
 	})
 	_, missing := fault.As(err, fault.Dependency)
 	if missing || err != nil && ctx.Err() == nil {
-		o.h.s.log.WarnContext(ctx, "resolving the flow's voice agent failed", "call_id", call.ID, "voice_agent_id", id, "error", err)
+		o.h.log.WarnContext(ctx, "resolving the flow's voice agent failed", "call_id", call.ID, "voice_agent_id", id, "error", err)
 		o.h.recordFlow(ctx, o.leg)
 		return flow.OutcomeFailed, nil
 	}
@@ -70,7 +70,7 @@ func (o legOperations) Gather(ctx context.Context, g flow.Gather) (string, error
 }
 
 func (o legOperations) silent(ctx context.Context, err error) {
-	o.h.s.log.WarnContext(ctx, "playing the flow's audio failed", "call_id", o.leg.Call().ID, "error", err)
+	o.h.log.WarnContext(ctx, "playing the flow's audio failed", "call_id", o.leg.Call().ID, "error", err)
 }
 
 // Transfer leads the caller to a number, a SIP URI, a queue or one agent.
@@ -115,13 +115,13 @@ func (o legOperations) Voicemail(ctx context.Context, greetingURL string, longes
 
 // SetDisposition sets the call's. One that the tenant's list has lost since the flow was saved is left out.
 func (o legOperations) SetDisposition(ctx context.Context, disposition string) error {
-	call, s := o.leg.Call(), o.h.s
+	call, s := o.leg.Call(), o.h
 	err := s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		row, err := tx.Q.CallLock(ctx, call.TenantID, call.ID)
 		if err != nil {
 			return err
 		}
-		_, err = s.setDisposition(ctx, tx, row, disposing{disposition: disposition, source: sourceSystem, at: s.now()})
+		_, err = setDisposition(ctx, tx, row, disposing{disposition: disposition, source: sourceSystem, at: s.now()})
 		return err
 	})
 	if _, refused := fault.As(err, fault.Invalid); refused && !errors.Is(err, store.ErrValue) {

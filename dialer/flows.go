@@ -106,7 +106,7 @@ func (f *flows) checkTargets(ctx context.Context, tenant uuid.UUID, in FlowInput
 	}
 	c := input.Form{Code: carrier.CodeHostNotAllowed}
 	for node, uri := range graph.SIPTargets() {
-		wrong, err := f.sipPolicy().Fault(ctx, tenant, uri)
+		wrong, err := f.hosts.Fault(ctx, tenant, uri)
 		if err != nil {
 			return err
 		}

@@ -81,7 +81,7 @@ func flowNodes(list ...string) json.RawMessage {
 
 func (b *bundle) saved(t *testing.T, nodes json.RawMessage) Flow {
 	t.Helper()
-	f, err := b.svc.CreateFlow(t.Context(), b.tenant, FlowInput{Name: input.Some("F"), Nodes: input.Some(nodes)})
+	f, err := b.svc.Flows.CreateFlow(t.Context(), b.tenant, FlowInput{Name: input.Some("F"), Nodes: input.Some(nodes)})
 	require.NoError(t, err)
 	return f
 }
@@ -100,7 +100,7 @@ func TestFlowOfAnInboundCall(t *testing.T) {
 	))
 	number := storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
 	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET flow_id = $1 WHERE id = $2", f.ID, number)
-	h := b.svc.Handler()
+	h := b.svc.Answers
 	call, err := h.Route(t.Context(), inbound("8000000001"))
 	require.NoError(t, err)
 	require.Nil(t, call.VoiceAgentID)
@@ -110,7 +110,7 @@ func TestFlowOfAnInboundCall(t *testing.T) {
 	leg := &menuLeg{fakeLeg: fakeLeg{call: call}, cut: cancel}
 	require.ErrorIs(t, h.Answered(ctx, leg), context.Canceled)
 	require.Equal(t, []string{"record", "play http://x/inbound", "gather http://x/menu"}, leg.done)
-	_, err = b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: input.Some(flowNodes(`{"id":"a","type":"hangup"}`))})
+	_, err = b.svc.Flows.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: input.Some(flowNodes(`{"id":"a","type":"hangup"}`))})
 	require.NoError(t, err)
 	leg = &menuLeg{fakeLeg: fakeLeg{call: call}, presses: []string{"7", "1"}, transfer: switchctl.OutcomeFailed, missing: "http://x/menu"}
 	require.NoError(t, h.Answered(t.Context(), leg))
@@ -123,7 +123,7 @@ func TestFlowOfAnInboundCall(t *testing.T) {
 	require.Equal(t, "unreachable", set[0]["disposition"])
 	require.Equal(t, "system", set[0]["source"])
 
-	runs, err := b.svc.FlowRuns(t.Context(), b.tenant, call.ID)
+	runs, err := b.svc.Flows.FlowRuns(t.Context(), b.tenant, call.ID)
 	require.NoError(t, err)
 	require.Len(t, runs, 1)
 	require.Equal(t, 1, runs[0].Version)
@@ -164,7 +164,7 @@ func TestFlowThatHangsUp(t *testing.T) {
 		`{"id":"h","type":"hangup","data":{}}`))
 	number := storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
 	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET flow_id = $1 WHERE id = $2", f.ID, number)
-	h := b.svc.Handler()
+	h := b.svc.Answers
 	call, err := h.Route(t.Context(), inbound("8000000001"))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -173,7 +173,7 @@ func TestFlowThatHangsUp(t *testing.T) {
 		cancel()
 	}}
 	require.ErrorIs(t, h.Answered(ctx, leg), context.Canceled)
-	runs, err := b.svc.FlowRuns(t.Context(), b.tenant, call.ID)
+	runs, err := b.svc.Flows.FlowRuns(t.Context(), b.tenant, call.ID)
 	require.NoError(t, err)
 	var trace []string
 	for _, s := range runs[0].Trace {
@@ -190,13 +190,13 @@ func TestFlowThatTheCallerLeaves(t *testing.T) {
 	f := b.saved(t, flowNodes(`{"id":"a","type":"gather_dtmf","data":{"variable":"k","max_digits":1,"timeout_s":3}}`))
 	number := storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
 	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET flow_id = $1 WHERE id = $2", f.ID, number)
-	h := b.svc.Handler()
+	h := b.svc.Answers
 	call, err := h.Route(t.Context(), inbound("8000000001"))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	require.Error(t, h.Answered(ctx, &menuLeg{fakeLeg: fakeLeg{call: call}, cut: cancel}))
 	b.end(t, call, "completed", "NORMAL_CLEARING")
-	runs, err := b.svc.FlowRuns(t.Context(), b.tenant, call.ID)
+	runs, err := b.svc.Flows.FlowRuns(t.Context(), b.tenant, call.ID)
 	require.NoError(t, err)
 	require.Equal(t, "call_ended", *runs[0].Outcome)
 	require.Equal(t, "a", runs[0].Trace[1].Node)
@@ -209,13 +209,13 @@ func TestFlowWithoutAnEnd(t *testing.T) {
 	f := b.saved(t, flowNodes(`{"id":"a","type":"branch","data":{"variable":"k"},"next":{"default":"a"}}`))
 	number := storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
 	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET flow_id = $1 WHERE id = $2", f.ID, number)
-	h := b.svc.Handler()
+	h := b.svc.Answers
 	call, err := h.Route(t.Context(), inbound("8000000001"))
 	require.NoError(t, err)
 	leg := &menuLeg{fakeLeg: fakeLeg{call: call}}
 	require.NoError(t, h.Answered(t.Context(), leg))
 	require.Equal(t, []string{causeFlowLoops}, leg.hangups)
-	runs, err := b.svc.FlowRuns(t.Context(), b.tenant, call.ID)
+	runs, err := b.svc.Flows.FlowRuns(t.Context(), b.tenant, call.ID)
 	require.NoError(t, err)
 	require.Equal(t, "error", *runs[0].Outcome)
 	require.Contains(t, *runs[0].Error, "goes round")
@@ -225,7 +225,7 @@ func TestForeignFlow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := storetest.Tenant(t, b.st)
-	theirs, err := b.svc.CreateFlow(t.Context(), other, FlowInput{Name: input.Some("F"), Nodes: input.Some(flowNodes(`{"id":"a","type":"hangup"}`))})
+	theirs, err := b.svc.Flows.CreateFlow(t.Context(), other, FlowInput{Name: input.Some("F"), Nodes: input.Some(flowNodes(`{"id":"a","type":"hangup"}`))})
 	require.NoError(t, err)
 	number := storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
 	err = b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
@@ -233,15 +233,15 @@ func TestForeignFlow(t *testing.T) {
 		return err
 	})
 	require.Error(t, err, "a number can't name another tenant's flow")
-	_, err = b.svc.GetFlow(t.Context(), b.tenant, theirs.ID)
+	_, err = b.svc.Flows.GetFlow(t.Context(), b.tenant, theirs.ID)
 	require.ErrorIs(t, err, store.ErrNotFound)
-	_, err = b.svc.PatchFlow(t.Context(), b.tenant, theirs.ID, FlowInput{Name: input.Some("G")})
+	_, err = b.svc.Flows.PatchFlow(t.Context(), b.tenant, theirs.ID, FlowInput{Name: input.Some("G")})
 	require.ErrorIs(t, err, store.ErrNotFound)
-	require.ErrorIs(t, b.svc.DeleteFlow(t.Context(), b.tenant, theirs.ID), store.ErrNotFound)
+	require.ErrorIs(t, b.svc.Flows.DeleteFlow(t.Context(), b.tenant, theirs.ID), store.ErrNotFound)
 	// A campaign that somebody led to one by hand runs nothing.
 	var missing *fault.Error
 	err = b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
-		_, err := b.svc.storedFlow(t.Context(), tx, b.tenant, theirs.ID)
+		_, err := b.svc.Flows.storedFlow(t.Context(), tx, b.tenant, theirs.ID)
 		return err
 	})
 	require.ErrorAs(t, err, &missing)
@@ -252,20 +252,20 @@ func TestFlowVersionsAreBounded(t *testing.T) {
 	b := setup(t)
 	f := b.saved(t, flowNodes(`{"id":"a","type":"hangup"}`))
 	for i := range keptVersions + 3 {
-		_, err := b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Name: input.Some(fmt.Sprintf("F%d", i))})
+		_, err := b.svc.Flows.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Name: input.Some(fmt.Sprintf("F%d", i))})
 		require.NoError(t, err)
 	}
 	require.Equal(t, keptVersions+1, storetest.Count(t, b.st, "SELECT count(*) FROM flow_versions"))
-	got, err := b.svc.GetFlow(t.Context(), b.tenant, f.ID)
+	got, err := b.svc.Flows.GetFlow(t.Context(), b.tenant, f.ID)
 	require.NoError(t, err)
 	require.Equal(t, keptVersions+4, got.Version)
 	var invalid *fault.Error
-	_, err = b.svc.CreateFlow(t.Context(), b.tenant, FlowInput{Name: input.Some("x"), Nodes: input.Some(json.RawMessage(`[{"id":"s","type":"start"}]`))})
+	_, err = b.svc.Flows.CreateFlow(t.Context(), b.tenant, FlowInput{Name: input.Some("x"), Nodes: input.Some(json.RawMessage(`[{"id":"s","type":"start"}]`))})
 	require.ErrorAs(t, err, &invalid)
 	require.Equal(t, []fault.Field{{Field: "nodes.s.next.default", Message: "is required"}}, invalid.Fields)
-	_, err = b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: input.Some(append(got.Nodes, strings.Repeat(" ", maxFlowBytes)...))})
+	_, err = b.svc.Flows.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: input.Some(append(got.Nodes, strings.Repeat(" ", maxFlowBytes)...))})
 	require.Equal(t, []string{"nodes"}, fields(t, err), "too long")
-	require.NoError(t, b.svc.DeleteFlow(t.Context(), b.tenant, f.ID))
+	require.NoError(t, b.svc.Flows.DeleteFlow(t.Context(), b.tenant, f.ID))
 }
 
 func TestTransferToASIPURI(t *testing.T) {
@@ -274,10 +274,10 @@ func TestTransferToASIPURI(t *testing.T) {
 	agent := b.agent(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET default_voice_agent_id = $1 WHERE id = $2", agent.ID, b.tenant)
 	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
-	call, err := b.svc.answering.Handler().Route(t.Context(), inbound("8000000001"))
+	call, err := b.svc.Answers.Route(t.Context(), inbound("8000000001"))
 	require.NoError(t, err)
 	admit := func(uri string) (admission.Terms, error) {
-		return b.svc.admitted(t.Context(), admission.Request{
+		return b.svc.Gate.admitted(t.Context(), admission.Request{
 			TenantID: b.tenant, ToURI: uri, Purpose: admission.PurposeTransfer, ParentCallID: &call.ID, Environment: "live",
 		})
 	}
@@ -304,11 +304,11 @@ func TestTransferToANumberAsASIPURI(t *testing.T) {
 	agent := b.agent(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET default_voice_agent_id = $1 WHERE id = $2", agent.ID, b.tenant)
 	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
-	call, err := b.svc.answering.Handler().Route(t.Context(), inbound("8000000001"))
+	call, err := b.svc.Answers.Route(t.Context(), inbound("8000000001"))
 	require.NoError(t, err)
 	b.sipHosts(t, "8.8.8.8")
 	admit := func(user string) Reason {
-		_, err := b.svc.admitted(t.Context(), admission.Request{
+		_, err := b.svc.Gate.admitted(t.Context(), admission.Request{
 			TenantID: b.tenant, ToURI: "sip:" + user + "@8.8.8.8", Purpose: admission.PurposeTransfer, ParentCallID: &call.ID,
 			Environment: "live",
 		})
@@ -356,7 +356,7 @@ func TestSIPHosts(t *testing.T) {
 	storetest.Trunk(t, b.st, other, "93.184.216.77", 5080, 10)
 	storetest.Trunk(t, b.st, other, "127.0.0.1", 5090, 10)
 	check := func(uri string) (string, error) {
-		target, err := b.svc.sipPolicy().Check(t.Context(), b.tenant, uri)
+		target, err := b.svc.Gate.hosts.Check(t.Context(), b.tenant, uri)
 		return target.Endpoint(), err
 	}
 	b.sipHosts(t, "pbx.example", "inside.example", "alias.example", "sbc.example", "gone.example", "10.1.0.0/16", "127.0.0.0/8",
@@ -401,7 +401,7 @@ func TestSIPHostsWhileATrunkCantBeLookedUp(t *testing.T) {
 	other := storetest.Tenant(t, b.st)
 	storetest.Trunk(t, b.st, other, "sbc.example", 5060, 10)
 	var fault atomic.Pointer[net.DNSError]
-	b.svc.carriers.Resolve = func(context.Context, string) ([]netip.Addr, error) {
+	b.svc.Answers.carriers.Resolve = func(context.Context, string) ([]netip.Addr, error) {
 		if err := fault.Load(); err != nil {
 			return nil, err
 		}
@@ -409,7 +409,7 @@ func TestSIPHostsWhileATrunkCantBeLookedUp(t *testing.T) {
 	}
 	check := func(uri, why string) {
 		t.Helper()
-		_, err := b.svc.sipPolicy().Check(t.Context(), b.tenant, uri)
+		_, err := b.svc.Gate.hosts.Check(t.Context(), b.tenant, uri)
 		if why == "" {
 			require.NoError(t, err, uri)
 			return
@@ -450,13 +450,13 @@ func TestSIPHostsWhereTheyAreGiven(t *testing.T) {
 		"sip:desk@8.8.4.4": carrier.CodeHostNotAllowed, "sip:112@8.8.8.8": carrier.CodeHostNotAllowed, "+447700900123": "validation_error",
 		"+14155550100": "validation_error",
 	} {
-		_, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
+		_, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
 			`{"name":"a","ws_url":"wss://127.0.0.1/x","transfer_destination":"`+destination+`"}`))
 		kind := "sip_uri"
 		if !strings.HasPrefix(destination, "sip") {
 			kind = "e164"
 		}
-		_, ferr := b.svc.CreateFlow(t.Context(), b.tenant, decode[FlowInput](t, `{"name":"f","nodes":[{"id":"s","type":"start","next":{"default":"t"}},
+		_, ferr := b.svc.Flows.CreateFlow(t.Context(), b.tenant, decode[FlowInput](t, `{"name":"f","nodes":[{"id":"s","type":"start","next":{"default":"t"}},
 			{"id":"t","type":"transfer","data":{"destination_type":"`+kind+`","destination":"`+destination+`"}}]}`))
 		if code == "" {
 			require.NoError(t, err, destination)
@@ -469,14 +469,14 @@ func TestSIPHostsWhereTheyAreGiven(t *testing.T) {
 			require.Equal(t, code, invalid.Code, destination)
 		}
 	}
-	made, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t, `{"name":"a","ws_url":"wss://127.0.0.1/x"}`))
+	made, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t, `{"name":"a","ws_url":"wss://127.0.0.1/x"}`))
 	require.NoError(t, err)
 	var invalid *fault.Error
-	_, err = b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"transfer_destination":"sip:desk@8.8.4.4"}`))
+	_, err = b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"transfer_destination":"sip:desk@8.8.4.4"}`))
 	require.ErrorAs(t, err, &invalid)
-	_, err = b.svc.PatchSettings(t.Context(), b.tenant, decode[SettingsInput](t, `{"sip_hosts":["8.8.4.4"]}`))
+	_, err = b.svc.Settings.PatchSettings(t.Context(), b.tenant, decode[SettingsInput](t, `{"sip_hosts":["8.8.4.4"]}`))
 	require.ErrorAs(t, err, &invalid, "the operator's to set")
-	got, err := b.svc.Settings(t.Context(), b.tenant)
+	got, err := b.svc.Settings.Settings(t.Context(), b.tenant)
 	require.NoError(t, err)
 	require.Equal(t, []string{"8.8.8.8"}, got.SIPHosts)
 	require.Error(t, carrier.CheckHosts([]string{"sip:x@y"}))

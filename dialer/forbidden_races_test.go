@@ -120,13 +120,13 @@ func (p *people) suppressing(t *testing.T, number string) map[string]func() erro
 	call, _ := p.had(t, ann, p.campaign(t, DialPreview), number)
 	return map[string]func() error{
 		"opt-out": func() error {
-			_, err := p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{
+			_, err := p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{
 				CallID: input.Some(call.ID.String()), Disposition: input.Some("done"), OptOut: input.Some(true),
 			})
 			return err
 		},
 		"suppression": func() error {
-			_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some(number)})
+			_, err := p.svc.Suppressions.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some(number)})
 			return err
 		},
 	}
@@ -162,7 +162,7 @@ func TestOptOutWinsEveryRace(t *testing.T) { //nolint:tparallel // its parts loc
 				suppressed := background(suppress)
 				p.waitsOr(t, 1, suppressed)
 				admitted := background(func() error {
-					_, err := p.svc.admitted(t.Context(), req)
+					_, err := p.svc.Gate.admitted(t.Context(), req)
 					return err
 				})
 				p.waitsOr(t, 2, admitted)
@@ -178,7 +178,7 @@ func TestOptOutWinsEveryRace(t *testing.T) { //nolint:tparallel // its parts loc
 				release := p.hold(t, "SELECT FROM numbers FOR UPDATE")
 				var call uuid.UUID
 				admitted := background(func() error {
-					adm, err := p.svc.admitted(t.Context(), req)
+					adm, err := p.svc.Gate.admitted(t.Context(), req)
 					call = adm.Call.ID
 					return err
 				})
@@ -220,7 +220,7 @@ func TestOptOutAtAnyMoment(t *testing.T) {
 		var both sync.WaitGroup
 		started := make(chan struct{}, 1)
 		suppress := func() {
-			_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some(number)})
+			_, err := p.svc.Suppressions.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some(number)})
 			if err != nil {
 				t.Error(err)
 			}
@@ -236,7 +236,7 @@ func TestOptOutAtAnyMoment(t *testing.T) {
 			case started <- struct{}{}:
 			default:
 			}
-			adm, err := p.svc.admitted(t.Context(), req)
+			adm, err := p.svc.Gate.admitted(t.Context(), req)
 			call, refused = adm.Call.ID, err
 		})
 		both.Wait()
@@ -250,7 +250,7 @@ func TestOptOutAtAnyMoment(t *testing.T) {
 			require.Equal(t, 1, p.ending(t, call), "%s: suppressed, admitted, and rings on", way)
 			outcomes["ended"]++
 		}
-		_, err := p.svc.admitted(t.Context(), req)
+		_, err := p.svc.Gate.admitted(t.Context(), req)
 		require.Error(t, err, "after both")
 	}
 	t.Log(outcomes)
@@ -267,12 +267,12 @@ func TestPauseWinsEveryRace(t *testing.T) {
 	release := p.hold(t, "SELECT FROM numbers FOR UPDATE")
 	var adm admission.Terms
 	admitted := background(func() (err error) {
-		adm, err = p.svc.admitted(t.Context(), req)
+		adm, err = p.svc.Gate.admitted(t.Context(), req)
 		return err
 	})
 	p.waitsOr(t, 1, admitted)
 	paused := background(func() error {
-		_, err := p.svc.PauseCampaign(t.Context(), p.tenant, campaign)
+		_, err := p.svc.Campaigns.PauseCampaign(t.Context(), p.tenant, campaign)
 		return err
 	})
 	p.waitsOr(t, 2, paused)
@@ -280,7 +280,7 @@ func TestPauseWinsEveryRace(t *testing.T) {
 	release()
 	require.NoError(t, <-admitted)
 	require.NoError(t, <-paused)
-	_, err := p.svc.admitted(t.Context(), next)
+	_, err := p.svc.Gate.admitted(t.Context(), next)
 	require.Equal(t, ReasonCampaign, reason(t, err))
 	require.Equal(t, ReasonCampaign, reason(t, p.again(t, adm)))
 }
@@ -289,7 +289,7 @@ func TestPauseWinsEveryRace(t *testing.T) {
 func (b *bundle) again(t *testing.T, adm admission.Terms) error {
 	t.Helper()
 	moved := false
-	err := b.svc.rules.Gate().Readmit(t.Context(), readmission(adm), func(context.Context, *store.Tx) error {
+	err := b.svc.Gate.Readmit(t.Context(), readmission(adm), func(context.Context, *store.Tx) error {
 		moved = true
 		return nil
 	})
@@ -307,7 +307,7 @@ func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 	evening := time.Date(2026, 11, 20, 20, 58, 50, 0, ist())
 	suppress := func(t *testing.T, p *people, adm admission.Terms) {
 		t.Helper()
-		_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some(adm.To.National())})
+		_, err := p.svc.Suppressions.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some(adm.To.National())})
 		require.NoError(t, err)
 	}
 	exec := func(sql string) func(*testing.T, *people, admission.Terms) {
@@ -348,11 +348,11 @@ func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 				storetest.Exec(t, p.st, p.tenant, "UPDATE tenants SET daily_cap = NULL, holidays = '{}'")
 				storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET status = 'running'")
 				if way != "third party" {
-					before, err := p.svc.admitted(t.Context(), all["single"](t, number))
+					before, err := p.svc.Gate.admitted(t.Context(), all["single"](t, number))
 					require.NoError(t, err)
 					p.end(t, before.Call, "failed", "USER_BUSY")
 				}
-				adm, err := p.svc.admitted(t.Context(), all[way](t, number))
+				adm, err := p.svc.Gate.admitted(t.Context(), all[way](t, number))
 				require.NoError(t, err, way)
 				c.change(t, p, adm)
 				err = p.again(t, adm)
@@ -372,12 +372,12 @@ func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 func TestSuppressionDuringAnotherRoute(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	adm, err := p.svc.admitted(t.Context(), p.ways(t)["single"](t, "9876543210"))
+	adm, err := p.svc.Gate.admitted(t.Context(), p.ways(t)["single"](t, "9876543210"))
 	require.NoError(t, err)
 	var suppressed <-chan error
-	err = p.svc.rules.Gate().Readmit(t.Context(), readmission(adm), func(context.Context, *store.Tx) error {
+	err = p.svc.Gate.Readmit(t.Context(), readmission(adm), func(context.Context, *store.Tx) error {
 		suppressed = background(func() error { //nolint:contextcheck // it is somebody else's
-			_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some("9876543210")})
+			_, err := p.svc.Suppressions.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some("9876543210")})
 			return err
 		})
 		p.waitsOr(t, 1, suppressed) //nolint:contextcheck // the test's own
@@ -407,7 +407,7 @@ func TestOptOutEndsWhatRings(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
 	var asked atomic.Int32
-	p.svc.Attach(lateSwitch{p.sw, func() bool { return asked.Add(1) > 3 }})
+	p.attach(lateSwitch{p.sw, func() bool { return asked.Add(1) > 3 }})
 	all := p.ways(t)
 	states := map[string]uuid.UUID{}
 	for _, status := range []string{"dialing", "ringing", "answered", "ended", "elsewhere", "other number"} {
@@ -415,7 +415,7 @@ func TestOptOutEndsWhatRings(t *testing.T) {
 		if status == "other number" {
 			number = "9876543211"
 		}
-		adm, err := p.svc.admitted(t.Context(), all["single"](t, number))
+		adm, err := p.svc.Gate.admitted(t.Context(), all["single"](t, number))
 		require.NoError(t, err)
 		states[status] = adm.Call.ID
 		switch status {
@@ -430,7 +430,7 @@ func TestOptOutEndsWhatRings(t *testing.T) {
 		}
 	}
 	p.work(t)
-	_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some("9876543210")})
+	_, err := p.svc.Suppressions.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some("9876543210")})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		return storetest.Count(t, p.st, "SELECT count(*) FROM river_job WHERE kind = 'unring' AND state = 'completed'") == 2

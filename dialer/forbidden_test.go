@@ -55,9 +55,9 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 	b.clock.Set(noon)
 	campaign := b.running(t)
 	sw := &singleSwitch{fakeSwitch{}}
-	b.svc.Attach(sw)
+	b.attach(sw)
 	place := func(number string) (db.Call, error) {
-		return b.svc.PlaceCall(t.Context(), b.tenant, EnvironmentLive, CallInput{To: input.Some(number), VoiceAgentID: input.Some(campaign.VoiceAgentID.String())})
+		return b.desk.PlaceCall(t.Context(), b.tenant, EnvironmentLive, CallInput{To: input.Some(number), VoiceAgentID: input.Some(campaign.VoiceAgentID.String())})
 	}
 	kinds := []forbidden{
 		forbiddenNot, forbiddenRegistered, forbiddenLater, forbiddenSuppressed, forbiddenOptsOut, forbiddenUnknown,
@@ -82,14 +82,14 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 		b.registry.setDown(kind == forbiddenUnknown)
 		spelled := []string{"", "0", "91", "+91"}[rng.IntN(4)] + number
 		if rng.IntN(2) == 0 || kind == forbiddenUnknown {
-			_, err := b.svc.PushLead(t.Context(), b.tenant, campaign.ID, LeadInput{Phone: input.Some(spelled)})
+			_, err := b.svc.Leads.PushLead(t.Context(), b.tenant, campaign.ID, LeadInput{Phone: input.Some(spelled)})
 			require.NoError(t, err)
 		} else {
 			rows = append(rows, fmt.Sprintf(`{"mobile":%q}`, spelled))
 		}
 		b.registry.setDown(false)
 	}
-	_, err := b.svc.PushLeads(t.Context(), b.tenant, campaign.ID, decode[BulkInput](t, `{"leads":[`+strings.Join(rows, ",")+`]}`))
+	_, err := b.svc.Leads.PushLeads(t.Context(), b.tenant, campaign.ID, decode[BulkInput](t, `{"leads":[`+strings.Join(rows, ",")+`]}`))
 	require.NoError(t, err)
 	for number, kind := range why {
 		switch kind {
@@ -103,7 +103,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 	var rang []string
 	for _, at := range []time.Time{noon.Add(10 * time.Hour), noon.Add(20 * time.Hour), noon.Add(-12 * time.Hour)} {
 		b.clock.Set(at)
-		newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
+		newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
 		for number, kind := range why {
 			_, err := place(number)
 			if refused := reason(t, err); kind == forbiddenNot {
@@ -124,7 +124,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 			rang = append(rang, number)
 			b.end(t, call, "failed", "USER_BUSY")
 		}
-		_, err = b.svc.admitted(t.Context(), admission.Request{
+		_, err = b.svc.Gate.admitted(t.Context(), admission.Request{
 			TenantID: b.tenant, To: mustPhone(t, number), Purpose: admission.PurposeTransfer, ParentCallID: &parent.ID,
 		})
 		require.Equal(t, kind == forbiddenNot, err == nil, "transfer, %s: %v", kind, err)
@@ -135,9 +135,9 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 			b.registry.silentOn(number)
 		}
 	}
-	p := newPacer(b.svc.pacers, &busySwitch{b: b, rang: &rang}, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.Pacers, &busySwitch{b: b, rang: &rang}, b.tenant, campaign.ID, nil)
 	before := len(rang)
-	scrub := &rescrub{s: b.svc.scrubs, tenant: b.tenant, campaign: campaign.ID}
+	scrub := &rescrub{s: b.svc.Scrubs, tenant: b.tenant, campaign: campaign.ID}
 	for range 4 {
 		scrub.once(t.Context())
 		p.round(t.Context())

@@ -24,20 +24,6 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
-// watchedGate tells of every leg that may be dialed, at the moment at which the switch would be asked for it.
-type watchedGate struct {
-	admission.Gate
-	dialed func(req admission.Request, adm admission.Terms)
-}
-
-func (g watchedGate) Admit(ctx context.Context, req admission.Request) (*admission.Admission, error) {
-	adm, err := g.Gate.Admit(ctx, req)
-	if err == nil {
-		g.dialed(req, adm.Terms())
-	}
-	return adm, err
-}
-
 // lawWorld is a tenant whose numbers become forbidden and whose hours change while they are dialed in every way there is. It knows
 // the law by itself, from the same facts, and looks at each leg that goes out.
 type lawWorld struct {
@@ -110,13 +96,13 @@ func newLawWorld(t *testing.T, privacy store.PrivacyMode, seed uint64) *lawWorld
 	}
 	w.p.sipHosts(t, "127.0.0.0/8")
 	w.p.clock.Set(time.Date(2026, 11, 20, 12, 0, 0, 0, ist()))
-	w.gate = watchedGate{Gate: w.p.svc.Gate(), dialed: w.dialed}
-	w.p.svc.gate = w.gate
+	w.p.svc.Gate.Admitted = w.dialed
+	w.gate = w.p.svc.Gate
 	w.paced, w.preview = w.p.running(t), w.p.campaign(t, DialPreview)
 	storetest.Exec(t, w.p.st, w.p.tenant, `UPDATE campaigns SET max_attempts = 50, retry = '{"busy":0,"no_answer":30,"failed":0,"backoff":1}'`)
 	w.agent = w.p.person(t)
 	voiceAgent := w.p.agent(t)
-	_, err := w.p.svc.SetDefaultVoiceAgent(t.Context(), w.p.tenant, DefaultVoiceAgentInput{VoiceAgentID: input.Some(voiceAgent.ID.String())})
+	_, err := w.p.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), w.p.tenant, DefaultVoiceAgentInput{VoiceAgentID: input.Some(voiceAgent.ID.String())})
 	require.NoError(t, err)
 	w.voiceAgent = voiceAgent.ID.String()
 	w.flow = w.p.saved(t, flowNodes(`{"id":"a","type":"hangup"}`)).ID.String()
@@ -211,9 +197,9 @@ func (w *lawWorld) again(t *testing.T) {
 	pause := func(on bool) {
 		var err error
 		if w.paused = on; on {
-			_, err = w.p.svc.PauseCampaign(t.Context(), w.p.tenant, w.paced.ID)
+			_, err = w.p.svc.Campaigns.PauseCampaign(t.Context(), w.p.tenant, w.paced.ID)
 		} else {
-			_, err = w.p.svc.StartCampaign(t.Context(), w.p.tenant, w.paced.ID, EnvironmentLive)
+			_, err = w.p.svc.Campaigns.StartCampaign(t.Context(), w.p.tenant, w.paced.ID, EnvironmentLive)
 		}
 		require.NoError(t, err)
 	}
@@ -224,7 +210,7 @@ func (w *lawWorld) again(t *testing.T) {
 			w.listed[number] = w.p.clock.Now()
 		}
 	case 1:
-		_, err := w.p.svc.AddSuppression(t.Context(), w.p.tenant, SuppressionInput{Phone: input.Some(number)})
+		_, err := w.p.svc.Suppressions.AddSuppression(t.Context(), w.p.tenant, SuppressionInput{Phone: input.Some(number)})
 		require.NoError(t, err)
 		w.optedOut[number] = true
 		require.Equal(t, 1, w.p.ending(t, call.ID), "it rings on")
@@ -265,12 +251,12 @@ func (w *lawWorld) step(t *testing.T) {
 	campaign := []uuid.UUID{w.paced.ID, w.preview}[w.rng.IntN(2)]
 	switch w.rng.IntN(16) {
 	case 0:
-		_, _ = p.svc.PushLead(ctx, p.tenant, campaign, LeadInput{Phone: input.Some(w.spelled())}) // or it is there
+		_, _ = p.svc.Leads.PushLead(ctx, p.tenant, campaign, LeadInput{Phone: input.Some(w.spelled())}) // or it is there
 	case 1:
-		_, err := p.svc.PushLeads(ctx, p.tenant, campaign, decode[BulkInput](t, fmt.Sprintf(`{"leads":[{"phone":%q},{"mobile":%q}]}`, w.spelled(), w.spelled())))
+		_, err := p.svc.Leads.PushLeads(ctx, p.tenant, campaign, decode[BulkInput](t, fmt.Sprintf(`{"leads":[{"phone":%q},{"mobile":%q}]}`, w.spelled(), w.spelled())))
 		require.NoError(t, err)
 	case 2:
-		_, err := p.svc.UploadLeads(ctx, p.tenant, campaign, strings.NewReader("name,phone\na,"+w.spelled()+"\nb,"+w.spelled()+"\n"))
+		_, err := p.svc.Leads.UploadLeads(ctx, p.tenant, campaign, strings.NewReader("name,phone\na,"+w.spelled()+"\nb,"+w.spelled()+"\n"))
 		require.NoError(t, err)
 	case 3:
 		if w.rng.IntN(3) == 0 {
@@ -290,17 +276,17 @@ func (w *lawWorld) step(t *testing.T) {
 	case 6:
 		w.settings(t)
 	case 5, 7, 8:
-		newPacer(p.svc.pacers, p.sw, p.tenant, w.paced.ID, nil).round(ctx)
+		newPacer(p.svc.Pacers, p.sw, p.tenant, w.paced.ID, nil).round(ctx)
 	case 9:
-		if lead, err := p.svc.NextLead(ctx, p.tenant, w.agent, w.preview); err == nil && lead != nil {
+		if lead, err := p.desk.NextLead(ctx, p.tenant, w.agent, w.preview); err == nil && lead != nil {
 			if w.rng.IntN(3) == 0 {
 				p.clock.Advance(time.Duration(w.rng.IntN(9)) * time.Minute)
 			}
-			_, _ = p.svc.AgentDial(ctx, p.tenant, w.agent, DialInput{LeadID: input.Some(lead.ID.String())})
+			_, _ = p.desk.AgentDial(ctx, p.tenant, w.agent, DialInput{LeadID: input.Some(lead.ID.String())})
 			w.wrapUp(t)
 		}
 	case 10, 11:
-		_, _ = p.svc.AgentDial(ctx, p.tenant, w.agent, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some(w.spelled())})
+		_, _ = p.desk.AgentDial(ctx, p.tenant, w.agent, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some(w.spelled())})
 		w.wrapUp(t)
 	case 12:
 		w.single(t)
@@ -323,7 +309,7 @@ func (w *lawWorld) single(t *testing.T) {
 	t.Helper()
 	taker := []string{"", `,"voice_agent_id":"` + w.voiceAgent + `"`, `,"flow_id":"` + w.flow + `"`}[w.rng.IntN(3)]
 	env := []Environment{EnvironmentLive, EnvironmentTest}[w.rng.IntN(2)]
-	_, _ = w.p.svc.PlaceCall(t.Context(), w.p.tenant, env, decode[CallInput](t, `{"to":"`+w.spelled()+`"`+taker+`}`))
+	_, _ = w.p.desk.PlaceCall(t.Context(), w.p.tenant, env, decode[CallInput](t, `{"to":"`+w.spelled()+`"`+taker+`}`))
 }
 
 // settings changes the tenant's hours and holidays.
@@ -339,7 +325,7 @@ func (w *lawWorld) settings(t *testing.T) {
 		w.holiday = w.p.clock.Now().In(ist()).AddDate(0, 0, w.rng.IntN(2)).Format(time.DateOnly)
 		body = fmt.Sprintf(`{"calling_window":null,"holidays":[%q]}`, w.holiday)
 	}
-	_, err := w.p.svc.PatchSettings(t.Context(), w.p.tenant, decode[SettingsInput](t, body))
+	_, err := w.p.svc.Settings.PatchSettings(t.Context(), w.p.tenant, decode[SettingsInput](t, body))
 	require.NoError(t, err)
 }
 
@@ -382,7 +368,7 @@ func (w *lawWorld) wrapUp(t *testing.T) {
 		case choice < 3 && call.LeadID != nil:
 			in.CallbackAt = input.Some(later.Format(time.RFC3339))
 		}
-		_, err := p.svc.Dispose(t.Context(), p.tenant, w.agent, in)
+		_, err := p.desk.Dispose(t.Context(), p.tenant, w.agent, in)
 		switch {
 		case err == nil && in.OptOut.Value:
 			w.optedOut[number] = true
@@ -390,7 +376,7 @@ func (w *lawWorld) wrapUp(t *testing.T) {
 			w.callbacks[*call.LeadID] = true
 		case err != nil:
 			in.CallbackAt = input.Opt[string]{}
-			_, err = p.svc.Dispose(t.Context(), p.tenant, w.agent, in)
+			_, err = p.desk.Dispose(t.Context(), p.tenant, w.agent, in)
 			require.NoError(t, err)
 		}
 		require.Equal(t, acd.Available, p.status(t, w.agent))

@@ -23,12 +23,6 @@ const scrubAge = 7 * 24 * time.Hour
 // fallbackChannels is the ceiling, per controller, of what nothing else bounds while no trunk is declared.
 const fallbackChannels = 10
 
-// gate is the one way to an originate.
-type gate struct{ s *Service }
-
-// Gate is what is asked before every originate: by those who place calls here, and by the call controller for transfers and next routes.
-func (g *rules) Gate() admission.Gate { return g.gate }
-
 // registryAnswer is what the registry said of one number, or that it could not.
 type registryAnswer struct {
 	known, listed bool
@@ -37,23 +31,26 @@ type registryAnswer struct {
 // Admit applies every rule of dialing and, when all let the call through, commits its row, its unit, the lead's
 // state and call.started together. Errors: *RefusalError, *fault.Error. A lead that may never be dialed is put
 // into its terminal state by the refusal.
-func (g gate) Admit(ctx context.Context, req admission.Request) (*admission.Admission, error) {
+func (g *rules) Admit(ctx context.Context, req admission.Request) (*admission.Admission, error) {
 	adm, err := g.admit(ctx, req)
 	var refusal *RefusalError
-	if errors.As(err, &refusal) && refusal.fetch != "" && req.AgentID != nil && g.s.fetched(ctx, req.TenantID, refusal.fetch) {
+	if errors.As(err, &refusal) && refusal.fetch != "" && req.AgentID != nil && g.audio.fetched(ctx, req.TenantID, refusal.fetch) {
 		adm, err = g.admit(ctx, req)
 	}
 	switch {
 	case errors.As(err, &refusal):
-		g.s.metrics.refused.WithLabelValues(string(refusal.Reason)).Inc()
+		g.metrics.refused.WithLabelValues(string(refusal.Reason)).Inc()
 	case err == nil:
-		g.s.metrics.admitted.WithLabelValues(string(req.Purpose)).Inc()
+		g.metrics.admitted.WithLabelValues(string(req.Purpose)).Inc()
+		if g.Admitted != nil {
+			g.Admitted(req, adm.Terms())
+		}
 	}
 	return adm, err
 }
 
-func (g gate) admit(ctx context.Context, req admission.Request) (*admission.Admission, error) {
-	s, c := g.s, &candidate{gate: g, req: req, kind: toNumber, now: g.s.now()}
+func (g *rules) admit(ctx context.Context, req admission.Request) (*admission.Admission, error) {
+	s, c := g, &candidate{gate: g, req: req, kind: toNumber, now: g.now()}
 	var target carrier.Target
 	switch {
 	case req.Purpose == admission.PurposeTransfer && req.ToURI != "":
@@ -108,17 +105,17 @@ func (c *candidate) lock(ctx context.Context, tx *store.Tx) error {
 }
 
 // registry asks the do-not-call registry about a number.
-func (g gate) registry(ctx context.Context, tenant uuid.UUID, to store.Phone) registryAnswer {
-	listed, err := g.s.listed(ctx, []store.Phone{to})
+func (g *rules) registry(ctx context.Context, tenant uuid.UUID, to store.Phone) registryAnswer {
+	listed, err := g.leads.listed(ctx, []store.Phone{to})
 	if err != nil {
-		g.s.log.WarnContext(ctx, "asking the do-not-call registry failed", "tenant_id", tenant, "error", err)
+		g.log.WarnContext(ctx, "asking the do-not-call registry failed", "tenant_id", tenant, "error", err)
 		return registryAnswer{}
 	}
 	return registryAnswer{known: true, listed: listed[0]}
 }
 
 // decide runs under the candidate's locks. It is given a candidate of its own, since the transaction may be repeated.
-func (g gate) decide(ctx context.Context, tx *store.Tx, c candidate, target carrier.Target) (admission.Terms, *RefusalError, error) {
+func (g *rules) decide(ctx context.Context, tx *store.Tx, c candidate, target carrier.Target) (admission.Terms, *RefusalError, error) {
 	none := admission.Terms{}
 	var err error
 	if c.transfer() {
@@ -144,7 +141,7 @@ func (g gate) decide(ctx context.Context, tx *store.Tx, c candidate, target carr
 	}
 	switch {
 	case c.kind&toURI != 0: // one route, and no number that another could be judged by
-		adm.To, adm.Routes = store.Phone{}, []admission.Route{{Endpoint: "sofia/" + g.s.cfg.CarrierProfile + "/" + target.Endpoint()}}
+		adm.To, adm.Routes = store.Phone{}, []admission.Route{{Endpoint: "sofia/" + g.cfg.CarrierProfile + "/" + target.Endpoint()}}
 	default:
 		adm.Routes = c.way.routes
 	}
@@ -162,7 +159,7 @@ func (g gate) decide(ctx context.Context, tx *store.Tx, c candidate, target carr
 		return none, refuse(ReasonLead, c.now, time.Time{}, "the lead may no longer be dialed"), nil
 	}
 	if err == nil && c.req.AgentID != nil {
-		err = g.s.dials(ctx, tx, c.req, adm.Call, c.now)
+		err = g.cfg.Agents.Dials(ctx, tx, c.req.TenantID, *c.req.AgentID, adm.Call.ID, c.now)
 	}
 	if first := adm.Routes[0].TrunkID; err == nil && first != nil && rests(c.trunks, *first) {
 		err = tx.TryTrunk(ctx, c.req.TenantID, *first, adm.UnitID, c.now)
@@ -175,7 +172,7 @@ func (c *candidate) readFacts(ctx context.Context, tx *store.Tx) error {
 	var err error
 	c.facts, err = tx.Q.GateFacts(ctx, db.GateFactsParams{
 		TenantID: c.req.TenantID, PhoneHash: c.hash, CampaignID: c.req.CampaignID, LeadID: c.req.LeadID,
-		VoiceAgentID: c.req.VoiceAgentID, Node: c.gate.s.cfg.NodeID,
+		VoiceAgentID: c.req.VoiceAgentID, Node: c.gate.cfg.NodeID,
 	})
 	if err != nil {
 		return fmt.Errorf("read what the gate looks at: %w", err)
@@ -232,7 +229,7 @@ func campaignRing(seconds int32) time.Duration {
 }
 
 // settle ends a lead that was refused for good, in the transaction of the refusal.
-func (g gate) settle(ctx context.Context, tx *store.Tx, c candidate, refused *RefusalError) error {
+func (g *rules) settle(ctx context.Context, tx *store.Tx, c candidate, refused *RefusalError) error {
 	status := ruleOf(refused.Reason).lead
 	if status == "" || c.req.LeadID == nil || c.transfer() {
 		return nil
@@ -252,5 +249,5 @@ func (g gate) settle(ctx context.Context, tx *store.Tx, c candidate, refused *Re
 			return err
 		}
 	}
-	return g.s.finishLead(ctx, tx, lead, status, c.now)
+	return g.leads.finishLead(ctx, tx, lead, status, c.now)
 }

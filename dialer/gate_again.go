@@ -13,10 +13,10 @@ import (
 // Readmit implements admission.Gate: a leg whose route has failed is held against the rules again before the next route is tried. What
 // an admission counts is not counted twice: the leg has its unit, its attempt and its place among today's calls. Its trunk is the
 // caller's to choose.
-func (g gate) Readmit(
+func (g *rules) Readmit(
 	ctx context.Context, leg ledger.Readmission, move func(ctx context.Context, tx *store.Tx) error,
 ) error {
-	s, now, call := g.s, g.s.now(), leg.Call
+	s, now, call := g, g.now(), leg.Call
 	if leg.To.IsZero() {
 		return &ledger.ReadmissionError{Reason: errors.New("its number is not known any more")}
 	}

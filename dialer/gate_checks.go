@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store"
@@ -15,7 +17,7 @@ import (
 
 // candidate is a leg that is to be dialed, with all that the rules look at.
 type candidate struct {
-	gate gate
+	gate *rules
 	req  admission.Request
 	kind legs
 	now  time.Time
@@ -147,7 +149,7 @@ func attemptsLeft(c *candidate) *denial {
 
 func inWindow(c *candidate) *denial {
 	f := c.facts
-	open, at := c.gate.s.mayRing(f.TenantWindow, f.CampaignWindow, f.Holidays, c.now, c.ringTimeout())
+	open, at := c.gate.mayRing(f.TenantWindow, f.CampaignWindow, f.Holidays, c.now, c.ringTimeout())
 	if !open {
 		return deny("numbers may not be called at this time of day").until(at)
 	}
@@ -164,7 +166,7 @@ func voiceAgentTakesCalls(c *candidate) *denial {
 // underDailyCap refuses a number that has had its calls for today: leads', an agent's own and single ones count alike. A callback that
 // the callee was promised is kept all the same. A leg to a third party counts neither way.
 func underDailyCap(ctx context.Context, tx *store.Tx, c *candidate) (*denial, error) {
-	s, f := c.gate.s, c.facts
+	s, f := c.gate, c.facts
 	limit := s.dailyCap(f.DailyCap)
 	if limit == 0 || c.transfer() || LeadStatus(f.LeadStatus) == LeadCallback {
 		return nil, nil //nolint:nilnil // no denial
@@ -184,7 +186,7 @@ func underDailyCap(ctx context.Context, tx *store.Tx, c *candidate) (*denial, er
 
 // categoryDeclared is for single calls, where the deployment asks for it; a campaign was asked at its start.
 func categoryDeclared(c *candidate) *denial {
-	if c.gate.s.cfg.RequireCategory && single(c.req) && c.req.Category == "" {
+	if c.gate.cfg.RequireCategory && single(c.req) && c.req.Category == "" {
 		return deny("the call must declare a call_category: promotional, service or transactional")
 	}
 	return nil
@@ -193,7 +195,7 @@ func categoryDeclared(c *candidate) *denial {
 // announcementAtHand refuses a campaign's call whose callee could not be told what all are told.
 func announcementAtHand(c *candidate) *denial {
 	url := c.facts.AnnouncementUrl
-	if c.req.CampaignID == nil || url == nil || c.gate.s.atHand(*url, c.now) {
+	if c.req.CampaignID == nil || url == nil || c.gate.audio.atHand(*url, c.now) {
 		return nil
 	}
 	d := deny("the campaign's announcement can't be played").until(c.now.Add(time.Second))
@@ -240,7 +242,7 @@ func agentFree(c *candidate) *denial {
 	if !c.by.people {
 		return nil
 	}
-	s, f := c.gate.s, c.facts
+	s, f := c.gate, c.facts
 	var crew []acd.Member
 	if s.cfg.Agents != nil {
 		crew = s.cfg.Agents.Crew(c.req.TenantID) // only a held phone is there when the callee answers
@@ -250,7 +252,7 @@ func agentFree(c *candidate) *denial {
 	ready, mine := staffing.Demand{{}}.Ready(crew), asked.Ready(crew)
 	bound, overdials := 0, false
 	if c.req.CampaignID != nil {
-		bound, overdials = s.paces.overdial(*c.req.CampaignID, c.now)
+		bound, overdials = s.plans.overdial(*c.req.CampaignID, c.now)
 	}
 	switch {
 	case atWork == 0:
@@ -259,7 +261,7 @@ func agentFree(c *candidate) *denial {
 		return deny("%d calls are on the way, and the plan was for %d", f.CampaignAwaitingHere, bound)
 	case !overdials && f.CampaignAwaitingHere >= int64(mine):
 		return deny("%d calls await the %d agents who are ready and fit", f.CampaignAwaitingHere, mine)
-	case f.AwaitingHere >= int64(ready+s.paces.excess(c.req.TenantID, c.now)):
+	case f.AwaitingHere >= int64(ready+s.plans.excess(c.req.TenantID, c.now)):
 		return deny("%d calls await the %d agents who are ready", f.AwaitingHere, ready)
 	default:
 		return nil
@@ -271,4 +273,9 @@ func orGone(status string) string {
 		return "gone"
 	}
 	return status
+}
+
+// reservedForOther tells whether somebody else holds a lead.
+func reservedForOther(f db.GateFactsRow, agent uuid.UUID, now time.Time) bool {
+	return f.LeadClaimedBy != nil && *f.LeadClaimedBy != acd.Claimant(agent) && f.LeadClaimedUntil != nil && f.LeadClaimedUntil.After(now)
 }

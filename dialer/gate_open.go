@@ -19,11 +19,11 @@ const (
 )
 
 // open writes what an admitted outbound call consists of. store.ErrNotFound: the lead was taken meanwhile.
-func (g gate) open(ctx context.Context, tx *store.Tx, c *candidate, adm admission.Terms) (db.Call, error) {
+func (g *rules) open(ctx context.Context, tx *store.Tx, c *candidate, adm admission.Terms) (db.Call, error) {
 	req := c.req
 	p := db.GateAdmitParams{
 		TenantID: req.TenantID, ID: adm.UnitID, CampaignID: req.CampaignID, LeadID: req.LeadID, VoiceAgentID: req.VoiceAgentID,
-		TrunkID: adm.Routes[0].TrunkID, Node: g.s.cfg.NodeID, FsUuid: adm.UnitID.String(), Direction: directionOutbound,
+		TrunkID: adm.Routes[0].TrunkID, Node: g.cfg.NodeID, FsUuid: adm.UnitID.String(), Direction: directionOutbound,
 		Environment: cmp.Or(req.Environment, string(EnvironmentLive)), FromNumber: store.NewNumber(adm.From),
 		ToNumber: store.NewNumber(req.To.EchoE164(adm.Privacy)), PeerHash: c.hash, DialTime: c.now, Metadata: req.Metadata,
 		Amd: c.facts.Amd || single(req) && req.VoiceAgentID != nil, AgentID: req.AgentID, AwaitsAgent: c.by.people, FlowID: req.FlowID,
@@ -48,12 +48,12 @@ func (g gate) open(ctx context.Context, tx *store.Tx, c *candidate, adm admissio
 	return call, emitStarted(ctx, tx, call, c.facts.LeadMetadata)
 }
 
-func (g gate) openTransfer(
+func (g *rules) openTransfer(
 	ctx context.Context, tx *store.Tx, req admission.Request, adm admission.Terms,
 ) error {
 	return tx.Q.GateOpenTransfer(ctx, db.GateOpenTransferParams{
 		TenantID: req.TenantID, UnitID: adm.UnitID, CallID: adm.Call.ID, TrunkID: adm.Routes[0].TrunkID,
-		Node: g.s.cfg.NodeID,
+		Node: g.cfg.NodeID,
 	})
 }
 

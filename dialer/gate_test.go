@@ -66,7 +66,7 @@ func (b *bundle) closeCall(ctx context.Context, call db.Call, status, cause stri
 		if _, err := tx.Q.LiveUnitsDeleteOfCall(ctx, call.TenantID, call.ID); err != nil {
 			return err
 		}
-		return errors.Join(append(fault, b.svc.answering.Handler().Ended(ctx, tx, closed))...)
+		return errors.Join(append(fault, b.svc.Answers.Ended(ctx, tx, closed))...)
 	})
 }
 
@@ -79,10 +79,10 @@ func TestGateAdmitsALead(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
-	lead, err := b.svc.PushLead(t.Context(), b.tenant, campaign.ID,
+	lead, err := b.svc.Leads.PushLead(t.Context(), b.tenant, campaign.ID,
 		decode[LeadInput](t, `{"phone":"09876543210","metadata":{"plan":"gold"}}`))
 	require.NoError(t, err)
-	adm, err := b.svc.admitted(t.Context(), b.request(t, campaign.ID, lead))
+	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
 	require.NoError(t, err)
 	require.Equal(t, adm.UnitID, adm.Call.ID)
 	require.Equal(t, adm.Call.ID.String(), adm.Call.FsUuid)
@@ -107,7 +107,7 @@ func TestGateAdmitsALead(t *testing.T) {
 		"metadata": nil,
 	}}, b.events(t, store.EventCallStarted))
 
-	_, err = b.svc.admitted(t.Context(), b.request(t, campaign.ID, lead))
+	_, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
 	require.Equal(t, ReasonLead, reason(t, err), "a lead in a call is not dialed again")
 	b.end(t, adm.Call, "completed", "NORMAL_CLEARING")
 	require.Zero(t, b.units(t))
@@ -122,12 +122,12 @@ func TestGateAdmitsTheClaimantAlone(t *testing.T) {
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET claimed_by = 'pacer:second', claimed_until = now() + interval '1 minute'")
 	req := b.request(t, campaign.ID, lead)
 	req.Claimant = "pacer:first"
-	_, err := b.svc.admitted(t.Context(), req)
+	_, err := b.svc.Gate.admitted(t.Context(), req)
 	require.Equal(t, ReasonLead, reason(t, err))
 	require.Zero(t, b.units(t))
 	require.Zero(t, b.lead(t, lead.ID).Attempts)
 	req.Claimant = "pacer:second"
-	_, err = b.svc.admitted(t.Context(), req)
+	_, err = b.svc.Gate.admitted(t.Context(), req)
 	require.NoError(t, err)
 }
 
@@ -136,7 +136,7 @@ func TestGateOfStrictTenantShowsTheMask(t *testing.T) {
 	b := setup(t).trunkAndNumber(t).strict(t)
 	campaign := b.running(t)
 	lead := b.push(t, campaign.ID, "9876543210")
-	adm, err := b.svc.admitted(t.Context(), b.request(t, campaign.ID, lead))
+	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
 	require.NoError(t, err)
 	require.Equal(t, "••••3210", adm.Call.ToNumber.Reveal())
 	require.Equal(t, "••••3210", b.events(t, store.EventCallStarted)[0]["to"])
@@ -203,7 +203,7 @@ func TestGateRefusals(t *testing.T) {
 			req := b.request(t, campaign.ID, lead)
 			c.prepare(t, lead, &req)
 			before := b.lead(t, lead.ID)
-			_, err := b.svc.admitted(t.Context(), req)
+			_, err := b.svc.Gate.admitted(t.Context(), req)
 			require.Equal(t, c.reason, reason(t, err))
 			after := b.lead(t, lead.ID)
 			require.Equal(t, string(c.status), after.Status)
@@ -233,13 +233,13 @@ func TestGateScrubsAgainAfterAWeek(t *testing.T) {
 	fresh, stale := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543211")
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET dnd_checked_at = $1 WHERE id = $2", b.clock.Now().Add(-8*24*time.Hour), stale.ID)
 	b.registry.setDown(true)
-	adm, err := b.svc.admitted(t.Context(), b.request(t, campaign.ID, fresh))
+	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, fresh))
 	require.NoError(t, err, "a fresh mark holds while the registry is down")
 	b.end(t, adm.Call, "failed", "USER_BUSY")
-	_, err = b.svc.admitted(t.Context(), b.request(t, campaign.ID, stale))
+	_, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, stale))
 	require.Equal(t, ReasonUnscrubbed, reason(t, err), "an old one does not")
 	b.registry.setDown(false)
-	_, err = b.svc.admitted(t.Context(), b.request(t, campaign.ID, stale))
+	_, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, stale))
 	require.NoError(t, err)
 	require.WithinDuration(t, b.clock.Now(), *b.lead(t, stale.ID).DndCheckedAt, time.Second)
 }
@@ -270,7 +270,7 @@ func TestGateCeilings(t *testing.T) {
 			for i := range 20 {
 				lead := b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i))
 				var adm admission.Terms
-				if adm, err = b.svc.admitted(t.Context(), b.request(t, campaign.ID, lead)); err != nil {
+				if adm, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead)); err != nil {
 					require.Equal(t, string(LeadNew), b.lead(t, lead.ID).Status)
 					require.Zero(t, b.lead(t, lead.ID).Attempts, "a ceiling costs no attempt")
 					break
@@ -288,7 +288,7 @@ func TestGateCeilings(t *testing.T) {
 			}
 			b.end(t, calls[0], "failed", "USER_BUSY")
 			b.began(t, -time.Minute)
-			_, err = b.svc.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9000000000")))
+			_, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9000000000")))
 			require.NoError(t, err, "a unit given back is free again")
 		})
 	}
@@ -299,19 +299,19 @@ func TestGateCountsAllCallsOfTheAccount(t *testing.T) {
 	b := setup(t).trunkAndNumber(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET max_channels = 3")
 	one, two := b.running(t), b.running(t)
-	adm, err := b.svc.admitted(t.Context(), b.request(t, one.ID, b.push(t, one.ID, "9876543210")))
+	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, one.ID, b.push(t, one.ID, "9876543210")))
 	require.NoError(t, err)
-	_, err = b.svc.admitted(t.Context(), admission.Request{TenantID: b.tenant, To: mustPhone(t, "9876543211"), Purpose: admission.PurposeSingle})
+	_, err = b.svc.Gate.admitted(t.Context(), admission.Request{TenantID: b.tenant, To: mustPhone(t, "9876543211"), Purpose: admission.PurposeSingle})
 	require.NoError(t, err)
 	transfer := admission.Request{TenantID: b.tenant, To: mustPhone(t, "9876543212"), Purpose: admission.PurposeTransfer, ParentCallID: &adm.Call.ID}
-	moved, err := b.svc.admitted(t.Context(), transfer)
+	moved, err := b.svc.Gate.admitted(t.Context(), transfer)
 	require.NoError(t, err)
 	require.Equal(t, adm.Call.ID, moved.Call.ID)
 	require.NotEqual(t, adm.UnitID, moved.UnitID)
 	require.Equal(t, 2, storetest.Count(t, b.st, "SELECT count(*) FROM calls"), "a transfer has no row of its own")
-	_, err = b.svc.admitted(t.Context(), b.request(t, two.ID, b.push(t, two.ID, "9876543213")))
+	_, err = b.svc.Gate.admitted(t.Context(), b.request(t, two.ID, b.push(t, two.ID, "9876543213")))
 	require.Equal(t, ReasonChannels, reason(t, err))
-	usage, err := b.svc.ChannelsUsage(t.Context(), b.tenant)
+	usage, err := b.svc.Statistics.ChannelsUsage(t.Context(), b.tenant)
 	require.NoError(t, err)
 	require.Equal(t, 3, usage.ChannelsAllocated)
 	require.Equal(t, 3, usage.ChannelsInUse)
@@ -320,10 +320,10 @@ func TestGateCountsAllCallsOfTheAccount(t *testing.T) {
 	require.Equal(t, 1, b.units(t), "both units of the call are given back")
 
 	b.registry.add("9876543212")
-	adm, err = b.svc.admitted(t.Context(), b.request(t, two.ID, b.push(t, two.ID, "9876543214")))
+	adm, err = b.svc.Gate.admitted(t.Context(), b.request(t, two.ID, b.push(t, two.ID, "9876543214")))
 	require.NoError(t, err)
 	transfer.ParentCallID = &adm.Call.ID
-	_, err = b.svc.admitted(t.Context(), transfer)
+	_, err = b.svc.Gate.admitted(t.Context(), transfer)
 	require.Equal(t, ReasonDNC, reason(t, err), "the rules of numbers hold for transfers")
 }
 
@@ -341,14 +341,14 @@ func TestGateRoutesByPriority(t *testing.T) {
 	add("off.example", "e164", 0, 10, "is_active = false")
 	second := add("b.example", "e164", 2, 10, "transport = 'udp'")
 	campaign := b.running(t)
-	adm, err := b.svc.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
+	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
 	require.NoError(t, err)
 	require.Equal(t, []admission.Route{
 		{TrunkID: &first, Endpoint: "sofia/gateway/rm_" + first.String() + "/9876543210"},
 		{TrunkID: &second, Endpoint: "sofia/external/+919876543210@b.example:5060;transport=udp"},
 		{TrunkID: &last, Endpoint: "sofia/external/09876543210@c.example:5060;transport=tcp"},
 	}, adm.Routes)
-	adm, err = b.svc.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543211")))
+	adm, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543211")))
 	require.NoError(t, err)
 	require.Equal(t, &second, adm.Routes[0].TrunkID, "a trunk without a free channel is passed over")
 }
@@ -359,7 +359,7 @@ func TestGateCallerID(t *testing.T) {
 	storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5070, 200)
 	campaign := b.running(t)
 	admit := func(phone string) (admission.Terms, error) {
-		return b.svc.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, phone)))
+		return b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, phone)))
 	}
 	_, err := admit("9876543210")
 	require.Equal(t, ReasonCallerID, reason(t, err))
@@ -398,7 +398,7 @@ func TestGateCallerIDsOfTrunks(t *testing.T) {
 		seen := map[string]int{}
 		for range calls {
 			callee++
-			adm, err := b.svc.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", callee))))
+			adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", callee))))
 			require.NoError(t, err)
 			require.Equal(t, &used, adm.Routes[0].TrunkID)
 			seen[adm.From]++
@@ -437,7 +437,7 @@ func TestGateHoldsUnderConcurrency(t *testing.T) {
 			svc = other
 		}
 		wg.Go(func() {
-			if _, err := svc.admitted(t.Context(), req); err == nil {
+			if _, err := svc.Gate.admitted(t.Context(), req); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				admitted++

@@ -15,45 +15,9 @@ import (
 	"github.com/ringmaster/ringmaster/store/fault"
 )
 
-// The sources of campaign.paused.
-const (
-	sourceManual      = "manual"
-	sourceAbandonRate = "abandon_rate_exceeded"
-)
-
-// tallies are a campaign's calls that a person answered, and those of them that were abandoned.
-type tallies struct {
-	day, total pacing.Tally
-}
-
-// tallies reads them as they are kept with the calls: a restart forgets nothing.
-func (f figures) tallies() tallies {
-	persons, abandoned := f[figurePersons], f[figureAbandoned]
-	return tallies{
-		day:   pacing.Tally{Answered: int(persons.Lately), Abandoned: int(abandoned.Lately)},
-		total: pacing.Tally{Answered: int(persons.N), Abandoned: int(abandoned.N)},
-	}
-}
-
-// abandonRate is the rate of the last 24 hours; nil where no person answered.
-func (p *pacers) abandonRate(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID) (*float64, error) {
-	kept, err := p.statistics.readFigures(ctx, tx, tenant, campaign)
-	if err != nil {
-		return nil, err
-	}
-	t := kept.tallies()
-	if t.day.Answered <= 0 {
-		return nil, nil //nolint:nilnil // there is no rate
-	}
-	rate := share(float64(t.day.Abandoned), int64(t.day.Answered), 4)
-	return &rate, nil
-}
-
 // pauseForAbandons pauses a campaign of which too many callees find nobody. One that no longer runs is left alone.
 func (p *pacers) pauseForAbandons(ctx context.Context, tenant, id uuid.UUID, t tallies) error {
-	_, err := p.campaigns.halt(ctx, tenant, id, halting{
-		trigger: "pause", to: CampaignPaused, from: []CampaignStatus{CampaignRunning}, source: sourceAbandonRate,
-	})
+	err := p.campaigns.pauseForAbandons(ctx, tenant, id)
 	if runsNoMore(err) {
 		return nil
 	}

@@ -17,26 +17,23 @@ import (
 )
 
 // handler says what happens on a call: where an inbound one belongs, what follows answer, what its end means.
-type handler struct{ s *Service }
-
-// Handler is what the call controller asks about calls that are up.
-func (a *answering) Handler() switchctl.AnswerHandler { return handler{a.service} }
+type handler struct{ s *answering }
 
 // Route finds the tenant of an inbound call's number and commits the call's row, its unit and call.started. The call
 // takes the unit of the voice agent that it reaches first. Errors: switchctl.ErrUnknownNumber,
 // *switchctl.BusyError, *fault.Error when nothing takes the call.
-func (h handler) Route(ctx context.Context, in switchctl.Inbound) (db.Call, error) {
+func (h *answering) Route(ctx context.Context, in switchctl.Inbound) (db.Call, error) {
 	number, err := h.number(ctx, in.To)
 	if err != nil {
 		return db.Call{}, err
 	}
-	if err := h.s.carriers.Sent(ctx, number, in.Peer); err != nil {
-		h.s.log.WarnContext(ctx, "inbound call didn't come over its number's trunk; switch.carrier_networks names carriers' other networks",
+	if err := h.carriers.Sent(ctx, number, in.Peer); err != nil {
+		h.log.WarnContext(ctx, "inbound call didn't come over its number's trunk; switch.carrier_networks names carriers' other networks",
 			"tenant_id", number.TenantID, "number_id", number.ID, "peer", in.Peer, "error", err)
 		return db.Call{}, err
 	}
 	var call db.Call
-	err = h.s.st.InTenant(ctx, number.TenantID, func(tx *store.Tx) error {
+	err = h.st.InTenant(ctx, number.TenantID, func(tx *store.Tx) error {
 		if err := tx.Q.GateLock(ctx, number.TenantID); err != nil {
 			return err
 		}
@@ -47,12 +44,12 @@ func (h handler) Route(ctx context.Context, in switchctl.Inbound) (db.Call, erro
 	var met *switchctl.BusyError
 	switch {
 	case errors.As(err, &met):
-		h.s.metrics.refused.WithLabelValues(string(reasonOf(CeilingSource(met.Ceiling)))).Inc()
+		h.metrics.refused.WithLabelValues(string(reasonOf(CeilingSource(met.Ceiling)))).Inc()
 		return db.Call{}, err
 	case err != nil:
 		return db.Call{}, fault.Wrap("route inbound call", err)
 	default:
-		h.s.metrics.admitted.WithLabelValues(directionInbound).Inc()
+		h.metrics.admitted.WithLabelValues(directionInbound).Inc()
 		return call, nil
 	}
 }
@@ -60,9 +57,9 @@ func (h handler) Route(ctx context.Context, in switchctl.Inbound) (db.Call, erro
 // busy is the refusal of an inbound call that has met a ceiling.
 func busy(reason Reason) error { return &switchctl.BusyError{Ceiling: string(ruleOf(reason).ceiling)} }
 
-func (h handler) number(ctx context.Context, dialedNumber string) (db.Number, error) {
+func (h *answering) number(ctx context.Context, dialedNumber string) (db.Number, error) {
 	var number db.Number
-	err := h.s.st.InSystem(ctx, func(tx *store.Tx) error {
+	err := h.st.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
 		for _, candidate := range spellings(dialedNumber) {
 			if number, err = tx.Q.FindNumber(ctx, candidate); !errors.Is(err, store.ErrNotFound) {
@@ -92,8 +89,8 @@ func spellings(sent string) []string {
 	return out
 }
 
-func (h handler) admitInbound(ctx context.Context, tx *store.Tx, in switchctl.Inbound, number db.Number) (db.Call, error) {
-	s, tenant := h.s, number.TenantID
+func (h *answering) admitInbound(ctx context.Context, tx *store.Tx, in switchctl.Inbound, number db.Number) (db.Call, error) {
+	s, tenant := h, number.TenantID
 	agent, err := h.inboundAgent(ctx, tx, number)
 	if err != nil {
 		return db.Call{}, err
@@ -154,7 +151,7 @@ func (h handler) admitInbound(ctx context.Context, tx *store.Tx, in switchctl.In
 	return call, emitStarted(ctx, tx, call, nil)
 }
 
-func inboundTime(in switchctl.Inbound, s *Service) time.Time {
+func inboundTime(in switchctl.Inbound, s *answering) time.Time {
 	if in.At.IsZero() {
 		return s.now()
 	}
@@ -167,21 +164,21 @@ type inboundTarget struct {
 	handlesBusy bool
 }
 
-func (h handler) inboundAgent(ctx context.Context, tx *store.Tx, number db.Number) (inboundTarget, error) {
+func (h *answering) inboundAgent(ctx context.Context, tx *store.Tx, number db.Number) (inboundTarget, error) {
 	var target inboundTarget
 	var node *uuid.UUID
 	if number.FlowID != nil {
-		plan, err := h.s.storedFlow(ctx, tx, number.TenantID, *number.FlowID)
+		plan, err := h.flows.storedFlow(ctx, tx, number.TenantID, *number.FlowID)
 		if err != nil {
 			return target, err
 		}
-		first := plan.graph.FirstVoiceAgent(h.s.now())
+		first := plan.graph.FirstVoiceAgent(h.now())
 		if first == nil {
 			return target, nil
 		}
 		node, target.handlesBusy = &first.VoiceAgentID, first.HandlesBusy
 	}
-	agent, err := h.s.resolveAgent(ctx, tx, number.TenantID, node, nil)
+	agent, err := h.voiceAgents.resolveAgent(ctx, tx, number.TenantID, node, nil)
 	target.id = &agent.ID
 	return target, err
 }
@@ -191,13 +188,13 @@ const decisionLimit = 3 * time.Second
 
 // Answered runs what follows answer: the number's flow or default voice agent for an inbound call, the campaign's
 // action for an outbound one. A call that nothing takes ends with SERVICE_UNAVAILABLE.
-func (h handler) Answered(ctx context.Context, leg switchctl.Leg) error {
+func (h *answering) Answered(ctx context.Context, leg switchctl.Leg) error {
 	call := leg.Call()
 	deciding, cancel := context.WithTimeout(ctx, decisionLimit)
 	plan, err := h.plan(deciding, call)
 	cancel()
 	if err != nil {
-		h.s.log.ErrorContext(ctx, "choosing who answers the call failed, hanging up", "call_id", call.ID, "tenant_id", call.TenantID, "error", err)
+		h.log.ErrorContext(ctx, "choosing who answers the call failed, hanging up", "call_id", call.ID, "tenant_id", call.TenantID, "error", err)
 		return errors.Join(err, leg.Hangup(ctx, ledger.CauseServiceUnavailable))
 	}
 	wait, untold := h.greet(ctx, leg, plan)
@@ -230,9 +227,9 @@ type answerPlan struct {
 	campaign *db.Campaign
 }
 
-func (h handler) plan(ctx context.Context, call db.Call) (answerPlan, error) {
+func (h *answering) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 	var plan answerPlan
-	err := h.s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+	err := h.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		plan = answerPlan{}
 		var err error
 		if call.LeadID != nil { // its call was answered; the caller waits, so that no transaction of its own tells
@@ -247,7 +244,7 @@ func (h handler) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 			stored, flowErr := tx.Q.FlowOfNumber(ctx, call.TenantID, call.ToNumber.Reveal())
 			switch {
 			case flowErr == nil:
-				plan.flow, err = h.s.storedFlow(ctx, tx, call.TenantID, stored.ID)
+				plan.flow, err = h.flows.storedFlow(ctx, tx, call.TenantID, stored.ID)
 			case errors.Is(flowErr, store.ErrNotFound):
 				plan.agent, err = h.admittedAgent(ctx, tx, call, nil)
 			default:
@@ -261,7 +258,7 @@ func (h handler) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 				return nil
 			}
 			if call.FlowID != nil {
-				plan.flow, err = h.s.storedFlow(ctx, tx, call.TenantID, *call.FlowID)
+				plan.flow, err = h.flows.storedFlow(ctx, tx, call.TenantID, *call.FlowID)
 				return err
 			}
 			plan.agent, err = h.admittedAgent(ctx, tx, call, nil)
@@ -278,7 +275,7 @@ func (h handler) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 		}
 		switch PostAnswerAction(campaign.PostAnswerAction) {
 		case ActionRunFlow:
-			plan.flow, err = h.s.campaignFlow(ctx, tx, campaign)
+			plan.flow, err = h.campaigns.campaignFlow(ctx, tx, campaign)
 		case ActionConnectVoiceAgent:
 			plan.agent, err = h.admittedAgent(ctx, tx, call, campaign.VoiceAgentID)
 		case ActionConnectAgent:
@@ -291,12 +288,12 @@ func (h handler) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 
 // admittedAgent is the voice agent whose unit the call holds, even if it was paused or archived since: the callee has
 // answered. Without one it is resolved now.
-func (h handler) admittedAgent(ctx context.Context, tx *store.Tx, call db.Call, campaign *uuid.UUID) (db.VoiceAgent, error) {
+func (h *answering) admittedAgent(ctx context.Context, tx *store.Tx, call db.Call, campaign *uuid.UUID) (db.VoiceAgent, error) {
 	if call.VoiceAgentID != nil {
 		agent, err := tx.Q.VoiceAgentGet(ctx, call.TenantID, *call.VoiceAgentID)
 		if !errors.Is(err, store.ErrNotFound) {
 			return agent, err
 		}
 	}
-	return h.s.resolveAgent(ctx, tx, call.TenantID, nil, campaign)
+	return h.voiceAgents.resolveAgent(ctx, tx, call.TenantID, nil, campaign)
 }

@@ -88,7 +88,7 @@ func TestInboundRoute(t *testing.T) {
 	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
 	number := storetest.InboundNumber(t, b.st, b.tenant, "+918000000002")
 	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET flow_id = $1 WHERE id = $2", b.flow(t, oneNode(flowing.ID, "")), number)
-	h := b.svc.Handler()
+	h := b.svc.Answers
 	for _, to := range []string{"8000000001", "08000000001", "918000000001", "+918000000001"} {
 		in := inbound(to)
 		call, err := h.Route(t.Context(), in)
@@ -125,7 +125,7 @@ func TestInboundBusyAndRejected(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
-	h := b.svc.Handler()
+	h := b.svc.Answers
 	_, err := h.Route(t.Context(), inbound("8000000001"))
 	var missing *fault.Error
 	require.ErrorAs(t, err, &missing, "no flow, no default agent")
@@ -183,7 +183,7 @@ func TestInboundOfStrictTenant(t *testing.T) {
 	for from, wanted := range map[string]string{"9876543210": "••••3210", "+14155550100": "••••0100", "anonymous": "••••"} {
 		in := inbound("8000000001")
 		in.From = from
-		call, err := b.svc.answering.Handler().Route(t.Context(), in)
+		call, err := b.svc.Answers.Route(t.Context(), in)
 		require.NoError(t, err)
 		require.Equal(t, wanted, call.FromNumber.Reveal())
 	}
@@ -193,7 +193,7 @@ func TestAnsweredOutbound(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
-	h := b.svc.Handler()
+	h := b.svc.Answers
 	lead := b.push(t, campaign.ID, "9876543210")
 	call := b.dial(t, campaign, lead)
 	leg := &fakeLeg{call: call}
@@ -205,7 +205,7 @@ func TestAnsweredOutbound(t *testing.T) {
 	require.NoError(t, h.Answered(t.Context(), failing))
 	require.Equal(t, []string{"SERVICE_UNAVAILABLE"}, failing.hangups)
 
-	_, err := b.svc.ArchiveVoiceAgent(t.Context(), b.tenant, *campaign.VoiceAgentID)
+	_, err := b.svc.VoiceAgents.ArchiveVoiceAgent(t.Context(), b.tenant, *campaign.VoiceAgentID)
 	require.NoError(t, err)
 	leg = &fakeLeg{call: call}
 	require.NoError(t, h.Answered(t.Context(), leg))

@@ -98,7 +98,7 @@ func (w *claimWorld) paced(b *testing.B, running bool, took time.Duration) time.
 	require.NoError(b, err)
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan error, 1)
-	go func() { done <- svc.Run(ctx, &fakeSwitch{}) }()
+	go func() { done <- svc.Pacers.Run(ctx, &fakeSwitch{}) }()
 	require.NoError(b, retry.Pause(ctx, 15*time.Second)) // all is taken up, and what each waits for is written
 	before := serverTime(b, w.st)
 	require.NoError(b, retry.Pause(ctx, took))

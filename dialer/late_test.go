@@ -61,7 +61,7 @@ func TestLateConnectCountsWhenItHappens(t *testing.T) {
 				storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET predictive_max_wait_s = $1", c.maxWait)
 			}
 			lead := p.push(t, campaign, "9876543201")
-			call, err := p.svc.place(t.Context(), p.sw, p.request(t, campaign, lead))
+			call, err := p.svc.Gate.place(t.Context(), p.sw, p.request(t, campaign, lead))
 			require.NoError(t, err)
 			storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answered_by_amd = 'human', answer_time = $2 WHERE id = $1",
 				call.ID, p.clock.Now().Add(-c.answered))
@@ -69,7 +69,7 @@ func TestLateConnectCountsWhenItHappens(t *testing.T) {
 				menuLeg: menuLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, presses: []string{"1"}}, bridge: make(chan struct{}), over: make(chan struct{}),
 			}
 			answered := make(chan error, 1)
-			go func() { answered <- p.svc.answering.Handler().Answered(t.Context(), leg) }()
+			go func() { answered <- p.svc.Answers.Answered(t.Context(), leg) }()
 			<-leg.bridge
 			require.NoError(t, p.st.InTenant(t.Context(), p.tenant, func(tx *store.Tx) error {
 				_, err := tx.Q.CallMarkPersonConnected(t.Context(), db.CallMarkPersonConnectedParams{
@@ -108,7 +108,7 @@ func (p *people) tallies(t *testing.T, campaign uuid.UUID) tallies {
 	t.Helper()
 	var out tallies
 	require.NoError(t, p.st.InTenant(t.Context(), p.tenant, func(tx *store.Tx) error {
-		kept, err := p.svc.readFigures(t.Context(), tx, p.tenant, campaign)
+		kept, err := readFigures(t.Context(), tx, p.tenant, campaign, p.clock.Now())
 		out = kept.tallies()
 		return err
 	}))

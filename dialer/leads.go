@@ -59,7 +59,7 @@ func campaignOwner(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID
 
 func (l *leads) duplicate(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID, row leadRow) error {
 	there, err := tx.Q.LeadFindDuplicate(ctx, db.LeadFindDuplicateParams{
-		TenantID: tenant, CampaignID: campaign, PhoneHash: row.hash, CrmLeadID: emptyAsNil(row.crmLeadID),
+		TenantID: tenant, CampaignID: campaign, PhoneHash: row.hash, CrmLeadID: input.OrNil(row.crmLeadID),
 	})
 	if err != nil {
 		return fmt.Errorf("find the lead that is there already: %w", err)

@@ -20,7 +20,7 @@ func TestPushLead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	campaign := b.aiCampaign(t)
-	lead, err := b.svc.PushLead(t.Context(), b.tenant, campaign.ID, decode[LeadInput](t,
+	lead, err := b.svc.Leads.PushLead(t.Context(), b.tenant, campaign.ID, decode[LeadInput](t,
 		`{"phone":"+91 98765 43210","name":"Asha","email":"a@b.c","crm_lead_id":"L-1","metadata":{"variables":{"a":"b"},"n":1.50}}`))
 	require.NoError(t, err)
 	require.Equal(t, "9876543210", lead.Phone)
@@ -33,7 +33,7 @@ func TestPushLead(t *testing.T) {
 	require.Equal(t, LeadNew, lead.Status)
 
 	for _, c := range []struct{ phone, crm string }{{"9876543210", "L-2"}, {"9000000000", "L-1"}} {
-		_, err = b.svc.PushLead(t.Context(), b.tenant, campaign.ID, LeadInput{Phone: input.Some(c.phone), CRMLeadID: input.Some(c.crm)})
+		_, err = b.svc.Leads.PushLead(t.Context(), b.tenant, campaign.ID, LeadInput{Phone: input.Some(c.phone), CRMLeadID: input.Some(c.crm)})
 		require.Equal(t, CodeDuplicateLead, conflictCode(t, err))
 		var conflict *fault.Error
 		require.ErrorAs(t, err, &conflict)
@@ -42,9 +42,9 @@ func TestPushLead(t *testing.T) {
 		require.JSONEq(t, `{"id":"`+lead.ID.String()+`","crm_lead_id":"L-1"}`, string(body))
 		require.NotContains(t, conflict.Error(), "98765")
 	}
-	_, err = b.svc.PushLead(t.Context(), b.tenant, uuid.New(), LeadInput{Phone: input.Some("9000000000")})
+	_, err = b.svc.Leads.PushLead(t.Context(), b.tenant, uuid.New(), LeadInput{Phone: input.Some("9000000000")})
 	require.ErrorIs(t, err, store.ErrNotFound)
-	_, err = b.svc.PushLead(t.Context(), storetest.Tenant(t, b.st), campaign.ID, LeadInput{Phone: input.Some("9000000000")})
+	_, err = b.svc.Leads.PushLead(t.Context(), storetest.Tenant(t, b.st), campaign.ID, LeadInput{Phone: input.Some("9000000000")})
 	require.ErrorIs(t, err, store.ErrNotFound)
 	other := b.aiCampaign(t)
 	b.push(t, other.ID, "9876543210") // another campaign may hold the number too
@@ -54,11 +54,11 @@ func TestPushLeadAliases(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	campaign := b.aiCampaign(t)
-	alias, err := b.svc.PushLead(t.Context(), b.tenant, campaign.ID,
+	alias, err := b.svc.Leads.PushLead(t.Context(), b.tenant, campaign.ID,
 		decode[LeadInput](t, `{"mobile":"9876543210","first_name":"A","lead_id":"X"}`))
 	require.NoError(t, err)
 	require.Equal(t, []string{"9876543210", "A", "X"}, []string{alias.Phone, *alias.Name, *alias.CRMLeadID})
-	both, err := b.svc.PushLead(t.Context(), b.tenant, campaign.ID, decode[LeadInput](t,
+	both, err := b.svc.Leads.PushLead(t.Context(), b.tenant, campaign.ID, decode[LeadInput](t,
 		`{"mobile":"9876543211","phone":"9876543212","first_name":"A","name":"B","lead_id":"X","crm_lead_id":"Y"}`))
 	require.NoError(t, err)
 	require.Equal(t, []string{"9876543212", "B", "Y"}, []string{both.Phone, *both.Name, *both.CRMLeadID})
@@ -88,7 +88,7 @@ func TestPushLeadValidation(t *testing.T) {
 		`{"phone":"9876543210","metadata":{"a":"\u0000"}}`:  {"metadata"},
 		`{"phone":"9876543210","metadata":` + long(1) + `}`: {"metadata"},
 	} {
-		_, err := b.svc.PushLead(t.Context(), b.tenant, campaign.ID, decode[LeadInput](t, body))
+		_, err := b.svc.Leads.PushLead(t.Context(), b.tenant, campaign.ID, decode[LeadInput](t, body))
 		require.Equal(t, wanted, fields(t, err), body)
 	}
 	for _, phone := range []string{"9123456789", "919123456789", "09123456780"} {
@@ -106,23 +106,23 @@ func TestMetadataIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	campaign := b.aiCampaign(t)
-	lead, err := b.svc.PushLead(t.Context(), b.tenant, campaign.ID, decode[LeadInput](t, `{"phone":"9876543210","metadata":`+long(0)+`}`))
+	lead, err := b.svc.Leads.PushLead(t.Context(), b.tenant, campaign.ID, decode[LeadInput](t, `{"phone":"9876543210","metadata":`+long(0)+`}`))
 	require.NoError(t, err)
 	require.Len(t, string(lead.Metadata), maxMetadata+1, "as the database writes it")
-	result, err := b.svc.PushLeads(t.Context(), b.tenant, campaign.ID, decode[BulkInput](t,
+	result, err := b.svc.Leads.PushLeads(t.Context(), b.tenant, campaign.ID, decode[BulkInput](t,
 		`{"leads":[{"phone":"9876543211","metadata":`+long(1)+`},{"phone":"9876543212","metadata":`+long(0)+`}]}`))
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 1}, []int{result.Valid, result.Invalid})
 	require.Equal(t, "metadata", result.Results[0].Errors[0].Field)
-	upload, err := b.svc.UploadLeads(t.Context(), b.tenant, campaign.ID, strings.NewReader(
+	upload, err := b.svc.Leads.UploadLeads(t.Context(), b.tenant, campaign.ID, strings.NewReader(
 		"phone,City,metadata\n9876543213,"+strings.Repeat("x", maxMetadata)+",\n9876543214,Pune,{}\n"))
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 1}, []int{upload.Valid, upload.Invalid})
 	require.Equal(t, "metadata", upload.Errors[0].Field)
 	for _, member := range []string{"metadata", "custom_fields"} {
-		_, err = b.svc.PatchLead(t.Context(), b.tenant, lead.ID, decode[LeadEdit](t, `{"`+member+`":`+long(1)+`}`))
+		_, err = b.svc.Leads.PatchLead(t.Context(), b.tenant, lead.ID, decode[LeadEdit](t, `{"`+member+`":`+long(1)+`}`))
 		require.Equal(t, []string{member}, fields(t, err))
-		_, err = b.svc.PatchLead(t.Context(), b.tenant, lead.ID, decode[LeadEdit](t, `{"`+member+`":`+long(0)+`}`))
+		_, err = b.svc.Leads.PatchLead(t.Context(), b.tenant, lead.ID, decode[LeadEdit](t, `{"`+member+`":`+long(0)+`}`))
 		require.NoError(t, err)
 	}
 }
@@ -157,7 +157,7 @@ func TestStrictTenantSeesMasks(t *testing.T) {
 	row := b.lead(t, lead.ID)
 	require.True(t, row.Phone.IsZero())
 	require.NotContains(t, string(row.PhoneSealed), "9876543210")
-	result, err := b.svc.PushLeads(t.Context(), b.tenant, campaign.ID,
+	result, err := b.svc.Leads.PushLeads(t.Context(), b.tenant, campaign.ID,
 		decode[BulkInput](t, `{"leads":[{"phone":"9876543210"},{"phone":"9876543211"},{"phone":"+14155550100"},{"phone":"12"}]}`))
 	require.NoError(t, err)
 	for i, wanted := range []string{"••••3210", "••••3211", "••••0100", "••••"} {
@@ -184,7 +184,7 @@ func TestOptedOutNumberPushedAgain(t *testing.T) {
 			require.Equal(t, number.Echo(privacy), lead.Phone)
 			require.Nil(t, b.lead(t, lead.ID).PhoneSealed, "a strict tenant's number is not kept")
 			require.Equal(t, "opted_out", b.events(t, store.EventLeadCompleted)[0]["status"])
-			result, err := b.svc.PushLeads(t.Context(), b.tenant, b.aiCampaign(t).ID, decode[BulkInput](t, `{"leads":[{"mobile":"9876543210"}]}`))
+			result, err := b.svc.Leads.PushLeads(t.Context(), b.tenant, b.aiCampaign(t).ID, decode[BulkInput](t, `{"leads":[{"mobile":"9876543210"}]}`))
 			require.NoError(t, err)
 			require.Equal(t, BulkAdded, result.Results[0].Status)
 			require.Equal(t, string(LeadOptedOut), b.lead(t, *result.Results[0].ID).Status)
@@ -198,7 +198,7 @@ func TestBulkPush(t *testing.T) {
 	b.registry.add("9876543290")
 	campaign := b.aiCampaign(t)
 	b.push(t, campaign.ID, "9876543200")
-	result, err := b.svc.PushLeads(t.Context(), b.tenant, campaign.ID, decode[BulkInput](t, `{"leads":[
+	result, err := b.svc.Leads.PushLeads(t.Context(), b.tenant, campaign.ID, decode[BulkInput](t, `{"leads":[
 		{"phone":"9876543201","crm_lead_id":"A"}, {"phone":"9876543200"}, {"phone":"bad"}, "not an object", {"name":"no phone"},
 		{"phone":"09876543201"}, {"phone":"9876543202","crm_lead_id":"A"}, {"phone":"9876543290"}, {"phone":"9876543203","name":7}]}`))
 	require.NoError(t, err)
@@ -219,12 +219,12 @@ func TestBulkPush(t *testing.T) {
 	require.JSONEq(t, `{"phone":"9876543200","status":"duplicate","id":null}`, string(body))
 
 	for _, bad := range []string{`{}`, `{"leads":null}`, `{"leads":{}}`, `{"leads":[` + strings.Repeat(`{},`, 500) + `{}]}`} {
-		_, err := b.svc.PushLeads(t.Context(), b.tenant, campaign.ID, decode[BulkInput](t, bad))
+		_, err := b.svc.Leads.PushLeads(t.Context(), b.tenant, campaign.ID, decode[BulkInput](t, bad))
 		require.Equal(t, []string{"leads"}, fields(t, err))
 	}
-	_, err = b.svc.PushLeads(t.Context(), b.tenant, uuid.New(), decode[BulkInput](t, `{"leads":[]}`))
+	_, err = b.svc.Leads.PushLeads(t.Context(), b.tenant, uuid.New(), decode[BulkInput](t, `{"leads":[]}`))
 	require.ErrorIs(t, err, store.ErrNotFound)
-	empty, err := b.svc.PushLeads(t.Context(), b.tenant, campaign.ID, decode[BulkInput](t, `{"leads":[]}`))
+	empty, err := b.svc.Leads.PushLeads(t.Context(), b.tenant, campaign.ID, decode[BulkInput](t, `{"leads":[]}`))
 	require.NoError(t, err)
 	require.Zero(t, empty.Total)
 }
@@ -237,7 +237,7 @@ func TestBulkPushOf500(t *testing.T) {
 	for i := range BulkLimit {
 		rows = append(rows, fmt.Sprintf(`{"phone":"9%09d","metadata":{"i":%d}}`, i, i))
 	}
-	result, err := b.svc.PushLeads(t.Context(), b.tenant, campaign.ID, decode[BulkInput](t, `{"leads":[`+strings.Join(rows, ",")+`]}`))
+	result, err := b.svc.Leads.PushLeads(t.Context(), b.tenant, campaign.ID, decode[BulkInput](t, `{"leads":[`+strings.Join(rows, ",")+`]}`))
 	require.NoError(t, err)
 	require.Equal(t, BulkLimit, result.Valid)
 	require.Equal(t, "••••0499", result.Results[499].Phone)
@@ -249,29 +249,29 @@ func TestScrubAgain(t *testing.T) {
 	campaign := b.aiCampaign(t)
 	b.registry.setDown(true)
 	clean, flagged := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543290")
-	result, err := b.svc.Scrub(t.Context(), b.tenant, campaign.ID)
+	result, err := b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Equal(t, ScrubResult{Total: 2, Pending: 2}, result)
 	b.registry.setDown(false)
 	b.registry.add("9876543290")
-	result, err = b.svc.Scrub(t.Context(), b.tenant, campaign.ID)
+	result, err = b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Equal(t, ScrubResult{Total: 2, Scrubbed: 2, Flagged: 1}, result)
 	require.True(t, b.lead(t, clean.ID).DndClean)
 	require.Equal(t, string(LeadDNC), b.lead(t, flagged.ID).Status)
 	require.Len(t, b.events(t, store.EventLeadCompleted), 1)
 	b.registry.add("9876543210")
-	result, err = b.svc.Scrub(t.Context(), b.tenant, campaign.ID)
+	result, err = b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Equal(t, 2, result.Flagged)
 	require.Equal(t, string(LeadDNC), b.lead(t, clean.ID).Status)
-	_, err = b.svc.Scrub(t.Context(), b.tenant, uuid.New())
+	_, err = b.svc.Scrubs.Scrub(t.Context(), b.tenant, uuid.New())
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 
 func TestRegistryLoadIsRecorded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, b.svc.RecordRegistryLoad(t.Context(), dnc.Status{Source: "dnc.csv", Version: "abc", Numbers: 5, LoadedAt: b.clock.Now()}))
+	require.NoError(t, b.svc.Scrubs.RecordRegistryLoad(t.Context(), dnc.Status{Source: "dnc.csv", Version: "abc", Numbers: 5, LoadedAt: b.clock.Now()}))
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM dnc_loads WHERE version = 'abc' AND numbers = 5"))
 }

@@ -71,10 +71,10 @@ func newLeakWorld(t *testing.T, st *store.Store, trunks bool) *leakWorld {
 	storetest.Exec(t, st, b.tenant, "UPDATE tenants SET default_voice_agent_id = $1 WHERE id = $2", agent.ID, b.tenant)
 	storetest.Exec(t, st, b.tenant, "UPDATE voice_agents SET max_concurrent = $1", leakAgentMax)
 	for range 2 {
-		campaign, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, fmt.Sprintf(
+		campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, fmt.Sprintf(
 			`{"name":"c","dial_mode":"progressive","post_answer_action":"connect_voice_agent","max_concurrent":%s,"max_attempts":100}`, maxConcurrent)))
 		require.NoError(t, err)
-		campaign, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+		campaign, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 		require.NoError(t, err)
 		w.campaigns = append(w.campaigns, campaign)
 		for i := range 100 {
@@ -127,7 +127,7 @@ func auditCeilings(t *testing.T, st *store.Store) {
 func (w *leakWorld) inbound(ctx context.Context, rng *rand.Rand) error {
 	in := inbound(w.number)
 	in.NodeID = "node-1"
-	call, err := w.b.svc.answering.Handler().Route(ctx, in)
+	call, err := w.b.svc.Answers.Route(ctx, in)
 	var busy *switchctl.BusyError
 	switch {
 	case errors.As(err, &busy):
@@ -153,7 +153,7 @@ func (w *leakWorld) call(ctx context.Context, rng *rand.Rand) error {
 	if rng.IntN(200) == 0 { // its connection dies somewhere in the admission
 		admitCtx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(3000))*time.Microsecond)
 	}
-	adm, err := w.b.svc.admitted(admitCtx, req)
+	adm, err := w.b.svc.Gate.admitted(admitCtx, req)
 	cancel()
 	var refusal *RefusalError
 	switch {
@@ -174,7 +174,7 @@ func (w *leakWorld) call(ctx context.Context, rng *rand.Rand) error {
 		if rng.IntN(2) == 0 {
 			transfer.To, transfer.ToURI = store.Phone{}, "sip:desk@127.0.0.1"
 		}
-		leg, err := w.b.svc.admitted(ctx, transfer)
+		leg, err := w.b.svc.Gate.admitted(ctx, transfer)
 		if err != nil && !errors.As(err, &refusal) {
 			return err
 		}
@@ -346,7 +346,7 @@ func (w *leakWorld) check(t *testing.T) {
 	filled := map[uuid.UUID]int{}
 	var open []db.Call
 	for _, req := range w.leads {
-		adm, err := w.b.svc.admitted(t.Context(), req)
+		adm, err := w.b.svc.Gate.admitted(t.Context(), req)
 		if err == nil {
 			filled[*req.CampaignID]++
 			open = append(open, adm.Call)

@@ -18,7 +18,7 @@ import (
 const CodeModeNotScrubbed = "call_mode_not_scrubbed"
 
 // callModes are the kinds of calls that a campaign makes.
-func (g *rules) callModes(ctx context.Context, tx *store.Tx, row db.Campaign) (dnc.Modes, error) {
+func (cs *campaigns) callModes(ctx context.Context, tx *store.Tx, row db.Campaign) (dnc.Modes, error) {
 	var modes dnc.Modes
 	if row.AnnouncementUrl != nil || row.Amd && row.VoicemailAction == voicemailMessage {
 		modes |= dnc.ModePrerecorded
@@ -35,7 +35,7 @@ func (g *rules) callModes(ctx context.Context, tx *store.Tx, row db.Campaign) (d
 		}
 	case ActionRunFlow:
 	}
-	plan, err := g.campaigns.campaignFlow(ctx, tx, row)
+	plan, err := cs.campaignFlow(ctx, tx, row)
 	if err != nil {
 		return modes, err
 	}
@@ -58,15 +58,15 @@ func flowModes(g *flow.Graph) dnc.Modes {
 }
 
 // checkModes refuses the start of a campaign whose calls are of a kind for which no number is checked here.
-func (g *rules) checkModes(ctx context.Context, tx *store.Tx, row db.Campaign) error {
-	if g.cfg.DNCPolicy.Modes == 0 {
+func (cs *campaigns) checkModes(ctx context.Context, tx *store.Tx, row db.Campaign) error {
+	if cs.cfg.DNCPolicy.Modes == 0 {
 		return nil
 	}
-	modes, err := g.callModes(ctx, tx, row)
+	modes, err := cs.callModes(ctx, tx, row)
 	if err != nil {
 		return err
 	}
-	if missing := g.cfg.DNCPolicy.Uncovered(modes); len(missing) > 0 {
+	if missing := cs.cfg.DNCPolicy.Uncovered(modes); len(missing) > 0 {
 		return &fault.Error{Kind: fault.Conflict, Code: CodeModeNotScrubbed, Detail: uncoveredDetail(missing), Members: map[string]any{"modes": missing}}
 	}
 	return nil
@@ -74,24 +74,4 @@ func (g *rules) checkModes(ctx context.Context, tx *store.Tx, row db.Campaign) e
 
 func uncoveredDetail(missing []string) string {
 	return "numbers are not checked for calls of the kind " + strings.Join(missing, ", ") + " here (dialing.dnc_modes)"
-}
-
-// modeIsScrubbed is checkModes for one call, whoever wants it: a single one, or a campaign's that was started before the settings, the
-// campaign or its flow changed. An agent who dials by hand, and a leg to a third party, are none of the kinds; but what the campaign
-// has the callee told first is.
-func modeIsScrubbed(c *candidate) *denial {
-	modes := c.by.modes
-	if c.req.VoiceAgentID != nil {
-		modes |= dnc.ModeRobo
-	}
-	if c.by.people {
-		modes |= dnc.ModeLiveAgent
-	}
-	if c.req.CampaignID != nil && c.facts.AnnouncementUrl != nil {
-		modes |= dnc.ModePrerecorded
-	}
-	if missing := c.gate.s.cfg.DNCPolicy.Uncovered(modes); len(missing) > 0 {
-		return deny("%s", uncoveredDetail(missing)).until(c.soon())
-	}
-	return nil
 }

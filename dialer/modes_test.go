@@ -51,7 +51,7 @@ func TestCampaignsStayWithinTheModesThatAreChecked(t *testing.T) {
 			if c.nodes != "" {
 				storetest.Exec(t, c.on.st, c.on.tenant, "UPDATE campaigns SET flow_id = $2 WHERE id = $1", campaign.ID, c.on.flow(t, c.nodes))
 			}
-			_, err := c.on.svc.StartCampaign(t.Context(), c.on.tenant, campaign.ID, EnvironmentLive)
+			_, err := c.on.svc.Campaigns.StartCampaign(t.Context(), c.on.tenant, campaign.ID, EnvironmentLive)
 			if c.missing == nil {
 				require.NoError(t, err)
 				return
@@ -76,12 +76,12 @@ func TestGateStaysWithinTheModesThatAreChecked(t *testing.T) {
 	}
 	narrowed := b.another(t, "node-1", func(c *Config) { c.DNCPolicy = dnc.Policy{Modes: dnc.ModeLiveAgent} }) // a restart later
 	for _, req := range []admission.Request{b.request(t, campaign.ID, lead), single} {
-		_, err := narrowed.admitted(t.Context(), req)
+		_, err := narrowed.Gate.admitted(t.Context(), req)
 		require.Equal(t, ReasonMode, reason(t, err))
 		require.Equal(t, CodeModeNotScrubbed, conflictCode(t, err))
 	}
 	require.Equal(t, string(LeadNew), b.lead(t, lead.ID).Status)
-	_, err := b.svc.admitted(t.Context(), single)
+	_, err := b.svc.Gate.admitted(t.Context(), single)
 	require.NoError(t, err)
 }
 
@@ -113,7 +113,7 @@ func TestGateSeesWhatARunningCampaignHasBecome(t *testing.T) {
 			f := p.saved(t, flowNodes(`{"id":"a",`+ask))
 			campaign := p.aiCampaign(t)
 			storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET flow_id = $2, "+c.before+" WHERE id = $1", campaign.ID, f.ID)
-			_, err := p.svc.StartCampaign(t.Context(), p.tenant, campaign.ID, EnvironmentLive)
+			_, err := p.svc.Campaigns.StartCampaign(t.Context(), p.tenant, campaign.ID, EnvironmentLive)
 			require.NoError(t, err)
 			request := func(number string) admission.Request {
 				req := p.request(t, campaign.ID, p.push(t, campaign.ID, number))
@@ -122,20 +122,20 @@ func TestGateSeesWhatARunningCampaignHasBecome(t *testing.T) {
 				}
 				return req
 			}
-			_, err = p.svc.admitted(t.Context(), request("9876543201"))
+			_, err = p.svc.Gate.admitted(t.Context(), request("9876543201"))
 			require.NoError(t, err)
 			if c.then == "" {
-				_, err = p.svc.PatchFlow(t.Context(), p.tenant, f.ID, FlowInput{Nodes: input.Some(flowNodes(
+				_, err = p.svc.Flows.PatchFlow(t.Context(), p.tenant, f.ID, FlowInput{Nodes: input.Some(flowNodes(
 					`{"id":"a","type":"play_audio","data":{"audio_url":"http://127.0.0.1/p.wav"},"next":{"default":"q"}}`, `{"id":"q",`+ask))})
 				require.NoError(t, err)
 			} else {
 				storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET "+c.then+" WHERE id = $1", campaign.ID)
 			}
 			req := request("9876543202")
-			_, err = p.svc.admitted(t.Context(), req)
+			_, err = p.svc.Gate.admitted(t.Context(), req)
 			require.Equal(t, ReasonMode, reason(t, err))
 			req.AgentID, req.VoiceAgentID = &ann, nil
-			_, err = p.svc.admitted(t.Context(), req)
+			_, err = p.svc.Gate.admitted(t.Context(), req)
 			require.NoError(t, err)
 		})
 	}

@@ -11,21 +11,6 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
-// callOutcome is what an ended call means to its lead.
-type callOutcome string
-
-const (
-	outcomeConversation callOutcome = "conversation"
-	outcomeBusy         callOutcome = "busy"
-	outcomeNoAnswer     callOutcome = "no_answer"
-	outcomeCongestion   callOutcome = "congestion"
-	outcomeMachine      callOutcome = "machine"
-	outcomeFailed       callOutcome = "failed"
-	outcomeInvalid      callOutcome = "invalid"
-	outcomeNeverBegun   callOutcome = "never_begun"
-	outcomeTrunk        callOutcome = "trunk" // it failed for its trunk's sake
-)
-
 // neverBegunWait keeps a lead whose call never reached the switch from being claimed again at once.
 const neverBegunWait = 10 * time.Second
 
@@ -53,26 +38,9 @@ func outcomeOf(call db.Call) callOutcome {
 	return outcomeOfCause(cause)
 }
 
-// outcomeOfCause reads the hang-up cause of a call that nobody answered.
-func outcomeOfCause(cause string) callOutcome {
-	switch cause {
-	case "USER_BUSY":
-		return outcomeBusy
-	case "NO_ANSWER", "NO_USER_RESPONSE", "ORIGINATOR_CANCEL", "ALLOTTED_TIMEOUT", "PROGRESS_TIMEOUT", "SUBSCRIBER_ABSENT":
-		return outcomeNoAnswer
-	case "NORMAL_TEMPORARY_FAILURE", "NORMAL_CIRCUIT_CONGESTION", "SWITCH_CONGESTION", "NETWORK_OUT_OF_ORDER",
-		"REQUESTED_CHAN_UNAVAIL", "SERVICE_UNAVAILABLE", "GATEWAY_DOWN", "RECOVERY_ON_TIMER_EXPIRE":
-		return outcomeCongestion
-	case "UNALLOCATED_NUMBER", "INVALID_NUMBER_FORMAT":
-		return outcomeInvalid
-	default:
-		return outcomeFailed
-	}
-}
-
 // Ended gives a lead the outcome of its call, in the transaction that closes the call.
-func (h handler) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
-	s := h.s
+func (h *answering) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
+	s := h
 	onTrunk, err := s.endedOnTrunk(ctx, tx, call)
 	if err != nil {
 		return err
@@ -168,59 +136,59 @@ func machineOutcome(ctx context.Context, tx *store.Tx, call db.Call) (callOutcom
 }
 
 // complete ends a lead once; whoever set its status during the call left the event to the call's end.
-func (a *answering) complete(ctx context.Context, tx *store.Tx, lead db.Lead, status LeadStatus, at time.Time) error {
+func (h *answering) complete(ctx context.Context, tx *store.Tx, lead db.Lead, status LeadStatus, at time.Time) error {
 	if lead.CompletedAt != nil && lead.Status == string(status) {
 		return nil
 	}
-	return a.leads.finishLead(ctx, tx, lead, status, at)
+	return h.leads.finishLead(ctx, tx, lead, status, at)
 }
 
 // reopen keeps a status that was set during the call, and gives it a time when it has none.
-func (a *answering) reopen(ctx context.Context, tx *store.Tx, lead db.Lead, at time.Time) error {
+func (h *answering) reopen(ctx context.Context, tx *store.Tx, lead db.Lead, at time.Time) error {
 	if lead.NextAttemptAt != nil {
 		return nil
 	}
-	return a.retryOrExhaust(ctx, tx, lead, outcomeFailed, at)
+	return h.retryOrExhaust(ctx, tx, lead, outcomeFailed, at)
 }
 
-func (a *answering) applyOutcome(ctx context.Context, tx *store.Tx, lead db.Lead, outcome callOutcome, at time.Time) error {
+func (h *answering) applyOutcome(ctx context.Context, tx *store.Tx, lead db.Lead, outcome callOutcome, at time.Time) error {
 	switch outcome {
 	case outcomeConversation:
-		return a.complete(ctx, tx, lead, LeadCompleted, at)
+		return h.complete(ctx, tx, lead, LeadCompleted, at)
 	case outcomeInvalid:
-		return a.complete(ctx, tx, lead, LeadInvalid, at)
+		return h.complete(ctx, tx, lead, LeadInvalid, at)
 	case outcomeNeverBegun:
 		status, attempts := LeadRetry, max(0, lead.Attempts-1)
 		if attempts == 0 {
 			status = LeadQueued
 		}
-		return a.reschedule(ctx, tx, lead, status, attempts, 0, a.now().Add(neverBegunWait))
+		return h.reschedule(ctx, tx, lead, status, attempts, 0, h.now().Add(neverBegunWait))
 	case outcomeTrunk:
-		return a.rules.afterTrunkFault(ctx, tx, lead, at)
+		return h.afterTrunkFault(ctx, tx, lead, at)
 	case outcomeBusy, outcomeNoAnswer, outcomeCongestion, outcomeMachine, outcomeFailed:
-		return a.retryOrExhaust(ctx, tx, lead, outcome, at)
+		return h.retryOrExhaust(ctx, tx, lead, outcome, at)
 	default:
-		return a.retryOrExhaust(ctx, tx, lead, outcomeFailed, at)
+		return h.retryOrExhaust(ctx, tx, lead, outcomeFailed, at)
 	}
 }
 
-func (a *answering) retryOrExhaust(ctx context.Context, tx *store.Tx, lead db.Lead, outcome callOutcome, at time.Time) error {
+func (h *answering) retryOrExhaust(ctx context.Context, tx *store.Tx, lead db.Lead, outcome callOutcome, at time.Time) error {
 	campaign, err := tx.Q.CampaignGet(ctx, lead.TenantID, lead.CampaignID)
 	if err != nil {
 		return err
 	}
 	if lead.Attempts >= campaign.MaxAttempts {
-		return a.complete(ctx, tx, lead, LeadExhausted, at)
+		return h.complete(ctx, tx, lead, LeadExhausted, at)
 	}
 	status := LeadRetry
 	if lead.Status == string(LeadCallback) {
 		status = LeadCallback
 	}
 	wait := retryPolicy(campaign.Retry).wait(outcome, lead.Attempts)
-	return a.reschedule(ctx, tx, lead, status, lead.Attempts, 0, at.Add(wait))
+	return h.reschedule(ctx, tx, lead, status, lead.Attempts, 0, at.Add(wait))
 }
 
-func (a *answering) reschedule(
+func (h *answering) reschedule(
 	ctx context.Context, tx *store.Tx, lead db.Lead, status LeadStatus, attempts, trunkFailures int32, next time.Time,
 ) error {
 	return tx.Q.LeadReschedule(ctx, db.LeadRescheduleParams{

@@ -16,7 +16,7 @@ import (
 // dial admits a lead's call.
 func (b *bundle) dial(t *testing.T, campaign Campaign, lead Lead) db.Call {
 	t.Helper()
-	adm, err := b.svc.admitted(t.Context(), b.request(t, campaign.ID, lead))
+	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
 	require.NoError(t, err)
 	return adm.Call
 }

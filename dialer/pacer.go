@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,8 @@ const (
 	maxBackoff = 30 * time.Second
 	// restPolls is how many Polls a pacer rests that has nothing to dial, if the manager doesn't wake it.
 	restPolls = 15
+	// releaseTimeout bounds the giving back of what was claimed.
+	releaseTimeout = 3 * time.Second
 	// originateTimeout bounds the admission of one call.
 	originateTimeout = 10 * time.Second
 )
@@ -241,7 +244,7 @@ func (p *pacer) dialOne(ctx context.Context, lead claimed, agent *uuid.UUID, hel
 func (p *pacer) originate(ctx context.Context, lead claimed, agent *uuid.UUID) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
 	defer cancel()
-	call, err := p.s.rules.place(ctx, p.originator, admission.Request{
+	call, err := p.s.gate.place(ctx, p.originator, admission.Request{
 		TenantID: p.tenant, CampaignID: &p.campaign, LeadID: &lead.id, VoiceAgentID: agent, To: lead.number, Claimant: p.claimant,
 		Purpose: admission.PurposeLead, Environment: string(EnvironmentLive),
 	})
@@ -294,7 +297,7 @@ func (p *pacer) release(ctx context.Context, leads []claimed) {
 	for i, lead := range leads {
 		ids[i] = lead.id
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	err := p.s.st.InTenant(ctx, p.tenant, func(tx *store.Tx) error {
 		return tx.Q.LeadsRelease(ctx, p.tenant, ids, p.claimant)
@@ -312,5 +315,16 @@ func (p *pacer) postpone(ctx context.Context, lead claimed, at time.Time) {
 	})
 	if err != nil && ctx.Err() == nil {
 		p.log.WarnContext(ctx, "postponing the lead failed, the claim expires", "lead_id", lead.id, "error", err)
+	}
+}
+
+// scrubBeside scrubs beside the pacer until what it returns is called.
+func (p *pacer) scrubBeside(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var scrubbing sync.WaitGroup
+	scrubbing.Go(func() { p.s.scrubs.keepScrubbed(ctx, p.tenant, p.campaign) })
+	return func() {
+		cancel()
+		scrubbing.Wait()
 	}
 }

@@ -69,14 +69,14 @@ func TestOneCallPerAgentWhoFits(t *testing.T) {
 				}
 			}
 			campaign := p.flowCampaign(t, c.mode, c.nodes)
-			pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
+			pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 			dialsAtLeast(t, pacer, p.sw, c.calls)
 			for range 3 {
 				pacer.round(t.Context())
 				require.Len(t, p.sw.dialed(), c.calls)
 			}
 			lead := p.push(t, campaign, "9876543299")
-			_, err := p.svc.admitted(t.Context(), p.request(t, campaign, lead)) // whatever a plan says
+			_, err := p.svc.Gate.admitted(t.Context(), p.request(t, campaign, lead)) // whatever a plan says
 			require.Equal(t, ReasonAgents, reason(t, err))
 		})
 	}
@@ -92,9 +92,9 @@ func TestSpecialistsCampaignBesideAnother(t *testing.T) {
 	p.person(t, "hindi")
 	anybodys := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`)
 	hindis := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"tags":["hindi"],"max_wait_s":60}}`)
-	p.svc.crews.Allocate(p.tenant, hindis, true, staffing.Demand{{Tags: []string{"hindi"}}}, p.agents.Crew(p.tenant)) // it has begun
+	p.svc.Pacers.crews.Allocate(p.tenant, hindis, true, staffing.Demand{{Tags: []string{"hindi"}}}, p.agents.Crew(p.tenant)) // it has begun
 	for _, c := range []uuid.UUID{anybodys, hindis} {
-		newPacer(p.svc.pacers, p.sw, p.tenant, c, nil).round(t.Context())
+		newPacer(p.svc.Pacers, p.sw, p.tenant, c, nil).round(t.Context())
 	}
 	calls := map[uuid.UUID]int{}
 	for _, call := range p.sw.dialed() {
@@ -118,9 +118,9 @@ func TestBranchingCampaignBesideAnother(t *testing.T) {
 	branching := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"branch","data":{"variable":"lead.x"},"next":{"1":"a","default":"b"}},
 		{"id":"a","type":"connect_agent","data":{"tags":["sales"],"max_wait_s":60}},{"id":"b",`+support)
 	supports := p.flowCampaign(t, DialProgressive, `{"id":"q",`+support)
-	p.svc.crews.Allocate(p.tenant, supports, true, staffing.Demand{{Tags: []string{"support"}}}, p.agents.Crew(p.tenant)) // it has begun
+	p.svc.Pacers.crews.Allocate(p.tenant, supports, true, staffing.Demand{{Tags: []string{"support"}}}, p.agents.Crew(p.tenant)) // it has begun
 	for _, c := range []uuid.UUID{branching, supports} {
-		newPacer(p.svc.pacers, p.sw, p.tenant, c, nil).round(t.Context())
+		newPacer(p.svc.Pacers, p.sw, p.tenant, c, nil).round(t.Context())
 	}
 	calls := map[uuid.UUID]int{}
 	for _, call := range p.sw.dialed() {
@@ -147,7 +147,7 @@ func TestInboundCallersHoldBackAProgressiveCampaign(t *testing.T) {
 		p.person(t)
 	}
 	campaign := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`)
-	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	p.visited(pacer, 50)
 	pacer.round(t.Context())
 	require.NotEmpty(t, p.sw.dialed())
@@ -156,7 +156,7 @@ func TestInboundCallersHoldBackAProgressiveCampaign(t *testing.T) {
 	for _, m := range p.agents.Crew(p.tenant) {
 		require.Zero(t, m.Kept)
 	}
-	require.False(t, p.svc.pacers.paces.of[campaign].heldBack)
+	require.False(t, p.svc.Pacers.paces.of[campaign].heldBack)
 }
 
 // TestCampaignThatIsHeldBackSaysSo: its agents are left to inbound callers for as long as they come so often.
@@ -167,11 +167,11 @@ func TestCampaignThatIsHeldBackSaysSo(t *testing.T) {
 		p.person(t)
 	}
 	campaign := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`)
-	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	p.visited(pacer, 1000)
 	held := func() string {
 		reg := prometheus.NewPedanticRegistry()
-		require.NoError(t, reg.Register(newPaceCollector(p.svc.paces)))
+		require.NoError(t, reg.Register(newPaceCollector(p.svc.Pacers.paces)))
 		families, err := reg.Gather()
 		require.NoError(t, err)
 		for _, f := range families {

@@ -106,7 +106,7 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 		}
 		seen.hasLeads, seen.unscrubbed = leads.Waiting, leads.Unscrubbed
 	}
-	if seen.taker, err = p.s.answerTargetOf(ctx, tx, seen.row); err != nil {
+	if seen.taker, err = p.s.campaigns.answerTargetOf(ctx, tx, seen.row); err != nil {
 		return err
 	}
 	if p.people != nil {
@@ -126,7 +126,7 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 		}); err != nil {
 			return err
 		}
-		seen.open, seen.opensAt = p.s.rules.mayRing(
+		seen.open, seen.opensAt = p.s.gate.mayRing(
 			seen.facts.TenantWindow, seen.facts.CampaignWindow, seen.facts.Holidays, now, campaignRing(seen.facts.RingTimeoutS),
 		)
 		if seen.trunks, err = tx.TrunksInUse(ctx, p.tenant); err != nil {
@@ -154,7 +154,7 @@ func (p *pacer) lookAtPeople(ctx context.Context, tx *store.Tx, now time.Time, s
 		seen.history = &h
 	}
 	if age := now.Sub(p.ratesAt); age >= time.Minute || p.ratesOld && age >= ratesEvery {
-		kept, err := p.s.statistics.readFigures(ctx, tx, p.tenant, p.campaign)
+		kept, err := readFigures(ctx, tx, p.tenant, p.campaign, now)
 		if err != nil {
 			return err
 		}

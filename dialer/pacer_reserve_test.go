@@ -53,7 +53,7 @@ func (p *people) answers(t *testing.T, call db.Call) *talkLeg {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = p.svc.answering.Handler().Answered(t.Context(), leg) // so may that of the conversation
+		_ = p.svc.Answers.Answered(t.Context(), leg) // so may that of the conversation
 	}()
 	t.Cleanup(func() {
 		close(leg.over)
@@ -82,7 +82,7 @@ func TestAgentIsKeptForACall(t *testing.T) {
 	for _, number := range []string{"9876543201", "9876543202"} {
 		p.push(t, campaign, number)
 	}
-	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	pacer.round(t.Context())
 	require.Len(t, p.sw.dialed(), 1)
 	require.Equal(t, 1, p.keptBy(campaign))
@@ -108,7 +108,7 @@ func TestWhoWaitsForOneAgentIsServed(t *testing.T) {
 	for i := range 9 {
 		p.push(t, campaign, fmt.Sprintf("98765432%02d", i))
 	}
-	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	pacer.round(t.Context())
 	require.Equal(t, 3, p.keptBy(campaign))
 	for i, agent := range agents[:2] {
@@ -128,7 +128,7 @@ func TestWhoWaitsForOneAgentIsServed(t *testing.T) {
 func TestNobodyIsDialedBesideWhoWaits(t *testing.T) {
 	t.Parallel()
 	p, campaign := crowd(t, 2, 300, 0)
-	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	pacer.round(t.Context())
 	calls := p.sw.dialed()
 	require.Greater(t, len(calls), 2)
@@ -152,7 +152,7 @@ func TestAgentIsKeptForWhoAnswers(t *testing.T) {
 	agent, campaign := p.person(t), p.campaign(t, DialPredictive)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET predictive_max_wait_s = 30 WHERE id = $1", campaign)
 	p.push(t, campaign, "9876543201")
-	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	pacer.round(t.Context())
 	require.Equal(t, 1, p.keptBy(campaign))
 	p.callsIn(t, acd.Request{MaxWait: time.Minute})
@@ -171,7 +171,7 @@ func TestAgentIsKeptForOneCampaign(t *testing.T) {
 	one, two := p.campaign(t, DialProgressive), p.campaign(t, DialProgressive)
 	last := p.push(t, one, "9876543201")
 	lead := p.push(t, two, "9876543202")
-	first, second := newPacer(p.svc.pacers, p.sw, p.tenant, one, nil), newPacer(p.svc.pacers, p.sw, p.tenant, two, nil)
+	first, second := newPacer(p.svc.Pacers, p.sw, p.tenant, one, nil), newPacer(p.svc.Pacers, p.sw, p.tenant, two, nil)
 	first.round(t.Context())
 	first.round(t.Context())
 	for range 3 {
@@ -180,8 +180,8 @@ func TestAgentIsKeptForOneCampaign(t *testing.T) {
 	require.Len(t, p.sw.dialed(), 1)
 	require.Equal(t, last.ID, *p.sw.dialed()[0].LeadID)
 	require.Equal(t, []int{1, 0}, []int{p.keptBy(one), p.keptBy(two)})
-	require.Zero(t, p.svc.pacers.paces.of[two].ready)
-	_, err := p.svc.admitted(t.Context(), p.request(t, two, lead))
+	require.Zero(t, p.svc.Pacers.paces.of[two].ready)
+	_, err := p.svc.Gate.admitted(t.Context(), p.request(t, two, lead))
 	require.Equal(t, ReasonAgents, reason(t, err))
 	p.end(t, p.sw.dialed()[0], "failed", "NO_ANSWER")
 	first.round(t.Context())
@@ -198,7 +198,7 @@ func TestNobodyIsKeptForNothing(t *testing.T) {
 	p.person(t)
 	campaign := p.campaign(t, DialProgressive)
 	p.push(t, campaign, "9876543201")
-	pacer := newPacer(p.svc.pacers, originatorFunc(func() error { return errors.New("no line") }), p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.Pacers, originatorFunc(func() error { return errors.New("no line") }), p.tenant, campaign, nil)
 	pacer.round(t.Context())
 	require.Empty(t, p.sw.dialed())
 	require.Zero(t, p.keptBy(campaign))
@@ -221,7 +221,7 @@ func TestWhoIsTakenMeanwhileIsDialedForNoMore(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
 	taken, left := p.person(t), p.person(t)
-	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, p.campaign(t, DialProgressive), nil)
+	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, p.campaign(t, DialProgressive), nil)
 	pacer.parts = staffing.Demand{{}}
 	members := p.agents.Crew(p.tenant)
 	require.Equal(t, 1, p.agents.Keep(p.tenant, uuid.New(), []uuid.UUID{taken}, p.clock.Now().Add(time.Minute)))

@@ -54,7 +54,7 @@ func pace(t *testing.T, svc *Service, originator Originator) func() {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- svc.Run(ctx, originator) }()
+	go func() { done <- svc.Pacers.Run(ctx, originator) }()
 	var once sync.Once
 	stop := func() {
 		once.Do(func() {
@@ -97,7 +97,7 @@ func TestPacerFillsTheCeilingAndGoesOn(t *testing.T) {
 	late := b.push(t, campaign.ID, "9876543299")
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 9 }, waitFor, every, "a push wakes the pacer")
 	require.Equal(t, late.ID, *sw.dialed()[8].LeadID)
-	got, err := b.svc.GetCampaign(t.Context(), b.tenant, campaign.ID)
+	got, err := b.svc.Campaigns.GetCampaign(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Equal(t, CampaignRunning, got.Status, "with nothing to dial a campaign stays running")
 }
@@ -139,7 +139,7 @@ func TestOldPlanIsNotWorkedOff(t *testing.T) {
 	campaign := b.running(t)
 	lead := b.push(t, campaign.ID, "9876543210")
 	sw := &fakeSwitch{}
-	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil)
 	leads, _, err := p.claim(t.Context(), claimBatch, b.clock.Now())
 	require.NoError(t, err)
 	require.Len(t, leads, 1)
@@ -173,7 +173,7 @@ func TestPacerEndsNoLeadUnderAnotherMasterKey(t *testing.T) {
 	campaign := b.running(t)
 	lead := b.push(t, campaign.ID, "9876543210")
 	b.lockOut(t)
-	p := newPacer(b.svc.pacers, &fakeSwitch{}, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.Pacers, &fakeSwitch{}, b.tenant, campaign.ID, nil)
 	leads, _, err := p.claim(t.Context(), claimBatch, b.clock.Now())
 	require.NoError(t, err)
 	require.Empty(t, leads)
@@ -195,7 +195,7 @@ func TestPauseStopsDialingAtOnce(t *testing.T) {
 	var once sync.Once
 	sw.onAdm = func(db.Call) error {
 		once.Do(func() { // in the middle of a round, with claimed leads in hand
-			_, err := b.svc.PauseCampaign(t.Context(), b.tenant, campaign.ID)
+			_, err := b.svc.Campaigns.PauseCampaign(t.Context(), b.tenant, campaign.ID)
 			if err == nil {
 				close(paused)
 			}
@@ -210,7 +210,7 @@ func TestPauseStopsDialingAtOnce(t *testing.T) {
 	require.Len(t, sw.dialed(), 1)
 	require.Equal(t, 39, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE status = 'new' AND attempts = 0"))
 	b.end(t, sw.dialed()[0], "completed", "NORMAL_CLEARING")
-	_, err := b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	_, err := b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 1+rampStart }, waitFor, every)
 }
@@ -288,7 +288,7 @@ func TestPacerWaitsForTheWindow(t *testing.T) {
 	b.push(t, campaign.ID, "9876543210")
 	rounds := make(chan struct{})
 	sw := &fakeSwitch{}
-	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil)
 	go func() { defer close(rounds); p.round(t.Context()) }()
 	<-rounds
 	require.Empty(t, sw.dialed())
@@ -305,14 +305,14 @@ func TestLeadRefusedForTheWindowWaits(t *testing.T) {
 	lead := b.push(t, campaign.ID, "9876543210")
 	opens := b.clock.Now().Add(time.Hour).Truncate(time.Millisecond)
 	refusing := originatorFunc(func() error { return refuse(ReasonWindow, b.clock.Now(), opens, "closed") })
-	newPacer(b.svc.pacers, refusing, b.tenant, campaign.ID, nil).round(t.Context())
+	newPacer(b.svc.Pacers, refusing, b.tenant, campaign.ID, nil).round(t.Context())
 	row := b.lead(t, lead.ID)
 	require.Equal(t, string(LeadQueued), row.Status)
 	require.WithinDuration(t, opens, *row.NextAttemptAt, 0)
 	require.Nil(t, row.ClaimedBy)
 	require.Zero(t, row.Attempts)
 	sw := &fakeSwitch{}
-	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil)
 	p.round(t.Context())
 	require.Empty(t, sw.dialed())
 	b.clock.Advance(time.Hour)
@@ -341,7 +341,7 @@ func TestPacerBacksOffWhenTheSwitchFails(t *testing.T) {
 		tries++
 		return errors.New("switch is gone")
 	})
-	p := newPacer(b.svc.pacers, failing, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.Pacers, failing, b.tenant, campaign.ID, nil)
 	p.round(t.Context())
 	p.round(t.Context())
 	require.Equal(t, 1, tries, "one failure stops the round and the next")
@@ -389,7 +389,7 @@ func TestPacerGivesLeadsBackThatASlowTrunkKeepsWaiting(t *testing.T) {
 		b.push(t, campaign.ID, fmt.Sprintf("987654320%d", i))
 	}
 	sw, tries := &fakeSwitch{}, 0
-	p := newPacer(b.svc.pacers, &countedSwitch{fakeSwitch: sw, tries: &tries}, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.Pacers, &countedSwitch{fakeSwitch: sw, tries: &tries}, b.tenant, campaign.ID, nil)
 	require.Greater(t, claimLease, claimHold+originateTimeout+store.TrunkRateWindow)
 	p.hold = time.Nanosecond
 	claimed := func() int {
@@ -420,13 +420,13 @@ func TestPacerOfPeopleDialsNothing(t *testing.T) {
 		`{"name":"a","dial_mode":"progressive"}`,
 		`{"name":"b","dial_mode":"preview","post_answer_action":"connect_voice_agent","voice_agent_id":"` + b.agent(t).ID.String() + `"}`,
 	} {
-		campaign, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, body))
+		campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, body))
 		require.NoError(t, err)
 		b.push(t, campaign.ID, "9876543210")
-		_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+		_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 		require.NoError(t, err)
 		sw := &fakeSwitch{}
-		newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
+		newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
 		require.Empty(t, sw.dialed())
 	}
 }
@@ -435,14 +435,14 @@ func TestPacerRunsAFlowOfOneNode(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	agent := b.agent(t)
-	campaign, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t,
+	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t,
 		`{"name":"f","dial_mode":"progressive","post_answer_action":"run_flow","flow_id":"`+b.flow(t, oneNode(agent.ID, "")).String()+`"}`))
 	require.NoError(t, err)
-	_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 	require.NoError(t, err)
 	b.push(t, campaign.ID, "9876543210")
 	sw := &fakeSwitch{}
-	newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
+	newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
 	require.Len(t, sw.dialed(), 1)
 	require.Equal(t, agent.ID, *sw.dialed()[0].VoiceAgentID)
 }
@@ -455,8 +455,8 @@ func TestPacerScrubsWhatTheRegistryMissed(t *testing.T) {
 	clean, flagged := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543290")
 	b.registry.add("9876543290")
 	sw := &fakeSwitch{}
-	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
-	scrub := &rescrub{s: b.svc.scrubs, tenant: b.tenant, campaign: campaign.ID}
+	p := newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil)
+	scrub := &rescrub{s: b.svc.Scrubs, tenant: b.tenant, campaign: campaign.ID}
 	scrub.once(t.Context())
 	p.round(t.Context())
 	require.Empty(t, sw.dialed(), "an unscrubbed lead is not dialed")
@@ -479,7 +479,7 @@ func TestStrictLeadWithoutNumberEnds(t *testing.T) {
 	purged, kept := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543211")
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET phone_sealed = NULL WHERE id = $1", purged.ID)
 	sw := &fakeSwitch{}
-	newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
+	newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
 	require.Len(t, sw.dialed(), 1)
 	require.Equal(t, kept.ID, *sw.dialed()[0].LeadID)
 	require.Equal(t, string(LeadInvalid), b.lead(t, purged.ID).Status)

@@ -87,7 +87,7 @@ func staffed(t *testing.T, change ...func(*Config)) *people {
 	p.clock = clock
 	p.trunkAndNumber(t)
 	p.sw = &peopleSwitch{fakeSwitch: fakeSwitch{}, agents: p.agents}
-	p.svc.Attach(p.sw)
+	p.attach(p.sw)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- p.agents.Run(ctx, p.sw) }()
@@ -117,10 +117,10 @@ func (p *people) person(t *testing.T, tags ...string) uuid.UUID {
 // campaign gives a running campaign whose calls go to agents.
 func (p *people) campaign(t *testing.T, mode DialMode) uuid.UUID {
 	t.Helper()
-	c, err := p.svc.CreateCampaign(t.Context(), p.tenant, decode[CampaignInput](t, `{"name":"c","dial_mode":"`+string(mode)+`"}`))
+	c, err := p.svc.Campaigns.CreateCampaign(t.Context(), p.tenant, decode[CampaignInput](t, `{"name":"c","dial_mode":"`+string(mode)+`"}`))
 	require.NoError(t, err)
 	require.Equal(t, ActionConnectAgent, c.PostAnswerAction)
-	_, err = p.svc.StartCampaign(t.Context(), p.tenant, c.ID, EnvironmentLive)
+	_, err = p.svc.Campaigns.StartCampaign(t.Context(), p.tenant, c.ID, EnvironmentLive)
 	require.NoError(t, err)
 	return c.ID
 }
@@ -172,7 +172,7 @@ func TestProgressiveDialsOneCallPerReadyAgent(t *testing.T) {
 	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
 	leg := &talkLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, agent: make(chan uuid.UUID), over: make(chan struct{})}
 	answered := make(chan error, 1)
-	go func() { answered <- p.svc.answering.Handler().Answered(t.Context(), leg) }()
+	go func() { answered <- p.svc.Answers.Answered(t.Context(), leg) }()
 	talking := <-leg.agent
 	require.Equal(t, acd.OnCall, p.status(t, talking))
 	p.end(t, p.sw.dialed()[1], "failed", "USER_BUSY")
@@ -186,7 +186,7 @@ func TestProgressiveDialsOneCallPerReadyAgent(t *testing.T) {
 	require.Equal(t, acd.WrapUp, p.status(t, talking))
 	p.end(t, call, "completed", "NORMAL_CLEARING")
 	require.Len(t, p.sw.dialed(), 4, "nobody is ready but for the calls in flight")
-	_, err := p.svc.Dispose(t.Context(), p.tenant, talking, DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("sold")})
+	_, err := p.desk.Dispose(t.Context(), p.tenant, talking, DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("sold")})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(p.sw.dialed()) == 5 }, waitFor, every)
 }
@@ -203,14 +203,14 @@ func TestNobodyIsDialedForAPhoneOnTheHook(t *testing.T) {
 	for _, mode := range []DialMode{DialProgressive, DialPredictive} {
 		campaign := p.campaign(t, mode)
 		lead := p.push(t, campaign, "9876543201")
-		newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil).round(t.Context())
+		newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil).round(t.Context())
 		require.Empty(t, p.sw.dialed())
-		_, err := p.svc.admitted(t.Context(), p.request(t, campaign, lead))
+		_, err := p.svc.Gate.admitted(t.Context(), p.request(t, campaign, lead))
 		require.Equal(t, ReasonAgents, reason(t, err))
 	}
 	preview := p.campaign(t, DialPreview)
 	lead := p.push(t, preview, "9876543202")
-	_, err = p.svc.AgentDial(t.Context(), p.tenant, id, DialInput{LeadID: input.Some(lead.ID.String())})
+	_, err = p.desk.AgentDial(t.Context(), p.tenant, id, DialInput{LeadID: input.Some(lead.ID.String())})
 	require.NoError(t, err, "and dials by themselves")
 }
 
@@ -218,7 +218,7 @@ func TestNobodyIsDialedForAPhoneOnTheHook(t *testing.T) {
 func (p *people) had(t *testing.T, agent, campaign uuid.UUID, number string) (db.Call, Lead) {
 	t.Helper()
 	lead := p.push(t, campaign, number)
-	call, err := p.svc.AgentDial(t.Context(), p.tenant, agent, DialInput{LeadID: input.Some(lead.ID.String())})
+	call, err := p.desk.AgentDial(t.Context(), p.tenant, agent, DialInput{LeadID: input.Some(lead.ID.String())})
 	require.NoError(t, err)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
 	p.end(t, call, "completed", "NORMAL_CLEARING")
@@ -235,7 +235,7 @@ func TestNobodyTakesTheCallee(t *testing.T) {
 	answered := func() *fakeLeg {
 		number := fmt.Sprintf("98765432%02d", storetest.Count(t, p.st, "SELECT count(*) FROM leads"))
 		lead := p.push(t, campaign, number)
-		call, err := p.svc.place(t.Context(), p.sw, admission.Request{
+		call, err := p.svc.Gate.place(t.Context(), p.sw, admission.Request{
 			TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, number), Purpose: admission.PurposeLead,
 			Environment: string(EnvironmentLive),
 		})
@@ -244,7 +244,7 @@ func TestNobodyTakesTheCallee(t *testing.T) {
 		_, err = p.agents.SetStatus(t.Context(), p.tenant, ann, acd.StatusInput{Status: "paused"})
 		require.NoError(t, err)
 		leg := &fakeLeg{call: p.call(t, call.ID)}
-		require.NoError(t, p.svc.answering.Handler().Answered(t.Context(), leg))
+		require.NoError(t, p.svc.Answers.Answered(t.Context(), leg))
 		require.True(t, p.call(t, call.ID).Abandoned)
 		require.Zero(t, storetest.Count(t, p.st, "SELECT count(*) FROM live_calls WHERE awaits_agent"))
 		_, err = p.agents.SetStatus(t.Context(), p.tenant, ann, acd.StatusInput{Status: "available"})
@@ -266,7 +266,7 @@ func TestNobodyTakesTheCallee(t *testing.T) {
 func TestWhoMayBeQueuedFor(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	h := p.svc.Handler()
+	h := p.svc.Answers
 	require.ErrorIs(t, h.CanQueue(t.Context(), p.tenant, switchctl.QueueRequest{}), switchctl.ErrNobodyLoggedIn)
 	require.ErrorIs(t, h.CanQueue(t.Context(), p.tenant, switchctl.QueueRequest{Extension: "999"}), switchctl.ErrUnknownExtension)
 	p.person(t)
@@ -279,7 +279,7 @@ func TestCampaignsPeopleMembers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	create := func(members string) (Campaign, error) {
-		return b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"c","dial_mode":"progressive"`+members+`}`))
+		return b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"c","dial_mode":"progressive"`+members+`}`))
 	}
 	c, err := create("")
 	require.NoError(t, err)
@@ -303,7 +303,7 @@ func TestOverflowMessageWithoutGreeting(t *testing.T) {
 		announcement_url = 'http://x/recorded.wav', voicemail_message_url = 'http://x/gone.wav'`)
 	lead := p.push(t, campaign, "9876543201")
 	p.person(t)
-	call, err := p.svc.place(t.Context(), p.sw, admission.Request{
+	call, err := p.svc.Gate.place(t.Context(), p.sw, admission.Request{
 		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876543201"), Purpose: admission.PurposeLead,
 		Environment: string(EnvironmentLive),
 	})
@@ -312,7 +312,7 @@ func TestOverflowMessageWithoutGreeting(t *testing.T) {
 	want := []string{"announce http://x/recorded.wav", "voicemail http://x/gone.wav", "voicemail "}
 	for range 2 { // the second time after a restart, when it had begun to wait
 		leg := &greetingLeg{menuLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, missing: "http://x/gone.wav"}}
-		require.NoError(t, p.svc.answering.Handler().Answered(t.Context(), leg))
+		require.NoError(t, p.svc.Answers.Answered(t.Context(), leg))
 		require.Equal(t, want, leg.done)
 		require.Empty(t, leg.hangups)
 		want = want[1:]
@@ -348,7 +348,7 @@ func TestMenuHoldsBackNoAgent(t *testing.T) {
 		{"id":"q","type":"connect_agent","data":{"max_wait_s":600}}]`)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET post_answer_action = 'run_flow', flow_id = $1", flowID)
 	lead := p.push(t, campaign, "9876543201")
-	call, err := p.svc.place(t.Context(), p.sw, admission.Request{
+	call, err := p.svc.Gate.place(t.Context(), p.sw, admission.Request{
 		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876543201"), Purpose: admission.PurposeLead,
 		Environment: string(EnvironmentLive),
 	})
@@ -359,7 +359,7 @@ func TestMenuHoldsBackNoAgent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	leg := &menuLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, presses: []string{"1"}}
 	answered := make(chan error, 1)
-	go func() { answered <- p.svc.answering.Handler().Answered(ctx, leg) }()
+	go func() { answered <- p.svc.Answers.Answered(ctx, leg) }()
 	require.Eventually(t, func() bool { return waiting() == 1 }, waitFor, every)
 	cancel()
 	require.ErrorIs(t, <-answered, context.Canceled)

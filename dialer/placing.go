@@ -13,7 +13,7 @@ func (g *rules) place(ctx context.Context, by Originator, req admission.Request)
 	if err := by.CanOriginate(); err != nil {
 		return db.Call{}, err
 	}
-	adm, err := g.gate.Admit(ctx, req)
+	adm, err := g.Admit(ctx, req)
 	if err != nil {
 		return db.Call{}, err
 	}

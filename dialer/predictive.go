@@ -28,7 +28,7 @@ func (in *PredictiveInput) UnmarshalJSON(b []byte) error {
 
 // SetPredictivePaused stops the over-dialing of a running predictive campaign, or lets it go on. The campaign runs all the while,
 // with one call per ready agent when it is paused. Errors: store.ErrNotFound, *fault.Error.
-func (p *pacers) SetPredictivePaused(
+func (cs *campaigns) SetPredictivePaused(
 	ctx context.Context, tenant, id uuid.UUID, paused bool, in PredictiveInput,
 ) (Campaign, error) {
 	trigger := "resume predictive dialing of"
@@ -46,7 +46,7 @@ func (p *pacers) SetPredictivePaused(
 	if err := c.Err(); err != nil {
 		return Campaign{}, err
 	}
-	out, err := p.campaigns.inCampaign(ctx, tenant, trigger+" campaign", func(tx *store.Tx) (db.Campaign, error) {
+	out, err := cs.inCampaign(ctx, tenant, trigger+" campaign", func(tx *store.Tx) (db.Campaign, error) {
 		row, err := tx.Q.CampaignLock(ctx, tenant, id)
 		if err != nil {
 			return row, err
@@ -63,8 +63,8 @@ func (p *pacers) SetPredictivePaused(
 		return tx.Q.CampaignSetPredictivePaused(ctx, paused, tenant, id)
 	})
 	if err == nil {
-		p.log.InfoContext(ctx, "predictive dialing paused or resumed", "tenant_id", tenant, "campaign_id", id, "paused", paused, "reason", reason)
-		p.signals.Campaign(id)
+		cs.log.InfoContext(ctx, "predictive dialing paused or resumed", "tenant_id", tenant, "campaign_id", id, "paused", paused, "reason", reason)
+		cs.signals.Campaign(id)
 	}
 	return out, err
 }

@@ -40,7 +40,7 @@ func (b *bundle) past(t *testing.T, campaign uuid.UUID, agent uuid.UUID, connect
 
 func (p *people) pacing(t *testing.T, campaign uuid.UUID) Pacing {
 	t.Helper()
-	stats, err := p.svc.CampaignStats(t.Context(), p.tenant, campaign)
+	stats, err := p.svc.Statistics.CampaignStats(t.Context(), p.tenant, campaign)
 	require.NoError(t, err)
 	return stats.Pacing
 }
@@ -64,7 +64,7 @@ func crowd(t *testing.T, agents, connected, abandoned int) (p *people, campaign 
 func TestPredictiveDialsMoreThanItsAgents(t *testing.T) {
 	t.Parallel()
 	p, campaign := crowd(t, 5, 300, 0)
-	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	dialsAtLeast(t, pacer, p.sw, 6) // one of two calls reaches nobody
 	for range 3 {
 		pacer.round(t.Context())
@@ -74,13 +74,13 @@ func TestPredictiveDialsMoreThanItsAgents(t *testing.T) {
 	require.Equal(t, DialPredictive, told.Mode)
 	require.Greater(t, told.LinesPerAgent, 1.0)
 	lead := p.push(t, campaign, "9876599901")
-	_, err := p.svc.admitted(t.Context(), admission.Request{
+	_, err := p.svc.Gate.admitted(t.Context(), admission.Request{
 		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876599901"),
 		Purpose: admission.PurposeLead, Environment: string(EnvironmentLive),
 	})
 	require.Equal(t, ReasonAgents, reason(t, err), "the gate holds every call against the plan")
 
-	_, err = p.svc.SetPredictivePaused(t.Context(), p.tenant, campaign, true, PredictiveInput{})
+	_, err = p.svc.Campaigns.SetPredictivePaused(t.Context(), p.tenant, campaign, true, PredictiveInput{})
 	require.NoError(t, err)
 	n := len(p.sw.dialed())
 	pacer.round(t.Context())
@@ -94,7 +94,7 @@ func TestPredictiveDialsMoreThanItsAgents(t *testing.T) {
 	dialsAtLeast(t, pacer, p.sw, n+5)
 	pacer.round(t.Context())
 	require.Len(t, p.sw.dialed(), n+5, "one call per agent while over-dialing is paused")
-	_, err = p.svc.SetPredictivePaused(t.Context(), p.tenant, campaign, false, PredictiveInput{})
+	_, err = p.svc.Campaigns.SetPredictivePaused(t.Context(), p.tenant, campaign, false, PredictiveInput{})
 	require.NoError(t, err)
 	dialsAtLeast(t, pacer, p.sw, n+6)
 }
@@ -104,7 +104,7 @@ func TestNobodyMayBeAbandoned(t *testing.T) {
 	t.Parallel()
 	p, campaign := crowd(t, 5, 300, 0)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET predictive_target_abandon = 0")
-	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	for range 3 {
 		pacer.round(t.Context())
 	}
@@ -115,7 +115,7 @@ func TestNobodyMayBeAbandoned(t *testing.T) {
 func TestPredictiveBeginsWithOneCallPerAgent(t *testing.T) {
 	t.Parallel()
 	p, campaign := crowd(t, 5, 10, 0)
-	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	pacer.round(t.Context())
 	require.Len(t, p.sw.dialed(), 5, "one abandoned call of ten would be too many")
 }
@@ -123,12 +123,12 @@ func TestPredictiveBeginsWithOneCallPerAgent(t *testing.T) {
 func TestCampaignIsPausedNearTheCap(t *testing.T) {
 	t.Parallel()
 	p, campaign := crowd(t, 3, 1940, 53) // 2.66%
-	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	pacer.round(t.Context())
 	p.past(t, campaign, uuid.New(), 0, 6, 0) // 2.95%
 	p.clock.Advance(time.Minute + time.Second)
 	pacer.round(t.Context())
-	c, err := p.svc.GetCampaign(t.Context(), p.tenant, campaign)
+	c, err := p.svc.Campaigns.GetCampaign(t.Context(), p.tenant, campaign)
 	require.NoError(t, err)
 	require.Equal(t, CampaignPaused, c.Status)
 	told := p.events(t, store.EventCampaignPaused)
@@ -147,9 +147,9 @@ func TestCampaignIsPausedNearTheCap(t *testing.T) {
 	for _, call := range p.sw.dialed() {
 		p.end(t, call, "failed", "NO_ANSWER")
 	}
-	_, err = p.svc.StartCampaign(t.Context(), p.tenant, campaign, EnvironmentLive)
+	_, err = p.svc.Campaigns.StartCampaign(t.Context(), p.tenant, campaign, EnvironmentLive)
 	require.NoError(t, err)
-	again := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
+	again := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	again.round(t.Context())
 	require.Len(t, p.sw.dialed(), n+3)
 	again.round(t.Context())
@@ -164,7 +164,7 @@ func TestCampaignIsPausedNearTheCap(t *testing.T) {
 func TestManualPauseTellsTheRate(t *testing.T) {
 	t.Parallel()
 	p, campaign := crowd(t, 1, 95, 5)
-	_, err := p.svc.PauseCampaign(t.Context(), p.tenant, campaign)
+	_, err := p.svc.Campaigns.PauseCampaign(t.Context(), p.tenant, campaign)
 	require.NoError(t, err)
 	told := p.events(t, store.EventCampaignPaused)
 	require.Equal(t, "manual", told[0]["source"])
@@ -181,8 +181,8 @@ func TestCampaignsShareAgentsInTurns(t *testing.T) {
 	}
 	p.person(t)
 	p.person(t)
-	first, second := newPacer(p.svc.pacers, p.sw, p.tenant, one, nil), newPacer(p.svc.pacers, p.sw, p.tenant, two, nil)
-	p.svc.crews.Allocate(p.tenant, two, true, staffing.Demand{{}}, p.agents.Crew(p.tenant)) // it has begun
+	first, second := newPacer(p.svc.Pacers, p.sw, p.tenant, one, nil), newPacer(p.svc.Pacers, p.sw, p.tenant, two, nil)
+	p.svc.Pacers.crews.Allocate(p.tenant, two, true, staffing.Demand{{}}, p.agents.Crew(p.tenant)) // it has begun
 	first.round(t.Context())
 	require.Len(t, p.sw.dialed(), 1)
 	second.round(t.Context())
@@ -230,13 +230,13 @@ func TestFlowOfAPredictiveCampaignWaitsNoLonger(t *testing.T) {
 	storetest.Exec(t, p.st, p.tenant, `UPDATE campaigns SET post_answer_action = 'run_flow', flow_id = $1,
 		predictive_max_wait_s = 0.05`, flowID)
 	lead := p.push(t, campaign, "9876543201")
-	call, err := p.svc.place(t.Context(), p.sw, p.request(t, campaign, lead))
+	call, err := p.svc.Gate.place(t.Context(), p.sw, p.request(t, campaign, lead))
 	require.NoError(t, err)
 	_, err = p.agents.SetStatus(t.Context(), p.tenant, ann, acd.StatusInput{Status: "paused"})
 	require.NoError(t, err)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
 	leg := &menuLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}}
-	require.NoError(t, p.svc.answering.Handler().Answered(t.Context(), leg))
+	require.NoError(t, p.svc.Answers.Answered(t.Context(), leg))
 	require.True(t, p.call(t, call.ID).Abandoned)
 }
 
@@ -267,7 +267,7 @@ func TestPacedCallsAreTakenUpOnce(t *testing.T) {
 	campaign := p.campaign(t, DialProgressive)
 	p.push(t, campaign, "9876543201")
 	agent := p.person(t)
-	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	pacer.round(t.Context())
 	require.Len(t, p.sw.dialed(), 1)
 	call := p.sw.dialed()[0]
@@ -278,7 +278,7 @@ func TestPacedCallsAreTakenUpOnce(t *testing.T) {
 		pacer.round(t.Context())
 		require.Empty(t, pacer.book.known())
 	}
-	again := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
+	again := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	again.round(t.Context())
 	require.Empty(t, again.book.known(), "after a restart neither")
 }

@@ -8,6 +8,38 @@ import (
 	"github.com/ringmaster/ringmaster/store/input"
 )
 
+// callOutcome is what an ended call means to its lead.
+type callOutcome string
+
+const (
+	outcomeConversation callOutcome = "conversation"
+	outcomeBusy         callOutcome = "busy"
+	outcomeNoAnswer     callOutcome = "no_answer"
+	outcomeCongestion   callOutcome = "congestion"
+	outcomeMachine      callOutcome = "machine"
+	outcomeFailed       callOutcome = "failed"
+	outcomeInvalid      callOutcome = "invalid"
+	outcomeNeverBegun   callOutcome = "never_begun"
+	outcomeTrunk        callOutcome = "trunk" // it failed for its trunk's sake
+)
+
+// outcomeOfCause reads the hang-up cause of a call that nobody answered.
+func outcomeOfCause(cause string) callOutcome {
+	switch cause {
+	case "USER_BUSY":
+		return outcomeBusy
+	case "NO_ANSWER", "NO_USER_RESPONSE", "ORIGINATOR_CANCEL", "ALLOTTED_TIMEOUT", "PROGRESS_TIMEOUT", "SUBSCRIBER_ABSENT":
+		return outcomeNoAnswer
+	case "NORMAL_TEMPORARY_FAILURE", "NORMAL_CIRCUIT_CONGESTION", "SWITCH_CONGESTION", "NETWORK_OUT_OF_ORDER",
+		"REQUESTED_CHAN_UNAVAIL", "SERVICE_UNAVAILABLE", "GATEWAY_DOWN", "RECOVERY_ON_TIMER_EXPIRE":
+		return outcomeCongestion
+	case "UNALLOCATED_NUMBER", "INVALID_NUMBER_FORMAT":
+		return outcomeInvalid
+	default:
+		return outcomeFailed
+	}
+}
+
 const (
 	// defaultBackoff keeps a lead's gaps alike: the minutes are those before each next attempt.
 	defaultBackoff = 1

@@ -25,7 +25,7 @@ type routing struct {
 func routed(rule Reason) check {
 	return plain(func(c *candidate) *denial {
 		if c.way == nil {
-			c.way = c.gate.s.routesTo(c.req, c.trunks, c.now)
+			c.way = c.gate.routesTo(c.req, c.trunks, c.now)
 		}
 		if c.way.rule == rule {
 			return c.way.denied

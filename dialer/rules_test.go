@@ -33,12 +33,12 @@ func TestDailyCap(t *testing.T) {
 	b.end(t, b.dial(t, one, lead), "failed", "USER_BUSY")
 	b.end(t, b.dial(t, one, lead), "failed", ledger.CauseNetworkOutOfOrder) // never began: the number did not ring
 	b.end(t, b.dial(t, two, other), "failed", ledger.CauseHostLost)         // it may have rung
-	adm, err := b.svc.admitted(t.Context(), single)
+	adm, err := b.svc.Gate.admitted(t.Context(), single)
 	require.NoError(t, err)
 	b.end(t, adm.Call, "completed", "NORMAL_CLEARING")
 
 	for _, req := range []admission.Request{b.request(t, one.ID, lead), b.request(t, two.ID, other), single} {
-		_, err := b.svc.admitted(t.Context(), req)
+		_, err := b.svc.Gate.admitted(t.Context(), req)
 		require.Equal(t, ReasonDailyCap, reason(t, err))
 		require.Equal(t, "daily_cap", conflictCode(t, err))
 		var refusal *RefusalError
@@ -48,19 +48,19 @@ func TestDailyCap(t *testing.T) {
 	parent := b.dial(t, one, b.push(t, one.ID, "9876543211"))
 	transfer := single
 	transfer.Purpose, transfer.ParentCallID = admission.PurposeTransfer, &parent.ID
-	_, err = b.svc.admitted(t.Context(), transfer)
+	_, err = b.svc.Gate.admitted(t.Context(), transfer)
 	require.NoError(t, err, "a third party whom a caller is led to")
 
 	// The pacer puts the lead off, and the callee's midnight ends the day.
 	sw := &fakeSwitch{}
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET next_attempt_at = $1 WHERE id = $2", noon(), lead.ID)
-	newPacer(b.svc.pacers, sw, b.tenant, one.ID, nil).round(t.Context())
+	newPacer(b.svc.Pacers, sw, b.tenant, one.ID, nil).round(t.Context())
 	require.Empty(t, sw.dialed())
 	row := b.lead(t, lead.ID)
 	require.WithinDuration(t, noon().Add(21*time.Hour), *row.NextAttemptAt, 0)
 	require.EqualValues(t, 1, row.Attempts)
 	b.clock.Set(noon().Add(21 * time.Hour))
-	newPacer(b.svc.pacers, sw, b.tenant, one.ID, nil).round(t.Context())
+	newPacer(b.svc.Pacers, sw, b.tenant, one.ID, nil).round(t.Context())
 	require.Len(t, sw.dialed(), 1)
 }
 
@@ -85,7 +85,7 @@ func TestDailyCapOfTenant(t *testing.T) {
 			storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET daily_cap = $1", c.tenant)
 			done := 0
 			for range 6 {
-				adm, err := b.svc.admitted(t.Context(), admission.Request{
+				adm, err := b.svc.Gate.admitted(t.Context(), admission.Request{
 					TenantID: b.tenant, To: mustPhone(t, "9876543210"), Purpose: admission.PurposeSingle,
 				})
 				if err == nil {
@@ -106,28 +106,28 @@ func TestAgentsDialsCount(t *testing.T) {
 	campaign := p.campaign(t, DialPreview)
 	ann := p.person(t)
 	call, lead := p.had(t, ann, campaign, "9876543201")
-	_, err := p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("later")})
+	_, err := p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("later")})
 	require.NoError(t, err)
 	to := DialInput{CampaignID: input.Some(p.campaign(t, DialPreview).String()), Phone: input.Some("9876543201")}
-	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, to)
+	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, to)
 	require.Equal(t, ReasonDailyCap, reason(t, err))
 	require.Equal(t, acd.Available, p.status(t, ann), "the agent is free again")
 
 	at := p.clock.Now().Add(time.Minute)
-	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{
+	_, err = p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{
 		CallID: input.Some(call.ID.String()), Disposition: input.Some("later"), CallbackAt: input.Some(at.Format(time.RFC3339)),
 	})
 	require.NoError(t, err)
 	p.clock.Advance(2 * time.Minute)
-	next, err := p.svc.NextLead(t.Context(), p.tenant, ann, campaign)
+	next, err := p.desk.NextLead(t.Context(), p.tenant, ann, campaign)
 	require.NoError(t, err)
 	require.Equal(t, lead.ID, next.ID)
-	kept, err := p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: input.Some(lead.ID.String())})
+	kept, err := p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: input.Some(lead.ID.String())})
 	require.NoError(t, err, "the callee was promised this call")
 	p.end(t, kept, "failed", "NO_ANSWER")
-	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: input.Some(kept.ID.String()), Disposition: input.Some("not_there")})
+	_, err = p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: input.Some(kept.ID.String()), Disposition: input.Some("not_there")})
 	require.NoError(t, err)
-	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: input.Some(lead.ID.String())})
+	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: input.Some(lead.ID.String())})
 	require.Equal(t, ReasonDailyCap, reason(t, err), "and no other")
 }
 
@@ -173,7 +173,7 @@ func TestCallerIDsTakeTurns(t *testing.T) {
 	for i := range 30 {
 		req := b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i)))
 		wg.Go(func() {
-			adm, err := services[i%3].admitted(t.Context(), req)
+			adm, err := services[i%3].Gate.admitted(t.Context(), req)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -204,11 +204,11 @@ func TestCallCategory(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	create := func(body string) (Campaign, error) {
-		return b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t,
+		return b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t,
 			`{"name":"c","dial_mode":"progressive","post_answer_action":"connect_voice_agent","voice_agent_id":"`+b.agent(t).ID.String()+`",`+body+`}`))
 	}
 	start := func(s *Service, id uuid.UUID) error {
-		_, err := s.StartCampaign(t.Context(), b.tenant, id, EnvironmentLive)
+		_, err := s.Campaigns.StartCampaign(t.Context(), b.tenant, id, EnvironmentLive)
 		return err
 	}
 	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
@@ -228,9 +228,9 @@ func TestCallCategory(t *testing.T) {
 	require.NoError(t, start(b.svc, promotional.ID))
 	service, err := create(`"call_category":"service","caller_id":"1600123456"`)
 	require.NoError(t, err)
-	_, err = b.svc.PatchCampaign(t.Context(), b.tenant, service.ID, decode[CampaignInput](t, `{"call_category":"promotional"}`))
+	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, service.ID, decode[CampaignInput](t, `{"call_category":"promotional"}`))
 	require.Equal(t, []string{"caller_id"}, fields(t, err))
-	_, err = b.svc.PatchCampaign(t.Context(), b.tenant, service.ID, decode[CampaignInput](t, `{"call_category":"transactional"}`))
+	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, service.ID, decode[CampaignInput](t, `{"call_category":"transactional"}`))
 	require.NoError(t, err)
 	require.NoError(t, start(b.svc, service.ID))
 	for i := range 3 {
@@ -240,7 +240,7 @@ func TestCallCategory(t *testing.T) {
 		require.Equal(t, "+911600123456", call.FromNumber.Reveal())
 	}
 	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET is_active = false WHERE e164 = '+911401234567'")
-	_, err = b.svc.admitted(t.Context(), b.request(t, promotional.ID, b.push(t, promotional.ID, "9876543220")))
+	_, err = b.svc.Gate.admitted(t.Context(), b.request(t, promotional.ID, b.push(t, promotional.ID, "9876543220")))
 	require.Equal(t, ReasonCallerID, reason(t, err))
 
 	undeclared, err := create(`"notes":"none"`)
@@ -265,9 +265,9 @@ func TestDetectionFollowsTheVoicemailAction(t *testing.T) {
 		{`"post_answer_action":"connect_agent"`, `{"voicemail_action":"hangup","amd":false}`, false},
 		{`"voicemail_action":"hangup"`, `{"voicemail_action":"connect"}`, false},
 	} {
-		made, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"c","dial_mode":"preview",`+c.body+`}`))
+		made, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"c","dial_mode":"preview",`+c.body+`}`))
 		require.NoError(t, err)
-		made, err = b.svc.PatchCampaign(t.Context(), b.tenant, made.ID, decode[CampaignInput](t, c.patch))
+		made, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, made.ID, decode[CampaignInput](t, c.patch))
 		require.NoError(t, err)
 		require.Equal(t, c.amd, made.AMD, c)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -47,11 +46,6 @@ func (sc *scrubs) unscrubbedOf(
 		leads[i] = unscrubbed{id: row.ID, number: number, damaged: damaged(err)}
 	}
 	return leads, nil
-}
-
-// damaged tells a sealed number that can never be opened from one whose tenant's key is not open under the configured master key.
-func damaged(err error) bool {
-	return errors.Is(err, store.ErrUnseal) && !errors.Is(err, store.ErrMasterKey)
 }
 
 // leadReader reads the next leads of a scrub behind one.
@@ -195,15 +189,9 @@ type rescrub struct {
 	at       time.Time // not before
 }
 
-// scrubBeside scrubs beside the pacer until what it returns is called.
-func (p *pacer) scrubBeside(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var scrubbing sync.WaitGroup
-	scrubbing.Go(func() { (&rescrub{s: p.s.scrubs, tenant: p.tenant, campaign: p.campaign}).run(ctx) })
-	return func() {
-		cancel()
-		scrubbing.Wait()
-	}
+// keepScrubbed scrubs the leads of a campaign that come in while the registry can't answer, until ctx ends.
+func (sc *scrubs) keepScrubbed(ctx context.Context, tenant, campaign uuid.UUID) {
+	(&rescrub{s: sc, tenant: tenant, campaign: campaign}).run(ctx)
 }
 
 // scrubEvery is how many beats of the pacers lie between two looks for leads to scrub: there are some only when the registry
@@ -245,33 +233,6 @@ func (r *rescrub) once(ctx context.Context) {
 	}
 }
 
-// waits tells whether a lead in this state may be dialed.
-func waits(status LeadStatus) bool {
-	switch status {
-	case LeadNew, LeadQueued, LeadCallback, LeadRetry:
-		return true
-	case LeadDialing, LeadConnected, LeadCompleted, LeadExhausted, LeadDNC, LeadOptedOut, LeadInvalid:
-		return false
-	default:
-		return false
-	}
-}
-
-// final tells whether a lead in this state has come to its end.
-func final(status LeadStatus) bool {
-	return !waits(status) && status != LeadDialing && status != LeadConnected
-}
-
-// leadPhone gives a lead's number, the zero Phone when it was purged.
-func leadPhone(
-	ctx context.Context, tx *store.Tx, tenant uuid.UUID, plain store.Phone, sealed []byte,
-) (store.Phone, error) {
-	if len(sealed) == 0 {
-		return plain, nil
-	}
-	return tx.OpenPhone(ctx, tenant, sealed)
-}
-
 // RecordRegistryLoad keeps which version of the registry came into use, and when.
 func (sc *scrubs) RecordRegistryLoad(ctx context.Context, status dnc.Status) error {
 	err := sc.st.InSystem(ctx, func(tx *store.Tx) error {
@@ -284,23 +245,4 @@ func (sc *scrubs) RecordRegistryLoad(ctx context.Context, status dnc.Status) err
 		return fault.Wrap("record do-not-call registry load", err)
 	}
 	return nil
-}
-
-// ChannelsUsage tells the tenant's channel allocation and use.
-func (sc *scrubs) ChannelsUsage(ctx context.Context, tenant uuid.UUID) (ChannelsUsage, error) {
-	var out ChannelsUsage
-	err := sc.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		allocated, err := tx.Q.ChannelsAllocated(ctx, tenant)
-		if err != nil {
-			return err
-		}
-		used, err := tx.Q.ChannelsInUse(ctx, tenant)
-		out.ChannelsAllocated, out.ChannelsInUse = int(allocated.Channels), int(used)
-		out.Ceilings.Channels.Enforced = allocated.Trunks > 0
-		return err
-	})
-	if err != nil {
-		return ChannelsUsage{}, fault.Wrap("read channel usage", err)
-	}
-	return out, nil
 }

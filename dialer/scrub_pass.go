@@ -25,6 +25,8 @@ const (
 	// scrubRest is how many beats of the pacers lie between two looks for scrubs that nobody works on: a request that leaves its
 	// scrub says so, others' are left by a process that died, or for the registry to answer again.
 	scrubRest = 5
+	// leaveTimeout bounds the giving up of a scrub, also when the process stops.
+	leaveTimeout = 3 * time.Second
 )
 
 // Scrub checks all leads of a campaign against the registry again, those first that never were. A lead that waits and turns out
@@ -32,9 +34,6 @@ const (
 // in, and further requests join it; the result says what is pending. So it does when the registry can't answer. Errors:
 // store.ErrNotFound.
 func (sc *scrubs) Scrub(ctx context.Context, tenant, campaign uuid.UUID) (ScrubResult, error) {
-	if _, err := sc.campaigns.GetCampaign(ctx, tenant, campaign); err != nil {
-		return ScrubResult{}, err
-	}
 	until := time.Now().Add(sc.cfg.ScrubFor)
 	if deadline, ok := ctx.Deadline(); ok { // the leads are counted, too
 		if half := time.Now().Add(time.Until(deadline) / 2); half.Before(until) {
@@ -42,6 +41,9 @@ func (sc *scrubs) Scrub(ctx context.Context, tenant, campaign uuid.UUID) (ScrubR
 		}
 	}
 	err := sc.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		if _, err := tx.Q.CampaignGet(ctx, tenant, campaign); err != nil {
+			return err
+		}
 		err := tx.Audit(ctx, store.AuditEntry{TenantID: tenant, Action: "campaign.scrub_started", ObjectID: campaign.String()})
 		if err != nil {
 			return err
@@ -144,7 +146,7 @@ func (p *scrubPass) work(ctx, asking context.Context, until time.Time) error {
 	if err != nil {
 		wait = registryRetry
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	tenant, campaign := p.row.TenantID, p.row.CampaignID
 	left := p.s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {

@@ -83,7 +83,7 @@ const (
 func bigDraft(t *testing.T) (*bundle, uuid.UUID, *meteredRegistry) {
 	t.Helper()
 	b := setup(t)
-	campaign, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"p","dial_mode":"predictive"}`))
+	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"p","dial_mode":"predictive"}`))
 	require.NoError(t, err)
 	b.registry.setDown(true)
 	var csv strings.Builder
@@ -91,7 +91,7 @@ func bigDraft(t *testing.T) (*bundle, uuid.UUID, *meteredRegistry) {
 	for i := range bigCampaign {
 		fmt.Fprintf(&csv, "98%08d\n", i)
 	}
-	_, err = b.svc.UploadLeads(t.Context(), b.tenant, campaign.ID, strings.NewReader(csv.String()))
+	_, err = b.svc.Leads.UploadLeads(t.Context(), b.tenant, campaign.ID, strings.NewReader(csv.String()))
 	require.NoError(t, err)
 	b.registry.setDown(false)
 	return b, campaign.ID, newMeteredRegistry(b)
@@ -101,7 +101,7 @@ func bigDraft(t *testing.T) (*bundle, uuid.UUID, *meteredRegistry) {
 func (b *bundle) scrubber(t *testing.T, node string, registry dnc.Provider, change ...func(*Config)) *Service {
 	t.Helper()
 	svc := b.another(t, node, append(change, func(c *Config) { c.DNC = registry })...)
-	svc.scrubBatch = testBatch
+	svc.Scrubs.scrubBatch = testBatch
 	return svc
 }
 
@@ -113,10 +113,10 @@ func TestScrubGoesOnWhereItStood(t *testing.T) {
 	for i, want := range []int{1 * testBatch, 2 * testBatch, bigCampaign} {
 		registry.answers(1)
 		b.clock.Advance(time.Second) // a check is younger than what it began with
-		result, err := svc.Scrub(t.Context(), b.tenant, campaign)
+		result, err := svc.Scrubs.Scrub(t.Context(), b.tenant, campaign)
 		require.NoError(t, err)
 		require.Equal(t, []int{bigCampaign, want, bigCampaign - want}, []int{result.Total, result.Scrubbed, result.Pending}, "request %d", i+1)
-		_, err = svc.StartCampaign(t.Context(), b.tenant, campaign, EnvironmentLive)
+		_, err = svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign, EnvironmentLive)
 		if want < bigCampaign {
 			require.Equal(t, CodeLeadsNotScrubbed, conflictCode(t, err))
 			continue
@@ -138,7 +138,7 @@ func TestScrubGoesOnBehindItsAnswer(t *testing.T) {
 	svc := b.scrubber(t, "node-2", registry, hurried)
 	registry.answers(1)
 	require.Eventually(t, func() bool { // a loaded machine may need another request for the batch
-		result, err := svc.Scrub(t.Context(), b.tenant, campaign)
+		result, err := svc.Scrubs.Scrub(t.Context(), b.tenant, campaign)
 		require.NoError(t, err)
 		return result.Pending == bigCampaign-testBatch
 	}, waitFor, every)
@@ -146,16 +146,16 @@ func TestScrubGoesOnBehindItsAnswer(t *testing.T) {
 	var running sync.WaitGroup
 	for _, node := range []string{"node-3", "node-4"} {
 		other := b.scrubber(t, node, registry)
-		running.Go(func() { _ = other.Run(ctx, &fakeSwitch{}) })
+		running.Go(func() { _ = other.Pacers.Run(ctx, &fakeSwitch{}) })
 	}
 	defer running.Wait()
 	defer cancel()
-	result, err := svc.Scrub(t.Context(), b.tenant, campaign)
+	result, err := svc.Scrubs.Scrub(t.Context(), b.tenant, campaign)
 	require.NoError(t, err, "it joins the one that is under way")
 	require.Equal(t, bigCampaign-testBatch, result.Pending)
 	registry.answers(20)
 	require.Eventually(t, func() bool {
-		_, err := svc.StartCampaign(t.Context(), b.tenant, campaign, EnvironmentTest)
+		_, err := svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign, EnvironmentTest)
 		return err == nil
 	}, waitFor, every)
 	require.Eventually(t, func() bool { return storetest.Count(t, b.st, "SELECT count(*) FROM scrubs") == 0 }, waitFor, every)
@@ -165,7 +165,7 @@ func TestScrubGoesOnBehindItsAnswer(t *testing.T) {
 func TestScrubBeginsWithWhatWasNeverScrubbed(t *testing.T) {
 	t.Parallel()
 	b, campaign, registry := bigDraft(t)
-	_, err := b.svc.Scrub(t.Context(), b.tenant, campaign)
+	_, err := b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign)
 	require.NoError(t, err)
 	b.registry.setDown(true)
 	b.push(t, campaign, "9123456789")
@@ -178,7 +178,7 @@ func TestScrubBeginsWithWhatWasNeverScrubbed(t *testing.T) {
 	}
 	registry.answers(1)
 	b.clock.Advance(time.Hour)
-	result, err := b.scrubber(t, "node-2", registry).Scrub(t.Context(), b.tenant, campaign)
+	result, err := b.scrubber(t, "node-2", registry).Scrubs.Scrub(t.Context(), b.tenant, campaign)
 	require.NoError(t, err)
 	require.Equal(t, "9123456789", first)
 	require.Zero(t, result.Pending)
@@ -188,14 +188,14 @@ func TestScrubBeginsWithWhatWasNeverScrubbed(t *testing.T) {
 func TestScrubBeginsAnewWithAnotherRegistry(t *testing.T) {
 	t.Parallel()
 	b, campaign, registry := bigDraft(t)
-	_, err := b.svc.Scrub(t.Context(), b.tenant, campaign)
+	_, err := b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign)
 	require.NoError(t, err)
 	svc := b.scrubber(t, "node-2", registry)
 	scrub := func(batches, flagged int) {
 		t.Helper()
 		b.clock.Advance(time.Hour)
 		registry.answers(batches)
-		result, err := svc.Scrub(t.Context(), b.tenant, campaign)
+		result, err := svc.Scrubs.Scrub(t.Context(), b.tenant, campaign)
 		require.NoError(t, err)
 		require.Equal(t, flagged, result.Flagged)
 	}
@@ -217,22 +217,22 @@ func TestScrubOutlivesItsWorkerAndItsRegistry(t *testing.T) {
 	b.registry.setDown(true)
 	registry.answers(20)
 	svc := b.scrubber(t, "node-2", registry, func(c *Config) { c.ScrubFor = 200 * time.Millisecond })
-	result, err := svc.Scrub(t.Context(), b.tenant, campaign)
+	result, err := svc.Scrubs.Scrub(t.Context(), b.tenant, campaign)
 	require.NoError(t, err)
 	require.Equal(t, bigCampaign, result.Pending)
 	b.registry.setDown(false)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE scrubs SET held_by = gen_random_uuid(), held_until = now() + interval '1 hour', due_at = now()")
-	result, err = svc.Scrub(t.Context(), b.tenant, campaign)
+	result, err = svc.Scrubs.Scrub(t.Context(), b.tenant, campaign)
 	require.NoError(t, err)
 	require.Equal(t, bigCampaign, result.Pending, "another has it")
 	storetest.Exec(t, b.st, b.tenant, "UPDATE scrubs SET held_until = now()")
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { svc.scrubOpen(ctx) })
+	running.Go(func() { svc.Scrubs.scrubOpen(ctx) })
 	defer running.Wait()
 	defer cancel()
 	require.Eventually(t, func() bool { return storetest.Count(t, b.st, "SELECT count(*) FROM scrubs") == 0 }, waitFor, every)
-	counts, err := svc.scrubCounts(t.Context(), b.tenant, campaign)
+	counts, err := svc.Scrubs.scrubCounts(t.Context(), b.tenant, campaign)
 	require.NoError(t, err)
 	require.Equal(t, bigCampaign, counts.Scrubbed)
 }

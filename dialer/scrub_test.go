@@ -39,11 +39,11 @@ func TestScrubTellsItsRegistry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	campaign := b.aiCampaign(t)
-	result, err := b.svc.Scrub(t.Context(), b.tenant, campaign.ID)
+	result, err := b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Nil(t, result.RegistryVersion)
 	svc := b.another(t, "node-2", func(c *Config) { c.DNC = &told{fakeRegistry: b.registry} })
-	result, err = svc.Scrub(t.Context(), b.tenant, campaign.ID)
+	result, err = svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Equal(t, "v7", *result.RegistryVersion)
 	require.EqualValues(t, 90, *result.RegistryAgeS)
@@ -70,12 +70,12 @@ func TestScrubLocksNothingWhileItAsks(t *testing.T) {
 			}
 		}}
 	})
-	_, err := svc.Scrub(t.Context(), b.tenant, campaign.ID)
+	_, err := svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Equal(t, 1, touched)
 	require.Equal(t, string(LeadDNC), b.lead(t, lead.ID).Status)
 	require.Len(t, b.events(t, store.EventLeadCompleted), 1)
-	_, err = svc.Scrub(t.Context(), b.tenant, campaign.ID)
+	_, err = svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Len(t, b.events(t, store.EventLeadCompleted), 1, "told once")
 }
@@ -86,7 +86,7 @@ func TestScrubsAtOnce(t *testing.T) {
 	b := setup(t)
 	campaign := b.aiCampaign(t)
 	b.registry.setDown(true)
-	b.svc.scrubBatch = 100
+	b.svc.Scrubs.scrubBatch = 100
 	const leads = 130
 	var csv strings.Builder
 	csv.WriteString("phone\n")
@@ -96,17 +96,17 @@ func TestScrubsAtOnce(t *testing.T) {
 			b.registry.add(fmt.Sprintf("98%08d", i))
 		}
 	}
-	up, err := b.svc.UploadLeads(t.Context(), b.tenant, campaign.ID, strings.NewReader(csv.String()))
+	up, err := b.svc.Leads.UploadLeads(t.Context(), b.tenant, campaign.ID, strings.NewReader(csv.String()))
 	require.NoError(t, err)
 	require.Equal(t, leads, up.Valid)
-	result, err := b.svc.Scrub(t.Context(), b.tenant, campaign.ID)
+	result, err := b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Equal(t, ScrubResult{Total: leads, Pending: leads}, result)
 	b.registry.setDown(false)
 	var all sync.WaitGroup
 	for range 3 {
 		all.Go(func() {
-			result, err := b.svc.Scrub(t.Context(), b.tenant, campaign.ID)
+			result, err := b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 			if err != nil || result.Scrubbed != leads || result.Flagged != leads/10 {
 				t.Errorf("%+v %v", result, err)
 			}
@@ -122,7 +122,7 @@ func TestOptedOutLeadHoldsNoStartUp(t *testing.T) {
 	b := setup(t).strict(t)
 	storetest.Exec(t, b.st, b.tenant, "INSERT INTO suppressions (tenant_id, phone_hash, reason) VALUES ($1, $2, 'test')",
 		b.tenant, b.st.PhoneHash(b.tenant, mustPhone(t, "9876543210")))
-	campaign, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"p","dial_mode":"predictive"}`))
+	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"p","dial_mode":"predictive"}`))
 	require.NoError(t, err)
 	b.registry.setDown(true)
 	lead := b.push(t, campaign.ID, "9876543210")
@@ -131,10 +131,10 @@ func TestOptedOutLeadHoldsNoStartUp(t *testing.T) {
 	row := b.lead(t, lead.ID)
 	require.Empty(t, row.PhoneSealed, "the number is not kept")
 	b.registry.setDown(false)
-	result, err := b.svc.Scrub(t.Context(), b.tenant, campaign.ID)
+	result, err := b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Equal(t, ScrubResult{Total: 1, Pending: 1}, result)
-	_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 	require.NoError(t, err)
 }
 
@@ -145,7 +145,7 @@ func TestScrubIsRepeatedAfterSevenDays(t *testing.T) {
 	campaign := b.running(t)
 	old := b.push(t, campaign.ID, "9876543210")
 	admit := func(lead uuid.UUID) error {
-		_, err := b.svc.admitted(t.Context(), admission.Request{
+		_, err := b.svc.Gate.admitted(t.Context(), admission.Request{
 			TenantID: b.tenant, CampaignID: &campaign.ID, LeadID: &lead, VoiceAgentID: campaign.VoiceAgentID,
 			To: mustPhone(t, "9876543210"), Purpose: admission.PurposeLead, Environment: string(EnvironmentLive),
 		})
@@ -171,7 +171,7 @@ func TestPacerScrubsBesideItsWork(t *testing.T) {
 	sw := &fakeSwitch{}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil).run(ctx) })
+	running.Go(func() { newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil).run(ctx) })
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 1 }, 20*time.Second, 10*time.Millisecond)
 	cancel()
 	running.Wait()
@@ -182,23 +182,23 @@ func TestScrubEndsADamagedNumber(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.strict(t)
-	campaign, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"p","dial_mode":"predictive"}`))
+	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"p","dial_mode":"predictive"}`))
 	require.NoError(t, err)
 	b.registry.setDown(true)
 	damaged, other := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543211")
 	b.registry.setDown(false)
 	b.damage(t, damaged.ID)
 	b.registry.add("9876543211")
-	_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 	require.Equal(t, CodeLeadsNotScrubbed, conflictCode(t, err))
 	for range 2 {
-		_, err = b.svc.Scrub(t.Context(), b.tenant, campaign.ID)
+		_, err = b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 		require.NoError(t, err)
 	}
 	require.Equal(t, string(LeadDNC), b.lead(t, other.ID).Status)
 	require.Equal(t, string(LeadInvalid), b.lead(t, damaged.ID).Status)
 	require.Len(t, b.events(t, store.EventLeadCompleted), 2, "each once")
-	_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 	require.NoError(t, err)
 }
 
@@ -212,7 +212,7 @@ func TestScrubEndsNothingUnderAnotherMasterKey(t *testing.T) {
 	lead := b.push(t, campaign.ID, "9876543210")
 	b.registry.setDown(false)
 	b.lockOut(t)
-	result, err := b.svc.Scrub(t.Context(), b.tenant, campaign.ID)
+	result, err := b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Equal(t, ScrubResult{Total: 1, Pending: 1}, result)
 	require.Equal(t, string(LeadNew), b.lead(t, lead.ID).Status)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/riverqueue/river"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
@@ -90,21 +91,22 @@ type Calls interface {
 	Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error
 }
 
-// Service is the dialer. It is safe for concurrent use.
+// Service is the dialer, by its rooms. It is safe for concurrent use.
 type Service struct {
 	*core
-	*rules
-	*answering
-	*pacers
-	*campaigns
-	*leads
-	*voiceAgents
-	*flows
-	*suppressions
-	*desk
-	*scrubs
-	*statistics
-	*tenantSettings
+	// Gate is what is asked before every originate, Answers what the call controller asks about calls that are up.
+	Gate    *rules
+	Answers *answering
+
+	Campaigns    *campaigns
+	Leads        *leads
+	Suppressions *suppressions
+	VoiceAgents  *voiceAgents
+	Flows        *flows
+	Scrubs       *scrubs
+	Statistics   *statistics
+	Settings     *tenantSettings
+	Pacers       *pacers
 }
 
 // New checks the configuration and returns a dialer that paces nothing until Run.
@@ -139,22 +141,50 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create dialer: %w", err)
 	}
-	paces := newPaces()
+	k := &core{cfg: cfg, st: st, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), signals: cfg.Wake}
+	paces, audio := newPaces(), &audios{prompts: cfg.Prompts, now: cfg.Now}
 	if cfg.Registerer != nil {
 		cfg.Registerer.MustRegister(newPaceCollector(paces))
 	}
-	s := assemble(&core{
-		cfg: cfg, st: st, log: cfg.Logger, legal: legal, metrics: newMetrics(cfg.Registerer), signals: cfg.Wake, carriers: senders,
-	})
-	s.crews, s.shares, s.paces = staffing.NewAllocator(), staffing.NewShares(), paces
-	s.uploads, s.scrubBatch = uploads, scrubBatch
+	hosts := carrier.Hosts{Store: st, Guard: cfg.Guard, HostTrunk: cfg.HostTrunk, Trunks: senders}
+	s := &Service{
+		core: k, Leads: &leads{core: k, uploads: uploads}, VoiceAgents: &voiceAgents{core: k, hosts: hosts}, Flows: &flows{core: k, hosts: hosts},
+		Settings: &tenantSettings{core: k},
+	}
+	s.Suppressions = &suppressions{core: k, leads: s.Leads}
+	s.Scrubs = &scrubs{core: k, leads: s.Leads, scrubBatch: scrubBatch}
+	s.Campaigns = &campaigns{core: k, voiceAgents: s.VoiceAgents, flows: s.Flows}
+	s.Gate = &rules{
+		core: k, voiceAgents: s.VoiceAgents, campaigns: s.Campaigns, flows: s.Flows, leads: s.Leads, audio: audio, plans: paces, legal: legal,
+		hosts: hosts,
+	}
+	s.Answers = &answering{
+		core: k, gate: s.Gate, leads: s.Leads, campaigns: s.Campaigns, flows: s.Flows, voiceAgents: s.VoiceAgents, audio: audio, carriers: senders,
+	}
+	s.Pacers = &pacers{
+		core: k, campaigns: s.Campaigns, leads: s.Leads, gate: s.Gate, scrubs: s.Scrubs, audio: audio, crews: staffing.NewAllocator(),
+		shares: staffing.NewShares(), paces: paces,
+	}
+	s.Statistics = &statistics{core: k, campaigns: s.Campaigns, pacers: s.Pacers}
 	return s, nil
 }
 
-// Attach gives the dialer the call controller that its agents dial through. It must be called before anything serves.
-func (s *Service) Attach(calls Calls) { s.calls = calls }
+// Desk is what agents and single calls do with the calls that they place there. The call controller needs the gate and the answers of a
+// Service, and the desk needs the call controller: so it is made last.
+func (s *Service) Desk(calls Calls) *desk {
+	return &desk{core: s.core, calls: calls, gate: s.Gate, leads: s.Leads, suppressions: s.Suppressions, voiceAgents: s.VoiceAgents}
+}
 
-func (k *core) now() time.Time { return k.cfg.Now() }
+// AddWorkers makes River's client end calls to numbers that have been suppressed, and delete what deleted campaigns leave. It tells which
+// queues must be worked, with how many jobs at once.
+func (s *Service) AddWorkers(all *river.Workers, calls Calls) (queues map[string]int, err error) {
+	ending, jobs, err := s.Suppressions.AddWorker(all, calls, s.cfg.NodeID)
+	if err != nil {
+		return nil, err
+	}
+	removal, err := s.Campaigns.AddWorker(all)
+	return map[string]int{ending: jobs, removal: 1}, err
+}
 
 type metrics struct {
 	admitted  *prometheus.CounterVec

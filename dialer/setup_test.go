@@ -114,6 +114,8 @@ func (p *fakePrompts) lose(url string, lost bool) {
 
 type bundle struct {
 	svc      *Service
+	calls    Calls // the test's own, and the desk that has them
+	desk     *desk
 	st       *store.Store
 	tenant   uuid.UUID
 	registry *fakeRegistry
@@ -157,6 +159,8 @@ func (b *bundle) another(t *testing.T, node string, change ...func(*Config)) *Se
 	return svc
 }
 
+func (b *bundle) attach(calls Calls) { b.calls, b.desk = calls, b.svc.Desk(calls) }
+
 func (b *bundle) trunkAndNumber(t *testing.T) *bundle {
 	t.Helper()
 	storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5070, 200)
@@ -195,7 +199,7 @@ func decode[T any](t *testing.T, body string) T {
 
 func (b *bundle) agent(t *testing.T) VoiceAgent {
 	t.Helper()
-	agent, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant,
+	agent, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant,
 		decode[VoiceAgentInput](t, `{"name":"agent","ws_url":"ws://127.0.0.1:9/echo","max_concurrent":100}`))
 	require.NoError(t, err)
 	return agent
@@ -204,7 +208,7 @@ func (b *bundle) agent(t *testing.T) VoiceAgent {
 // aiCampaign gives a draft that connects its own voice agent.
 func (b *bundle) aiCampaign(t *testing.T) Campaign {
 	t.Helper()
-	campaign, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t,
+	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t,
 		`{"name":"c","dial_mode":"progressive","post_answer_action":"connect_voice_agent","voice_agent_id":"`+b.agent(t).ID.String()+`"}`))
 	require.NoError(t, err)
 	return campaign
@@ -212,14 +216,14 @@ func (b *bundle) aiCampaign(t *testing.T) Campaign {
 
 func (b *bundle) running(t *testing.T) Campaign {
 	t.Helper()
-	campaign, err := b.svc.StartCampaign(t.Context(), b.tenant, b.aiCampaign(t).ID, EnvironmentLive)
+	campaign, err := b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, b.aiCampaign(t).ID, EnvironmentLive)
 	require.NoError(t, err)
 	return campaign
 }
 
 func (b *bundle) push(t *testing.T, campaign uuid.UUID, phone string) Lead {
 	t.Helper()
-	lead, err := b.svc.PushLead(t.Context(), b.tenant, campaign, LeadInput{Phone: input.Some(phone)})
+	lead, err := b.svc.Leads.PushLead(t.Context(), b.tenant, campaign, LeadInput{Phone: input.Some(phone)})
 	require.NoError(t, err)
 	return lead
 }
@@ -279,7 +283,7 @@ func (b *bundle) sipHosts(t *testing.T, hosts ...string) {
 
 // admitted gives the terms of an admission.
 func (g *rules) admitted(ctx context.Context, req admission.Request) (admission.Terms, error) {
-	adm, err := g.gate.Admit(ctx, req)
+	adm, err := g.Admit(ctx, req)
 	if err != nil {
 		return admission.Terms{}, err
 	}

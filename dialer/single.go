@@ -12,7 +12,6 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
-	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
@@ -75,28 +74,25 @@ func (in CallInput) request() (admission.Request, error) {
 
 // PlaceCall dials one number, under every rule of dialing. A test key's call gets its record and its events, and ends before anything
 // is dialed. Errors: *fault.Error, *RefusalError, those of Originator.
-func (g *rules) PlaceCall(ctx context.Context, tenant uuid.UUID, env Environment, in CallInput) (db.Call, error) {
+func (dk *desk) PlaceCall(ctx context.Context, tenant uuid.UUID, env Environment, in CallInput) (db.Call, error) {
 	req, err := in.request()
 	if err != nil {
 		return db.Call{}, err
 	}
-	if g.calls == nil {
-		return db.Call{}, fault.Wrap("place call", switchctl.ErrLinkDown)
-	}
 	req.TenantID, req.Environment = tenant, string(env)
-	err = g.st.InTenant(ctx, tenant, func(tx *store.Tx) error { return g.resolveSingle(ctx, tx, &req) })
+	err = dk.st.InTenant(ctx, tenant, func(tx *store.Tx) error { return dk.resolveSingle(ctx, tx, &req) })
 	if err != nil {
 		return db.Call{}, fault.Wrap("place call", err)
 	}
 	// What was begun is finished also when whoever asked has gone.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
 	defer cancel()
-	call, err := g.place(ctx, g.calls, req)
+	call, err := dk.gate.place(ctx, dk.calls, req)
 	return call, fault.Wrap("place call", err)
 }
 
 // resolveSingle checks what a single call names against what the tenant has, and finds the voice agent of one that names nobody.
-func (g *rules) resolveSingle(ctx context.Context, tx *store.Tx, req *admission.Request) error {
+func (dk *desk) resolveSingle(ctx context.Context, tx *store.Tx, req *admission.Request) error {
 	c := input.Form{}
 	if req.From != "" {
 		owned, err := ownNumber(ctx, tx, req.TenantID, req.From)
@@ -121,7 +117,7 @@ func (g *rules) resolveSingle(ctx context.Context, tx *store.Tx, req *admission.
 		return c.Err()
 	}
 	if req.VoiceAgentID != nil {
-		_, found, err := g.voiceAgents.usableAgent(ctx, tx, req.TenantID, req.VoiceAgentID)
+		_, found, err := dk.voiceAgents.usableAgent(ctx, tx, req.TenantID, req.VoiceAgentID)
 		if !found && err == nil {
 			c.Fail("voice_agent_id", "names no voice agent")
 		}
@@ -130,45 +126,7 @@ func (g *rules) resolveSingle(ctx context.Context, tx *store.Tx, req *admission.
 	if err := c.Err(); err != nil {
 		return err
 	}
-	agent, err := g.voiceAgents.resolveAgent(ctx, tx, req.TenantID, nil, nil)
+	agent, err := dk.voiceAgents.resolveAgent(ctx, tx, req.TenantID, nil, nil)
 	req.VoiceAgentID = &agent.ID
 	return err
-}
-
-// single tells a call that somebody has asked for by itself from those of campaigns, agents and transfers.
-func single(req admission.Request) bool {
-	return req.Purpose == admission.PurposeSingle && req.CampaignID == nil && req.LeadID == nil && req.AgentID == nil
-}
-
-// flowTaker tells who takes a single call that a flow gets.
-func (g *rules) flowTaker(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (answerTarget, error) {
-	if _, err := tx.Q.FlowHold(ctx, tenant, id); err != nil {
-		return answerTarget{}, err
-	}
-	plan, err := g.flows.storedFlow(ctx, tx, tenant, id)
-	if err != nil {
-		return answerTarget{}, err
-	}
-	by := answerTarget{modes: flowModes(plan.graph)}
-	first := plan.graph.FirstVoiceAgent(g.now())
-	if first == nil {
-		by.demands = plan.graph.AsksAgent(g.now())
-		by.people = len(by.demands) > 0
-		return by, nil
-	}
-	agent, err := g.voiceAgents.resolveAgent(ctx, tx, tenant, &first.VoiceAgentID, nil)
-	by.voiceAgent = &agent.ID
-	return by, err
-}
-
-// rehearse writes the record of a test key's call, which the call controller ends at once. It takes no channel and no trunk.
-func (g gate) rehearse(ctx context.Context, tx *store.Tx, c *candidate, adm admission.Terms) (db.Call, error) {
-	adm.Routes = []admission.Route{{}}
-	c.by.people = false // it waits for no agent
-	call, err := g.open(ctx, tx, c, adm)
-	if err != nil {
-		return call, err
-	}
-	_, err = tx.Q.LiveUnitsDeleteOfCall(ctx, call.TenantID, call.ID)
-	return call, err
 }

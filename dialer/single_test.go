@@ -25,8 +25,8 @@ func (*singleSwitch) Hangup(context.Context, uuid.UUID, uuid.UUID, string) error
 
 func (b *bundle) place(t *testing.T, body string) (db.Call, error) {
 	t.Helper()
-	b.svc.Attach(&singleSwitch{fakeSwitch{}})
-	return b.svc.PlaceCall(t.Context(), b.tenant, EnvironmentLive, decode[CallInput](t, body))
+	b.attach(&singleSwitch{fakeSwitch{}})
+	return b.desk.PlaceCall(t.Context(), b.tenant, EnvironmentLive, decode[CallInput](t, body))
 }
 
 func TestPlaceCallChecksItsBody(t *testing.T) {
@@ -63,7 +63,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
 	place := func(body string) (db.Call, error) {
-		return p.svc.PlaceCall(t.Context(), p.tenant, EnvironmentLive, decode[CallInput](t, body))
+		return p.desk.PlaceCall(t.Context(), p.tenant, EnvironmentLive, decode[CallInput](t, body))
 	}
 	dependency := func(body, code string) {
 		t.Helper()
@@ -81,7 +81,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 	require.True(t, call.Amd, "as a campaign's call to a voice agent")
 	require.JSONEq(t, `{"a":1,"variables":{"b":"c"}}`, string(call.Metadata))
 	require.Equal(t, map[string]any{"a": 1.0, "variables": map[string]any{"b": "c"}}, p.events(t, store.EventCallStarted)[0]["metadata"])
-	_, err = p.svc.SetDefaultVoiceAgent(t.Context(), p.tenant, DefaultVoiceAgentInput{VoiceAgentID: input.Some(agent.ID.String())})
+	_, err = p.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), p.tenant, DefaultVoiceAgentInput{VoiceAgentID: input.Some(agent.ID.String())})
 	require.NoError(t, err)
 	call, err = place(`{"to":"9876543211","voice_agent_id":null,"flow_id":null,"from":null,"metadata":null,"call_category":null}`)
 	require.NoError(t, err)
@@ -91,12 +91,12 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 		`{"id":"h","type":"hangup"}`))
 	call, err = place(`{"to":"9876543212","flow_id":"` + talks.ID.String() + `"}`)
 	require.NoError(t, err)
-	require.Equal(t, CodeFlowInUse, conflictCode(t, p.svc.DeleteFlow(t.Context(), p.tenant, talks.ID)), "it rings")
+	require.Equal(t, CodeFlowInUse, conflictCode(t, p.svc.Flows.DeleteFlow(t.Context(), p.tenant, talks.ID)), "it rings")
 	require.Equal(t, []uuid.UUID{agent.ID, talks.ID}, []uuid.UUID{*call.VoiceAgentID, *call.FlowID}, "its first node's slot is taken")
 	leg := &fakeLeg{call: call}
-	require.NoError(t, handler{p.svc}.Answered(t.Context(), leg))
+	require.NoError(t, p.svc.Answers.Answered(t.Context(), leg))
 	require.Equal(t, []uuid.UUID{agent.ID}, leg.agents)
-	runs, err := p.svc.FlowRuns(t.Context(), p.tenant, call.ID)
+	runs, err := p.svc.Flows.FlowRuns(t.Context(), p.tenant, call.ID)
 	require.NoError(t, err)
 	require.Len(t, runs, 1)
 
@@ -112,8 +112,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 	dependency(`{"to":"9876543213","flow_id":"`+talks.ID.String()+`"}`, CodeNoVoiceAgentConfigured)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE voice_agents SET status = 'active'")
 	elsewhere := p.another(t, "node-1", func(c *Config) { c.Subprotocols = []string{SubprotocolBeta} })
-	elsewhere.Attach(p.sw)
-	_, err = elsewhere.PlaceCall(t.Context(), p.tenant, EnvironmentLive, decode[CallInput](t, `{"to":"9876543213",`+named+`}`))
+	_, err = elsewhere.Desk(p.sw).PlaceCall(t.Context(), p.tenant, EnvironmentLive, decode[CallInput](t, `{"to":"9876543213",`+named+`}`))
 	var missing *fault.Error
 	require.ErrorAs(t, err, &missing)
 	require.Equal(t, CodeSubprotocolMismatch, missing.Code)
@@ -147,7 +146,7 @@ func TestPlaceCallWithATestKey(t *testing.T) {
 		Environment: string(EnvironmentTest),
 	}
 	for range 2 {
-		adm, err := b.svc.admitted(t.Context(), req)
+		adm, err := b.svc.Gate.admitted(t.Context(), req)
 		require.NoError(t, err)
 		require.Empty(t, adm.Routes)
 		require.Equal(t, string(EnvironmentTest), adm.Call.Environment)
@@ -157,14 +156,14 @@ func TestPlaceCallWithATestKey(t *testing.T) {
 		b.end(t, adm.Call, "failed", ledger.CauseTestEnvironment)
 	}
 	require.Len(t, b.events(t, store.EventCallStarted), 2)
-	usage, err := b.svc.Usage(t.Context(), b.tenant, noon().AddDate(-10, 0, 0), noon().AddDate(10, 0, 0), UsageByDirection)
+	usage, err := b.svc.Statistics.Usage(t.Context(), b.tenant, noon().AddDate(-10, 0, 0), noon().AddDate(10, 0, 0), UsageByDirection)
 	require.NoError(t, err)
 	require.Empty(t, usage)
 	req.Environment = string(EnvironmentLive)
-	_, err = b.svc.admitted(t.Context(), req)
+	_, err = b.svc.Gate.admitted(t.Context(), req)
 	require.NoError(t, err)
 	req.Environment = string(EnvironmentTest)
-	_, err = b.svc.admitted(t.Context(), req)
+	_, err = b.svc.Gate.admitted(t.Context(), req)
 	require.Equal(t, ReasonDailyCap, reason(t, err), "the rules are the same")
 }
 

@@ -41,14 +41,6 @@ type CallFigures struct {
 	ByCause  map[string]int64 `json:"by_cause"`
 }
 
-// AbandonFigures counts the calls that a person answered, and those of them that found nobody in time.
-type AbandonFigures struct {
-	Rate24h   float64 `json:"rate_24h"`
-	RateTotal float64 `json:"rate_total"`
-	Answered  int64   `json:"answered"`
-	Abandoned int64   `json:"abandoned"`
-}
-
 // Pacing says how a campaign dials: its mode is progressive while one that is predictive does not over-dial, and its lines per
 // agent are the calls under way for each agent at work.
 type Pacing struct {
@@ -89,7 +81,7 @@ func (t *statistics) CampaignStats(ctx context.Context, tenant, id uuid.UUID) (C
 		if out.Agents, err = agentFigures(ctx, tx, tenant); err != nil {
 			return err
 		}
-		kept, err := t.readFigures(ctx, tx, tenant, id)
+		kept, err := readFigures(ctx, tx, tenant, id, t.now())
 		if err != nil {
 			return err
 		}
@@ -155,15 +147,6 @@ func (out *CampaignStats) addCalls(kept figures) {
 	out.AvgTalkS = share(float64(kept.total(figureTalk))/1e6, completed, 1)
 	out.AvgWaitS = share(float64(kept.total(figureWait))/1e6, kept.total(figureWaited), 1)
 	out.Abandon = kept.abandon()
-}
-
-// share divides, to so many decimals; of nothing it is 0.
-func share(part float64, whole int64, decimals int) float64 {
-	if whole == 0 {
-		return 0
-	}
-	scale := math.Pow10(decimals)
-	return math.Round(part/float64(whole)*scale) / scale
 }
 
 // ceiling finds the tightest bound; of equal ones the first named. An account's channels are those of its active trunks: a single
@@ -235,4 +218,23 @@ func (t *statistics) takesCalls(
 		return &first.VoiceAgentID, false, nil
 	}
 	return nil, len(plan.graph.AsksAgent(t.now())) > 0, nil
+}
+
+// ChannelsUsage tells the tenant's channel allocation and use.
+func (t *statistics) ChannelsUsage(ctx context.Context, tenant uuid.UUID) (ChannelsUsage, error) {
+	var out ChannelsUsage
+	err := t.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		allocated, err := tx.Q.ChannelsAllocated(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		used, err := tx.Q.ChannelsInUse(ctx, tenant)
+		out.ChannelsAllocated, out.ChannelsInUse = int(allocated.Channels), int(used)
+		out.Ceilings.Channels.Enforced = allocated.Trunks > 0
+		return err
+	})
+	if err != nil {
+		return ChannelsUsage{}, fault.Wrap("read channel usage", err)
+	}
+	return out, nil
 }

@@ -18,6 +18,12 @@ import (
 // suppressedByTenant is the reason of an entry whose maker gave none.
 const suppressedByTenant = "tenant"
 
+// suppressedByOptOut is the reason of a suppression that the callee asked for.
+const suppressedByOptOut = "opt_out"
+
+// maxSuppressionReason bounds a reason, in characters.
+const maxSuppressionReason = 500
+
 // suppressAtOnce is how many numbers are put onto the list in one transaction, which ends all their leads.
 const suppressAtOnce = 50
 
@@ -70,7 +76,7 @@ func (in SuppressionInput) row() (suppressionRow, error) {
 			c.Fail("phone", "%s", phoneFault(err))
 		}
 	}
-	if v, ok := input.Given(&c, "reason", in.Reason); ok && c.Text("reason", v, 1, maxReasonLength) {
+	if v, ok := input.Given(&c, "reason", in.Reason); ok && c.Text("reason", v, 1, maxSuppressionReason) {
 		out.reason = v
 	}
 	return out, c.Err()
@@ -127,7 +133,7 @@ func (u *suppressions) suppress(ctx context.Context, tenant uuid.UUID, rows []su
 			}); err != nil {
 				return err
 			}
-			return u.desk.endSuppressed(ctx, tx, tenant, some.Hashes, u.now())
+			return u.endSuppressed(ctx, tx, tenant, some.Hashes, u.now())
 		})
 	}
 	for i, hash := range hashes {
@@ -249,4 +255,36 @@ func (u *suppressions) DeleteSuppression(ctx context.Context, tenant, id uuid.UU
 	}
 	u.log.InfoContext(ctx, "number no longer suppressed", "tenant_id", tenant, "suppression_id", id)
 	return nil
+}
+
+// optOut keeps a number from being dialed ever again: its hash stays, its leads end, and a strict tenant forgets the number
+// itself. A lead in a call ends with it, and a call that rings at the number ends at once. The transaction must have taken the number's
+// lock before anything else.
+func (u *suppressions) optOut(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hash []byte, at time.Time) error {
+	if err := tx.Q.SuppressionOptOut(ctx, tenant, hash, suppressedByOptOut); err != nil {
+		return err
+	}
+	return u.endSuppressed(ctx, tx, tenant, [][]byte{hash}, at)
+}
+
+// endSuppressed ends the leads of numbers that must not be called again.
+func (u *suppressions) endSuppressed(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hashes [][]byte, at time.Time) error {
+	leads, err := tx.Q.LeadsOfHashes(ctx, tenant, hashes)
+	if err != nil {
+		return err
+	}
+	for _, lead := range leads {
+		switch LeadStatus(lead.Status) {
+		case LeadDialing, LeadConnected: // the call's end finds the suppression
+		case LeadOptedOut:
+		case LeadNew, LeadQueued, LeadCallback, LeadRetry, LeadCompleted, LeadExhausted, LeadDNC, LeadInvalid:
+			if err := u.leads.finishLead(ctx, tx, lead, LeadOptedOut, at); err != nil {
+				return err
+			}
+		}
+	}
+	if err := unring(ctx, tx, tenant, hashes); err != nil {
+		return err
+	}
+	return tx.Q.CallsPurgePeers(ctx, tenant, hashes)
 }

@@ -21,21 +21,21 @@ func TestOptOutStaysOnTheList(t *testing.T) {
 	b.push(t, campaign.ID, "9876543211")
 	for _, phone := range []string{"9876543210", "9876543211"} { // on the list before, and not
 		if phone == "9876543210" {
-			_, err := b.svc.AddSuppression(t.Context(), b.tenant, decode[SuppressionInput](t, `{"phone":"9876543210"}`))
+			_, err := b.svc.Suppressions.AddSuppression(t.Context(), b.tenant, decode[SuppressionInput](t, `{"phone":"9876543210"}`))
 			require.NoError(t, err)
 		}
 		number, err := store.ParsePhone(phone)
 		require.NoError(t, err)
 		require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
-			return b.svc.optOut(t.Context(), tx, b.tenant, b.st.PhoneHash(b.tenant, number), b.clock.Now())
+			return b.svc.Suppressions.optOut(t.Context(), tx, b.tenant, b.st.PhoneHash(b.tenant, number), b.clock.Now())
 		}))
-		list, _, err := b.svc.ListSuppressions(t.Context(), b.tenant, SuppressionFilter{Phone: phone, Limit: 10})
+		list, _, err := b.svc.Suppressions.ListSuppressions(t.Context(), b.tenant, SuppressionFilter{Phone: phone, Limit: 10})
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.True(t, list[0].OptedOut)
 		require.Equal(t, "••••"+phone[6:], list[0].Phone)
 		var conflict *fault.Error
-		require.ErrorAs(t, b.svc.DeleteSuppression(t.Context(), b.tenant, list[0].ID), &conflict)
+		require.ErrorAs(t, b.svc.Suppressions.DeleteSuppression(t.Context(), b.tenant, list[0].ID), &conflict)
 		require.Equal(t, CodeOptedOut, conflict.Code)
 	}
 }
@@ -47,7 +47,7 @@ func TestOptOutForgetsANumberFromBeforeTheTenantWasStrict(t *testing.T) {
 	lead := b.push(t, campaign.ID, "9876543210")
 	other := b.push(t, campaign.ID, "9876543211")
 	b.strict(t)
-	_, err := b.svc.AddSuppression(t.Context(), b.tenant, decode[SuppressionInput](t, `{"phone":"9876543210"}`))
+	_, err := b.svc.Suppressions.AddSuppression(t.Context(), b.tenant, decode[SuppressionInput](t, `{"phone":"9876543210"}`))
 	require.NoError(t, err)
 	require.True(t, b.lead(t, lead.ID).Phone.IsZero())
 	require.False(t, b.lead(t, other.ID).Phone.IsZero())
@@ -63,7 +63,7 @@ func TestOptOutOfACompletedLead(t *testing.T) {
 	ended := *b.lead(t, lead.ID).CompletedAt
 	b.clock.Advance(time.Minute)
 	for range 2 {
-		_, err := b.svc.AddSuppression(t.Context(), b.tenant, decode[SuppressionInput](t, `{"phone":"9876543210"}`))
+		_, err := b.svc.Suppressions.AddSuppression(t.Context(), b.tenant, decode[SuppressionInput](t, `{"phone":"9876543210"}`))
 		require.NoError(t, err)
 	}
 	row := b.lead(t, lead.ID)
@@ -86,7 +86,7 @@ func TestManySuppressionsAreSeveralTransactions(t *testing.T) {
 	}
 	rows = append(rows, rows[0])
 	in := decode[SuppressionsInput](t, `{"suppressions":[`+strings.Join(rows, ",")+`]}`)
-	result, err := b.svc.AddSuppressions(t.Context(), b.tenant, in)
+	result, err := b.svc.Suppressions.AddSuppressions(t.Context(), b.tenant, in)
 	require.NoError(t, err)
 	last := len(rows) - 1
 	require.Equal(t, BulkAdded, result.Results[last-1].Status)

@@ -59,7 +59,7 @@ func signOf(call db.Call) (sign trunkSign, at time.Time) {
 
 // endedOnTrunk keeps what a call's end says of its trunk, and tells whether the call has failed for the trunk's sake. A silent one has,
 // once the trunk is taken for out of order.
-func (g *rules) endedOnTrunk(ctx context.Context, tx *store.Tx, call db.Call) (fault bool, err error) {
+func (h *answering) endedOnTrunk(ctx context.Context, tx *store.Tx, call db.Call) (fault bool, err error) {
 	sign, at := signOf(call)
 	switch sign {
 	case trunkNoSign:
@@ -67,7 +67,7 @@ func (g *rules) endedOnTrunk(ctx context.Context, tx *store.Tx, call db.Call) (f
 	case trunkAlive:
 		rested, err := tx.TrunkAlive(ctx, call.TenantID, *call.TrunkID, at, call.RingTime != nil)
 		if rested {
-			g.log.InfoContext(ctx, "trunk resumed", "tenant_id", call.TenantID, "trunk_id", call.TrunkID)
+			h.log.InfoContext(ctx, "trunk resumed", "tenant_id", call.TenantID, "trunk_id", call.TrunkID)
 		}
 		return false, err
 	case trunkSilent, trunkFault:
@@ -79,14 +79,14 @@ func (g *rules) endedOnTrunk(ctx context.Context, tx *store.Tx, call db.Call) (f
 		return false, err
 	}
 	if until != nil {
-		g.log.WarnContext(ctx, "trunk suspended after consecutive failures", "tenant_id", call.TenantID,
+		h.log.WarnContext(ctx, "trunk suspended after consecutive failures", "tenant_id", call.TenantID,
 			"trunk_id", call.TrunkID, "hangup_cause", *call.HangupCause, "call_id", call.ID, "tried_again_at", *until)
 	}
 	return sign == trunkFault || dead, nil
 }
 
 // afterTrunkFault has a lead tried again, soon, whose call has failed for its trunk's sake: that was no attempt.
-func (g *rules) afterTrunkFault(ctx context.Context, tx *store.Tx, lead db.Lead, at time.Time) error {
+func (h *answering) afterTrunkFault(ctx context.Context, tx *store.Tx, lead db.Lead, at time.Time) error {
 	campaign, err := tx.Q.CampaignGet(ctx, lead.TenantID, lead.CampaignID)
 	if err != nil {
 		return err
@@ -96,5 +96,5 @@ func (g *rules) afterTrunkFault(ctx context.Context, tx *store.Tx, lead db.Lead,
 		status = LeadQueued
 	}
 	wait := retryPolicy(campaign.Retry).wait(outcomeCongestion, 1)
-	return g.answering.reschedule(ctx, tx, lead, status, attempts, 1, at.Add(wait))
+	return h.reschedule(ctx, tx, lead, status, attempts, 1, at.Add(wait))
 }

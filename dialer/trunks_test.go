@@ -61,7 +61,7 @@ func (b *bundle) ends(t *testing.T, call db.Call, e ending) {
 		if _, err := tx.Q.LiveUnitsDeleteOfCall(t.Context(), row.TenantID, row.ID); err != nil {
 			return err
 		}
-		return b.svc.answering.Handler().Ended(t.Context(), tx, closed)
+		return b.svc.Answers.Ended(t.Context(), tx, closed)
 	}))
 }
 
@@ -116,7 +116,7 @@ func TestTrunkFaultIsNoAttempt(t *testing.T) {
 		require.EqualValues(t, i+1, row.TrunkFailures)
 		require.WithinDuration(t, b.clock.Now().Add(3*time.Minute), *row.NextAttemptAt, time.Second)
 	}
-	_, err := b.svc.admitted(t.Context(), b.request(t, campaign.ID, lead))
+	_, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
 	require.Equal(t, ReasonDailyCap, reason(t, err))
 
 	for i, e := range []ending{busyCallee(), silence()} {
@@ -148,7 +148,7 @@ func TestDeadTrunkRests(t *testing.T) {
 	campaign, sw := b.running(t), &fakeSwitch{}
 	b.deadTrunk(t, campaign, 5, refusedByTrunk())
 	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE attempts > 0"), "no lead is burnt")
-	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil)
 	for i := range 3 {
 		b.push(t, campaign.ID, fmt.Sprintf("987654320%d", i))
 	}
@@ -167,7 +167,7 @@ func TestDeadTrunkRests(t *testing.T) {
 	}
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = 4"))
 	lead := b.push(t, campaign.ID, "9876543209")
-	_, err := b.svc.admitted(t.Context(), b.request(t, campaign.ID, lead))
+	_, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
 	require.Equal(t, ReasonTrunkFailures, reason(t, err))
 	var missing *fault.Error
 	require.ErrorAs(t, err, &missing)
@@ -266,33 +266,33 @@ func TestTransferGoesOverATrunkThatRests(t *testing.T) {
 	trunks := []db.GateTrunksRow{{ID: uuid.New(), MaxChannels: 9, Cps: 9, RestsUntil: &rests}, {ID: uuid.New(), MaxChannels: 9, Cps: 9}}
 	req := admission.Request{To: mustPhone(t, "9876543200"), Purpose: admission.PurposeTransfer}
 	for _, at := range []time.Time{b.clock.Now(), rests} {
-		way := b.svc.routesTo(req, trunks, at)
+		way := b.svc.Gate.routesTo(req, trunks, at)
 		require.Nil(t, way.denied)
 		require.Len(t, way.routes, 2)
 		require.Equal(t, trunks[1].ID, *way.routes[0].TrunkID)
-		way = b.svc.routesTo(req, trunks[:1], at)
+		way = b.svc.Gate.routesTo(req, trunks[:1], at)
 		require.Nil(t, way.denied)
 		require.Len(t, way.routes, 1)
 	}
 	req.Purpose = admission.PurposeSingle
-	way := b.svc.routesTo(req, trunks[:1], b.clock.Now())
+	way := b.svc.Gate.routesTo(req, trunks[:1], b.clock.Now())
 	require.Equal(t, ReasonTrunkFailures, way.rule)
 	var missing *fault.Error
 	require.ErrorAs(t, refuse(way.rule, b.clock.Now(), way.denied.at, "%s", way.denied.detail), &missing)
 	require.Equal(t, time.Minute, missing.RetryAfter)
-	way = b.svc.routesTo(req, trunks, rests)
+	way = b.svc.Gate.routesTo(req, trunks, rests)
 	require.Nil(t, way.denied)
 	require.Len(t, way.routes, 1, "a customer's call isn't what tries a trunk while there is another")
 	require.Equal(t, trunks[1].ID, *way.routes[0].TrunkID)
-	way = b.svc.routesTo(req, trunks[:1], rests)
+	way = b.svc.Gate.routesTo(req, trunks[:1], rests)
 	require.Nil(t, way.denied)
 	require.Len(t, way.routes, 1)
 	req.Environment = string(EnvironmentTest)
-	way = b.svc.routesTo(req, trunks[:1], b.clock.Now())
+	way = b.svc.Gate.routesTo(req, trunks[:1], b.clock.Now())
 	require.Nil(t, way.denied, "nothing is dialed for a test key")
 	req.Environment = ""
 	trunks[1].ChannelsUsed = 9
-	way = b.svc.routesTo(req, trunks, b.clock.Now())
+	way = b.svc.Gate.routesTo(req, trunks, b.clock.Now())
 	require.Equal(t, ReasonTrunkChannels, way.rule, "the other one is full")
 }
 
@@ -304,13 +304,13 @@ func TestRestingTrunkIsPassedBy(t *testing.T) {
 	b.deadTrunk(t, campaign, 5, refusedByTrunk())
 	second := storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5071, 10)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET priority = 9 WHERE id = $1", second)
-	adm, err := b.svc.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543200")))
+	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543200")))
 	require.NoError(t, err)
 	require.Len(t, adm.Routes, 1)
 	require.Equal(t, second, *adm.Routes[0].TrunkID)
 	b.clock.Advance(time.Minute)
 	for i, routes := range []int{2, 1} { // one call tries the first, and goes on with the second
-		adm, err = b.svc.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("987654321%d", i))))
+		adm, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("987654321%d", i))))
 		require.NoError(t, err)
 		require.Len(t, adm.Routes, routes)
 	}
@@ -326,7 +326,7 @@ func TestTrunkRateOfControllersWhoseClocksDiffer(t *testing.T) {
 	numbers := 0
 	admit := func(by *Service) error {
 		numbers++
-		_, err := by.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", numbers))))
+		_, err := by.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", numbers))))
 		b.began(t, time.Minute) // however long this takes
 		return err
 	}

@@ -44,7 +44,7 @@ func unringQueueOf(node string) string {
 
 // unring has the calls ended that ring at these numbers, on whatever host. Its transaction holds the numbers' locks: calls admitted
 // before are all found, and there are none after.
-func (a *answering) unring(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hashes [][]byte) error {
+func unring(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hashes [][]byte) error {
 	calls, err := tx.Q.CallsRingingAt(ctx, tenant, hashes, store.IDFloor(time.Now().Add(-ringLimit)))
 	if err != nil {
 		return err
@@ -58,22 +58,25 @@ func (a *answering) unring(ctx context.Context, tx *store.Tx, tenant uuid.UUID, 
 	return nil
 }
 
+// hanger ends calls. The call controller is one.
+type hanger interface {
+	Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error
+}
+
 // unringWorker works the jobs of its host.
 type unringWorker struct {
 	river.WorkerDefaults[UnringArgs]
-	s *Service
+	s     *suppressions
+	calls hanger
 }
 
-// AddWorker makes River's client end calls to numbers that have been suppressed, and delete what deleted campaigns leave. It tells which
-// queues must be worked, with how many jobs at once. Attach must have been called when the client starts.
-func (a *answering) AddWorker(all *river.Workers) (queues map[string]int, err error) {
-	if err := river.AddWorkerSafely(all, &unringWorker{s: a.service}); err != nil {
-		return nil, fmt.Errorf("add the worker that ends calls: %w", err)
+// AddWorker makes River's client end calls to numbers that have been suppressed. It tells which queue must be worked, with how many jobs at
+// once.
+func (u *suppressions) AddWorker(all *river.Workers, calls hanger, node string) (queue string, jobs int, err error) {
+	if err := river.AddWorkerSafely(all, &unringWorker{s: u, calls: calls}); err != nil {
+		return "", 0, fmt.Errorf("add the worker that ends calls: %w", err)
 	}
-	if err := river.AddWorkerSafely(all, &removalWorker{s: a.rules.campaigns}); err != nil {
-		return nil, fmt.Errorf("add the worker that removes campaigns: %w", err)
-	}
-	return map[string]int{unringQueueOf(a.cfg.NodeID): unringWorkers, removalQueue: 1}, nil
+	return unringQueueOf(node), unringWorkers, nil
 }
 
 // Timeout implements river.Worker.
@@ -98,7 +101,7 @@ func (w *unringWorker) Work(ctx context.Context, job *river.Job[UnringArgs]) err
 	case status != ledger.StatusDialing && status != ledger.StatusRinging:
 		return nil
 	}
-	err = w.s.calls.Hangup(ctx, args.TenantID, args.CallID, ledger.CauseNormalClearing)
+	err = w.calls.Hangup(ctx, args.TenantID, args.CallID, ledger.CauseNormalClearing)
 	switch {
 	case err == nil:
 		w.s.log.InfoContext(ctx, "call ended, its callee has opted out", "tenant_id", args.TenantID, "call_id", args.CallID)

@@ -59,7 +59,7 @@ func TestNobodyServedTheCallee(t *testing.T) {
 					AnswerTime: &answered,
 				})
 				require.NoError(t, err)
-				return b.svc.answering.Handler().Ended(t.Context(), tx, closed)
+				return b.svc.Answers.Ended(t.Context(), tx, closed)
 			}))
 			require.Equal(t, string(c.lead), b.lead(t, lead.ID).Status)
 			require.Equal(t, c.abandoned, storetest.Count(t, b.st, "SELECT count(*) FROM calls WHERE abandoned AND id = $1", call.ID) == 1)

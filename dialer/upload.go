@@ -46,8 +46,12 @@ type UploadError struct {
 // the rows before are there, and are duplicates when the file is sent again. Errors: store.ErrNotFound, *fault.Error for a
 // file that can't be read, *fault.Error while too many of the tenant's are, the reader's own.
 func (l *leads) UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, file io.Reader) (LeadUpload, error) {
-	if _, err := l.campaigns.GetCampaign(ctx, tenant, campaign); err != nil {
-		return LeadUpload{}, err
+	err := l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		_, err := campaignOwner(ctx, tx, tenant, campaign)
+		return err
+	})
+	if err != nil {
+		return LeadUpload{}, fault.Wrap("upload leads", err)
 	}
 	end, err := l.uploads.begin(tenant)
 	if err != nil {

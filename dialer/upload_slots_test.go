@@ -18,7 +18,7 @@ func TestUploadsAtOnce(t *testing.T) {
 	b := setup(t)
 	campaign := b.running(t).ID
 	upload := func(file io.Reader) error {
-		_, err := b.svc.UploadLeads(t.Context(), b.tenant, campaign, file)
+		_, err := b.svc.Leads.UploadLeads(t.Context(), b.tenant, campaign, file)
 		return err
 	}
 	var clients []*io.PipeWriter
@@ -36,7 +36,7 @@ func TestUploadsAtOnce(t *testing.T) {
 	require.Equal(t, uploadRetry, limit.RetryAfter)
 
 	other := setupOn(t, b.st)
-	_, err := b.svc.UploadLeads(t.Context(), other.tenant, other.running(t).ID, strings.NewReader("phone\n9876543210\n"))
+	_, err := b.svc.Leads.UploadLeads(t.Context(), other.tenant, other.running(t).ID, strings.NewReader("phone\n9876543210\n"))
 	require.NoError(t, err, "another tenant's is read")
 	for i, w := range clients {
 		require.NoError(t, w.Close())

@@ -71,13 +71,13 @@ func (in VoiceAgentInput) apply(ctx context.Context, c *input.Form, guard input.
 		}
 	}
 	if v, ok := input.Given(c, "external_agent_id", in.ExternalAgentID); ok && c.Text("external_agent_id", v, 0, 500) {
-		to.ExternalAgentID = emptyAsNil(v)
+		to.ExternalAgentID = input.OrNil(v)
 	}
 	if v, ok := input.Given(c, "transfer_destination", in.TransferDestination); ok {
 		if v != "" && !transferable(v) {
 			c.Fail("transfer_destination", "must be an Indian number or a SIP URI such as sip:desk@example.com")
 		}
-		to.TransferDestination = emptyAsNil(v)
+		to.TransferDestination = input.OrNil(v)
 	}
 	if v, ok := input.Given(c, "max_concurrent", in.MaxConcurrent); ok && c.Between("max_concurrent", v, 1, maxAgentCalls) {
 		to.MaxConcurrent = int32(v) //nolint:gosec // bounded by between
@@ -117,13 +117,6 @@ func transferable(to string) bool {
 	}
 	_, err := store.ParsePhone(to)
 	return err == nil
-}
-
-func emptyAsNil(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }
 
 // headerSafe tells whether s can stand in an HTTP header.

@@ -47,7 +47,7 @@ func (v *voiceAgents) checkTransferTarget(ctx context.Context, tenant uuid.UUID,
 	if !in.TransferDestination.Has() || !strings.HasPrefix(in.TransferDestination.Value, "sip:") {
 		return nil
 	}
-	bad, err := v.sipPolicy().Fault(ctx, tenant, in.TransferDestination.Value)
+	bad, err := v.hosts.Fault(ctx, tenant, in.TransferDestination.Value)
 	if err != nil || bad == "" {
 		return err
 	}

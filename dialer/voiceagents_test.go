@@ -19,7 +19,7 @@ import (
 func TestVoiceAgentDefaults(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	made, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
+	made, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
 		`{"name":"a","ws_url":"wss://127.0.0.1/x","auth_token":null,"max_concurrent":null}`))
 	require.NoError(t, err)
 	wanted := VoiceAgent{
@@ -29,10 +29,10 @@ func TestVoiceAgentDefaults(t *testing.T) {
 		MonitorScope: "tenant", CreatedAt: made.CreatedAt, UpdatedAt: made.UpdatedAt,
 	}
 	require.Equal(t, wanted, made)
-	got, err := b.svc.GetVoiceAgent(t.Context(), b.tenant, made.ID)
+	got, err := b.svc.VoiceAgents.GetVoiceAgent(t.Context(), b.tenant, made.ID)
 	require.NoError(t, err)
 	require.Equal(t, made, got)
-	_, err = b.svc.GetVoiceAgent(t.Context(), storetest.Tenant(t, b.st), made.ID)
+	_, err = b.svc.VoiceAgents.GetVoiceAgent(t.Context(), storetest.Tenant(t, b.st), made.ID)
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 
@@ -50,14 +50,14 @@ func TestVoiceAgentAudioFormats(t *testing.T) {
 		{`{"sample_rate_hz":24000,"frame_ms":40}`, AudioFormat{"pcm_s16le", 24000, 1, 40}},
 		{`{"encoding":"pcmu"}`, AudioFormat{"pcmu", 8000, 1, 40}},
 	} {
-		got, err := b.svc.PatchVoiceAgent(t.Context(), b.tenant, agent.ID, decode[VoiceAgentInput](t, `{"audio_format":`+c.body+`}`))
+		got, err := b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, agent.ID, decode[VoiceAgentInput](t, `{"audio_format":`+c.body+`}`))
 		require.NoError(t, err)
 		require.Equal(t, c.wanted, got.AudioFormat, c.body)
 	}
 	for _, bad := range []string{
 		`{"encoding":"opus"}`, `{"sample_rate_hz":16000}`, `{"channels":3}`, `{"frame_ms":7}`, `{"sample_rate":"8000"}`, `[]`, `"pcma"`,
 	} {
-		_, err := b.svc.PatchVoiceAgent(t.Context(), b.tenant, agent.ID, decode[VoiceAgentInput](t, `{"audio_format":`+bad+`}`))
+		_, err := b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, agent.ID, decode[VoiceAgentInput](t, `{"audio_format":`+bad+`}`))
 		require.Contains(t, fields(t, err)[0], "audio_format", bad)
 	}
 }
@@ -86,10 +86,10 @@ func TestVoiceAgentValidation(t *testing.T) {
 		`{"name":"a","ws_url":"ws://8.8.8.8/","transfer_destination":"sip:b.example"}`:              {"transfer_destination"},
 		`{"name":"` + strings.Repeat("é", 201) + `","ws_url":"ws://8.8.8.8/"}`:                      {"name"},
 	} {
-		_, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t, body))
+		_, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t, body))
 		require.Equal(t, wanted, fields(t, err), body)
 	}
-	_, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant,
+	_, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant,
 		decode[VoiceAgentInput](t, `{"name":"`+strings.Repeat("é", 200)+`","ws_url":"ws://8.8.8.8/","max_concurrent":10000}`))
 	require.NoError(t, err)
 }
@@ -98,70 +98,70 @@ func TestPatchVoiceAgent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.sipHosts(t, "8.8.8.8")
-	made, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
+	made, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
 		`{"name":"a","ws_url":"ws://127.0.0.1/","auth_token":"secret","external_agent_id":"e","transfer_destination":"sip:a@8.8.8.8"}`))
 	require.NoError(t, err)
 	require.Equal(t, "secret", *made.AuthToken)
-	same, err := b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t,
+	same, err := b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t,
 		`{"name":null,"ws_url":null,"auth_token":null,"audio_format":null,"max_concurrent":null,"status":null,"external_agent_id":null}`))
 	require.NoError(t, err)
 	require.Equal(t, "••••", *same.AuthToken)
 	same.UpdatedAt, same.AuthToken = made.UpdatedAt, made.AuthToken
 	require.Equal(t, made, same, "null modifies nothing")
-	paused, err := b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"status":"paused","name":"b","max_concurrent":4}`))
+	paused, err := b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"status":"paused","name":"b","max_concurrent":4}`))
 	require.NoError(t, err)
 	require.Equal(t, VoiceAgentPaused, paused.Status)
 	require.Equal(t, "b", paused.Name)
 	require.Equal(t, 4, paused.MaxConcurrent)
-	archived, err := b.svc.ArchiveVoiceAgent(t.Context(), b.tenant, made.ID)
+	archived, err := b.svc.VoiceAgents.ArchiveVoiceAgent(t.Context(), b.tenant, made.ID)
 	require.NoError(t, err)
 	require.Equal(t, VoiceAgentArchived, archived.Status)
-	_, err = b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"status":"active"}`))
+	_, err = b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"status":"active"}`))
 	require.Equal(t, CodeVoiceAgentArchived, conflictCode(t, err))
-	_, err = b.svc.PatchVoiceAgent(t.Context(), b.tenant, uuid.New(), VoiceAgentInput{})
+	_, err = b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, uuid.New(), VoiceAgentInput{})
 	require.ErrorIs(t, err, store.ErrNotFound)
 
 	active := b.agent(t)
 	for status, wanted := range map[string][]VoiceAgent{"active": {active}, "archived": {archived}, "paused": {}} {
-		listed, err := b.svc.ListVoiceAgents(t.Context(), b.tenant, &status)
+		listed, err := b.svc.VoiceAgents.ListVoiceAgents(t.Context(), b.tenant, &status)
 		require.NoError(t, err)
 		require.Equal(t, wanted, listed)
 	}
-	all, err := b.svc.ListVoiceAgents(t.Context(), b.tenant, nil)
+	all, err := b.svc.VoiceAgents.ListVoiceAgents(t.Context(), b.tenant, nil)
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 	bad := "gone"
-	_, err = b.svc.ListVoiceAgents(t.Context(), b.tenant, &bad)
+	_, err = b.svc.VoiceAgents.ListVoiceAgents(t.Context(), b.tenant, &bad)
 	require.Equal(t, []string{"status"}, fields(t, err))
 }
 
 func TestDefaultVoiceAgent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	none, err := b.svc.DefaultVoiceAgent(t.Context(), b.tenant)
+	none, err := b.svc.VoiceAgents.DefaultVoiceAgent(t.Context(), b.tenant)
 	require.NoError(t, err)
 	require.Nil(t, none.VoiceAgentID)
 	agent := b.agent(t)
 	b.sipHosts(t, "8.8.8.8", "127.0.0.0/8")
-	set, err := b.svc.SetDefaultVoiceAgent(t.Context(), b.tenant, decode[DefaultVoiceAgentInput](t, `{"voice_agent_id":"`+agent.ID.String()+`"}`))
+	set, err := b.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), b.tenant, decode[DefaultVoiceAgentInput](t, `{"voice_agent_id":"`+agent.ID.String()+`"}`))
 	require.NoError(t, err)
 	require.Equal(t, agent.ID, *set.VoiceAgentID)
 	for _, id := range []string{uuid.NewString(), "nonsense"} {
-		_, err = b.svc.SetDefaultVoiceAgent(t.Context(), b.tenant, DefaultVoiceAgentInput{VoiceAgentID: input.Some(id)})
+		_, err = b.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), b.tenant, DefaultVoiceAgentInput{VoiceAgentID: input.Some(id)})
 		require.ErrorIs(t, err, store.ErrNotFound)
 	}
 	for _, body := range []string{`{}`, `{"voice_agent_id":5}`} {
-		_, err = b.svc.SetDefaultVoiceAgent(t.Context(), b.tenant, decode[DefaultVoiceAgentInput](t, body))
+		_, err = b.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), b.tenant, decode[DefaultVoiceAgentInput](t, body))
 		require.Equal(t, []string{"voice_agent_id"}, fields(t, err))
 	}
-	got, err := b.svc.DefaultVoiceAgent(t.Context(), b.tenant)
+	got, err := b.svc.VoiceAgents.DefaultVoiceAgent(t.Context(), b.tenant)
 	require.NoError(t, err)
 	require.Equal(t, set, got)
-	require.NoError(t, b.svc.DeleteVoiceAgent(t.Context(), b.tenant, agent.ID))
-	got, err = b.svc.DefaultVoiceAgent(t.Context(), b.tenant)
+	require.NoError(t, b.svc.VoiceAgents.DeleteVoiceAgent(t.Context(), b.tenant, agent.ID))
+	got, err = b.svc.VoiceAgents.DefaultVoiceAgent(t.Context(), b.tenant)
 	require.NoError(t, err)
 	require.Nil(t, got.VoiceAgentID, "a deleted agent is no default")
-	cleared, err := b.svc.SetDefaultVoiceAgent(t.Context(), b.tenant, DefaultVoiceAgentInput{VoiceAgentID: input.Null[string]()})
+	cleared, err := b.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), b.tenant, DefaultVoiceAgentInput{VoiceAgentID: input.Null[string]()})
 	require.NoError(t, err)
 	require.Nil(t, cleared.VoiceAgentID)
 }
@@ -170,13 +170,13 @@ func TestDeleteVoiceAgentInUse(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
-	adm, err := b.svc.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
+	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
 	require.NoError(t, err)
-	err = b.svc.DeleteVoiceAgent(t.Context(), b.tenant, *campaign.VoiceAgentID)
+	err = b.svc.VoiceAgents.DeleteVoiceAgent(t.Context(), b.tenant, *campaign.VoiceAgentID)
 	require.Equal(t, CodeVoiceAgentInUse, conflictCode(t, err))
 	b.end(t, adm.Call, "failed", "USER_BUSY")
-	require.NoError(t, b.svc.DeleteVoiceAgent(t.Context(), b.tenant, *campaign.VoiceAgentID))
-	require.ErrorIs(t, b.svc.DeleteVoiceAgent(t.Context(), b.tenant, *campaign.VoiceAgentID), store.ErrNotFound)
+	require.NoError(t, b.svc.VoiceAgents.DeleteVoiceAgent(t.Context(), b.tenant, *campaign.VoiceAgentID))
+	require.ErrorIs(t, b.svc.VoiceAgents.DeleteVoiceAgent(t.Context(), b.tenant, *campaign.VoiceAgentID), store.ErrNotFound)
 }
 
 // resolve runs the four steps and gives the agent's id.
@@ -185,7 +185,7 @@ func (b *bundle) resolve(t *testing.T, node, campaign *uuid.UUID) (db.VoiceAgent
 	var agent db.VoiceAgent
 	err := b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
 		var err error
-		agent, err = b.svc.resolveAgent(t.Context(), tx, b.tenant, node, campaign)
+		agent, err = b.svc.VoiceAgents.resolveAgent(t.Context(), tx, b.tenant, node, campaign)
 		return err
 	})
 	return agent, err
@@ -204,7 +204,7 @@ func TestVoiceAgentResolution(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, c.wanted, agent.ID)
 	}
-	_, err := b.svc.ArchiveVoiceAgent(t.Context(), b.tenant, campaign)
+	_, err := b.svc.VoiceAgents.ArchiveVoiceAgent(t.Context(), b.tenant, campaign)
 	require.NoError(t, err)
 	_, err = b.resolve(t, nil, &campaign)
 	var missing *fault.Error
@@ -227,7 +227,7 @@ func TestLazyVoiceAgentIsMadeOnce(t *testing.T) {
 			var agent db.VoiceAgent
 			err := b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
 				var err error
-				agent, err = b.svc.resolveAgent(t.Context(), tx, b.tenant, nil, nil)
+				agent, err = b.svc.VoiceAgents.resolveAgent(t.Context(), tx, b.tenant, nil, nil)
 				return err
 			})
 			mu.Lock()
@@ -241,14 +241,14 @@ func TestLazyVoiceAgentIsMadeOnce(t *testing.T) {
 	require.Len(t, ids, 1)
 	for id, n := range ids {
 		require.Equal(t, 12, n)
-		agent, err := b.svc.GetVoiceAgent(t.Context(), b.tenant, id)
+		agent, err := b.svc.VoiceAgents.GetVoiceAgent(t.Context(), b.tenant, id)
 		require.NoError(t, err)
 		require.Equal(t, 100, agent.MaxConcurrent)
 		require.Nil(t, agent.AuthToken)
 		require.Equal(t, "30min_with_refresh", agent.TokenLifetime)
 		require.Equal(t, "audio.alpha.org", agent.Subprotocol)
 		require.Equal(t, "ws://127.0.0.1/lazy", agent.WSURL)
-		standard, err := b.svc.DefaultVoiceAgent(t.Context(), b.tenant)
+		standard, err := b.svc.VoiceAgents.DefaultVoiceAgent(t.Context(), b.tenant)
 		require.NoError(t, err)
 		require.Equal(t, id, *standard.VoiceAgentID)
 	}
@@ -263,7 +263,7 @@ func TestAuthTokenIsMasked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const secret, masked = "a secret of some length", "••••ngth"
-	made, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
+	made, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
 		`{"name":"a","ws_url":"ws://127.0.0.1/","auth_token":"`+secret+`"}`))
 	require.NoError(t, err)
 	require.Equal(t, secret, *made.AuthToken)
@@ -274,19 +274,19 @@ func TestAuthTokenIsMasked(t *testing.T) {
 		return string(plain)
 	}
 	patch := func(body string) VoiceAgent {
-		v, err := b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, body))
+		v, err := b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, body))
 		require.NoError(t, err)
 		return v
 	}
 	require.Equal(t, masked, *patch(`{"name":"b","auth_token":"` + masked + `"}`).AuthToken)
 	require.Equal(t, secret, kept())
-	got, err := b.svc.GetVoiceAgent(t.Context(), b.tenant, made.ID)
+	got, err := b.svc.VoiceAgents.GetVoiceAgent(t.Context(), b.tenant, made.ID)
 	require.NoError(t, err)
 	require.Equal(t, masked, *got.AuthToken)
-	list, err := b.svc.ListVoiceAgents(t.Context(), b.tenant, nil)
+	list, err := b.svc.VoiceAgents.ListVoiceAgents(t.Context(), b.tenant, nil)
 	require.NoError(t, err)
 	require.Equal(t, masked, *list[0].AuthToken)
-	_, err = b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"auth_token":"••••wxyz"}`))
+	_, err = b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"auth_token":"••••wxyz"}`))
 	require.Error(t, err, "another mask is no token")
 	require.Equal(t, "••••oken", *patch(`{"auth_token":"quite another token"}`).AuthToken)
 	require.Equal(t, "quite another token", kept())
@@ -296,12 +296,12 @@ func TestAuthTokenIsMasked(t *testing.T) {
 		`"ws_url":"wss://127.0.0.2/"`, `"ws_url":"wss://127.0.0.1:8443/"`, `"ws_url":"ws://127.0.0.1/"`, `"ws_url":"wss://127.0.0.2/","auth_token":null`,
 		`"ws_url":"wss://127.0.0.2/","auth_token":"••••oken"`,
 	} {
-		_, err = b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, "{"+members+"}"))
+		_, err = b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, "{"+members+"}"))
 		require.Equal(t, []string{"auth_token"}, fields(t, err), "the token is not sent to whom it wasn't given for: %s", members)
 	}
 	require.Equal(t, "••••more", *patch(`{"ws_url":"ws://127.0.0.2/","auth_token":"and yet one more"}`).AuthToken)
 	require.Nil(t, patch(`{"ws_url":"ws://127.0.0.1/","auth_token":""}`).AuthToken)
 	patch(`{"ws_url":"ws://127.0.0.2/"}`)
-	_, err = b.svc.ArchiveVoiceAgent(t.Context(), b.tenant, made.ID)
+	_, err = b.svc.VoiceAgents.ArchiveVoiceAgent(t.Context(), b.tenant, made.ID)
 	require.NoError(t, err)
 }

@@ -19,7 +19,7 @@ import (
 // told is what the campaign's statistics say that it waits for; empty for nothing.
 func (b *bundle) told(t *testing.T, campaign uuid.UUID) (w Reason, until *time.Time) {
 	t.Helper()
-	stats, err := b.svc.CampaignStats(t.Context(), b.tenant, campaign)
+	stats, err := b.svc.Statistics.CampaignStats(t.Context(), b.tenant, campaign)
 	require.NoError(t, err)
 	if stats.Pacing.WaitsFor != nil {
 		w = *stats.Pacing.WaitsFor
@@ -57,7 +57,7 @@ func TestCampaignSaysWhatItWaitsFor(t *testing.T) {
 			t.Parallel()
 			b := setup(t).trunkAndNumber(t)
 			campaign, sw := b.running(t), &fakeSwitch{}
-			p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
+			p := newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil)
 			b.push(t, campaign.ID, "9876543200")
 			rounds(t, p)
 			require.Len(t, sw.dialed(), 1, "one call is up")
@@ -87,7 +87,7 @@ func TestCampaignSaysWhenItGoesOn(t *testing.T) {
 	night := time.Date(2026, 11, 20, 22, 0, 0, 0, time.FixedZone("IST", 5*3600+1800))
 	b.clock.Set(night)
 	campaign, sw := b.running(t), &fakeSwitch{}
-	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil)
 	rounds(t, p)
 	w, until := b.told(t, campaign.ID)
 	require.Equal(t, ReasonWindow, w, "whether there are leads is seen by day")
@@ -118,7 +118,7 @@ func TestCampaignWaitsForTheRegistry(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign, sw := b.running(t), &fakeSwitch{}
-	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil)
 	old := b.push(t, campaign.ID, "9876543200")
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET dnd_checked_at = $1", b.clock.Now().Add(-30*24*time.Hour))
 	b.registry.setDown(true)
@@ -146,7 +146,7 @@ func TestCampaignWaitsForTheSwitch(t *testing.T) {
 	campaign := b.running(t)
 	b.push(t, campaign.ID, "9876543200")
 	down := originatorFunc(func() error { return switchctl.ErrLinkDown })
-	rounds(t, newPacer(b.svc.pacers, down, b.tenant, campaign.ID, nil))
+	rounds(t, newPacer(b.svc.Pacers, down, b.tenant, campaign.ID, nil))
 	w, _ := b.told(t, campaign.ID)
 	require.Equal(t, ReasonSwitch, w)
 }
@@ -159,7 +159,7 @@ func TestCampaignOfPeopleSaysWhatItWaitsFor(t *testing.T) {
 	for _, number := range []string{"9876543200", "9876543201"} {
 		p.push(t, campaign, number)
 	}
-	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	rounds(t, pacer)
 	w, _ := p.told(t, campaign)
 	require.Equal(t, ReasonLogin, w)
@@ -182,7 +182,7 @@ func TestWhatACampaignWaitsForIsToldAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
-	p := newPacer(b.svc.pacers, &fakeSwitch{}, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.Pacers, &fakeSwitch{}, b.tenant, campaign.ID, nil)
 	p.idle = idleness{on: "Not a code"} // the table refuses it
 	p.tellIdle(t.Context())
 	require.Nil(t, p.idleTold)
@@ -213,7 +213,7 @@ func TestLeadsWhoseNumbersCantBeDialedAreSeen(t *testing.T) {
 			var logged bytes.Buffer
 			b.svc.log = slog.New(slog.NewTextHandler(&logged, nil))
 			sw := &fakeSwitch{}
-			p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
+			p := newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil)
 			rounds(t, p)
 			require.Empty(t, sw.dialed())
 			require.Equal(t, string(LeadQueued), b.lead(t, lead.ID).Status, "it is no fault of the lead's, and may pass")

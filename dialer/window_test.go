@@ -113,7 +113,7 @@ func TestWindowsNeverWidenTheLaw(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			open, next := b.svc.mayCall(c.tenant, c.campaign, c.holidays, at(c.now))
+			open, next := b.svc.Gate.mayCall(c.tenant, c.campaign, c.holidays, at(c.now))
 			require.Equal(t, c.open, open)
 			require.WithinDuration(t, at(c.next), next, 0)
 		})
@@ -128,14 +128,14 @@ func TestGateKeepsTheWindow(t *testing.T) {
 	night := time.Date(2026, 11, 20, 22, 0, 0, 0, time.FixedZone("IST", 5*3600+1800))
 	b.clock.Set(night)
 	req := b.request(t, campaign.ID, lead)
-	_, err := b.svc.admitted(t.Context(), req)
+	_, err := b.svc.Gate.admitted(t.Context(), req)
 	require.Equal(t, ReasonWindow, reason(t, err))
 	var refusal *RefusalError
 	require.ErrorAs(t, err, &refusal)
 	require.WithinDuration(t, night.Add(11*time.Hour), refusal.RetryAt, 0)
 	require.Equal(t, string(LeadNew), b.lead(t, lead.ID).Status)
 	b.clock.Set(refusal.RetryAt)
-	_, err = b.svc.admitted(t.Context(), req)
+	_, err = b.svc.Gate.admitted(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM calls"))
 }

@@ -112,7 +112,7 @@ func (h agentHandlers) nextLead(ctx context.Context, r *request) (reply, error) 
 	if err != nil {
 		return reply{}, err
 	}
-	lead, err := h.dialer.NextLead(ctx, r.who.TenantID, r.who.ID, campaignID)
+	lead, err := h.desk.NextLead(ctx, r.who.TenantID, r.who.ID, campaignID)
 	return ok(nextLeadView{lead}), named(err, campaignNoun)
 }
 
@@ -125,7 +125,7 @@ func (h agentHandlers) dial(ctx context.Context, r *request) (reply, error) {
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	call, err := h.dialer.AgentDial(ctx, r.who.TenantID, r.who.ID, in)
+	call, err := h.desk.AgentDial(ctx, r.who.TenantID, r.who.ID, in)
 	if err != nil {
 		return reply{}, err
 	}
@@ -147,7 +147,7 @@ func (h agentHandlers) dispose(ctx context.Context, r *request) (reply, error) {
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	result, err := h.dialer.Dispose(ctx, r.who.TenantID, r.who.ID, in)
+	result, err := h.desk.Dispose(ctx, r.who.TenantID, r.who.ID, in)
 	if err != nil {
 		return reply{}, named(err, callNoun)
 	}
@@ -161,7 +161,7 @@ func (h agentHandlers) dispose(ctx context.Context, r *request) (reply, error) {
 
 // hangup ends the agent's call; the agent's phone stays up.
 func (h agentHandlers) hangup(ctx context.Context, r *request) (reply, error) {
-	agent, err := h.dialer.AgentHangup(ctx, r.who.TenantID, r.who.ID)
+	agent, err := h.desk.AgentHangup(ctx, r.who.TenantID, r.who.ID)
 	return ok(agent), named(err, agentNoun)
 }
 

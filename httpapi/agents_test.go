@@ -86,7 +86,7 @@ func (f *fakePhones) Hangup(ctx context.Context, tenant, call uuid.UUID, _ strin
 func (b *bundle) servePhones(t *testing.T) *fakePhones {
 	t.Helper()
 	f := &fakePhones{b: b, up: map[uuid.UUID]phone.State{}}
-	b.service.Attach(f)
+	b.line.Calls = f
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.agents.Run(ctx, f) }()

@@ -35,7 +35,8 @@ type bundle struct {
 	st      *store.Store
 	srv     *httpapi.Server
 	calls   *fakeCalls
-	dialer  *switchDialer
+	dialer  *switchVoiceAgents
+	line    *line
 	service *dialer.Service
 	agents  *acd.Service
 	library *recordings.Library
@@ -71,7 +72,7 @@ func setup(tb testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundl
 		Legal: dialer.Hours{From: "00:00", To: "24:00"},
 	}, b.st)
 	require.NoError(tb, err)
-	b.dialer = &switchDialer{Dialer: b.service}
+	b.dialer, b.line = &switchVoiceAgents{VoiceAgents: b.service.VoiceAgents}, &line{}
 	b.bucket, err = recordings.OpenBucket("file://" + tb.TempDir())
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, b.bucket.Close()) })
@@ -89,7 +90,11 @@ func setup(tb testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundl
 		DirectorySecrets: func() []string { return []string{directorySecret} },
 	}
 	deps := httpapi.Deps{
-		Store: b.st, Dialer: b.dialer, Agents: b.agents, Calls: b.calls, Recordings: b.library, Directory: accounts,
+		Store: b.st, Dialer: httpapi.Dialer{
+			Campaigns: b.service.Campaigns, Leads: b.service.Leads, Suppressions: b.service.Suppressions, VoiceAgents: b.dialer,
+			Flows: b.service.Flows, Settings: b.service.Settings, Scrubs: b.service.Scrubs, Statistics: b.service.Statistics,
+			Desk: b.service.Desk(b.line),
+		}, Agents: b.agents, Calls: b.calls, Recordings: b.library, Directory: accounts,
 	}
 	for _, f := range adjust {
 		f(&cfg, &deps)
@@ -250,28 +255,31 @@ func (f *fakeCalls) requests() []switchctl.ControlRequest {
 	return append([]switchctl.ControlRequest{}, f.taken...)
 }
 
-// switchDialer is the real dialer until it is told to fail.
-type switchDialer struct {
-	httpapi.Dialer
+// line is the calls that a test has, if any.
+type line struct{ dialer.Calls }
+
+// switchVoiceAgents is the real one until it is told to fail.
+type switchVoiceAgents struct {
+	httpapi.VoiceAgents
 	mu  sync.Mutex
 	err error
 }
 
-func (f *switchDialer) fail(err error) {
+func (f *switchVoiceAgents) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err = err
 }
 
 // ListVoiceAgents is the operation that the tests of errors use.
-func (f *switchDialer) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status *string) ([]dialer.VoiceAgent, error) {
+func (f *switchVoiceAgents) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status *string) ([]dialer.VoiceAgent, error) {
 	f.mu.Lock()
 	err := f.err
 	f.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	return f.Dialer.ListVoiceAgents(ctx, tenant, status)
+	return f.VoiceAgents.ListVoiceAgents(ctx, tenant, status)
 }
 
 // registry has the numbers that end in 90 to 99.

@@ -178,7 +178,7 @@ func (h callHandlers) get(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	view.Flows, err = h.dialer.FlowRuns(ctx, row.Call.TenantID, row.Call.ID)
+	view.Flows, err = h.flows.FlowRuns(ctx, row.Call.TenantID, row.Call.ID)
 	return ok(view), err
 }
 
@@ -218,7 +218,7 @@ func (h callHandlers) create(ctx context.Context, r *request) (reply, error) {
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	call, err := h.dialer.PlaceCall(ctx, r.who.TenantID, r.who.Environment, in)
+	call, err := h.desk.PlaceCall(ctx, r.who.TenantID, r.who.Environment, in)
 	if err != nil {
 		return reply{}, err
 	}
@@ -302,7 +302,7 @@ func (h callHandlers) ofCampaign(ctx context.Context, r *request) (reply, error)
 	if err := faults(slices.Concat(bad, badFilter)...); err != nil {
 		return reply{}, err
 	}
-	if _, err := h.dialer.GetCampaign(ctx, r.who.TenantID, campaignID); err != nil {
+	if _, err := h.campaigns.GetCampaign(ctx, r.who.TenantID, campaignID); err != nil {
 		return reply{}, err
 	}
 	f.campaignID = &campaignID

@@ -15,14 +15,14 @@ func (h campaignHandlers) create(ctx context.Context, r *request) (reply, error)
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	campaign, err := h.dialer.CreateCampaign(ctx, r.who.TenantID, in)
+	campaign, err := h.campaigns.CreateCampaign(ctx, r.who.TenantID, in)
 	return created(campaign), err
 }
 
 func (h campaignHandlers) list(ctx context.Context, r *request) (reply, error) {
 	tenant, after := r.who.TenantID, uuid.Nil
 	return h.lists.answer(ctx, "[", "]", func(ctx context.Context) (batch, error) {
-		campaigns, err := h.dialer.ListCampaigns(ctx, tenant, after, campaignBatch)
+		campaigns, err := h.campaigns.ListCampaigns(ctx, tenant, after, campaignBatch)
 		if len(campaigns) > 0 {
 			after = campaigns[len(campaigns)-1].ID
 		}
@@ -31,7 +31,7 @@ func (h campaignHandlers) list(ctx context.Context, r *request) (reply, error) {
 }
 
 func (h campaignHandlers) get(ctx context.Context, r *request) (reply, error) {
-	return h.onCampaign(ctx, r, h.dialer.GetCampaign)
+	return h.onCampaign(ctx, r, h.campaigns.GetCampaign)
 }
 
 func (h campaignHandlers) patch(ctx context.Context, r *request) (reply, error) {
@@ -43,7 +43,7 @@ func (h campaignHandlers) patch(ctx context.Context, r *request) (reply, error) 
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	campaign, err := h.dialer.PatchCampaign(ctx, r.who.TenantID, id, in)
+	campaign, err := h.campaigns.PatchCampaign(ctx, r.who.TenantID, id, in)
 	return ok(campaign), err
 }
 
@@ -52,21 +52,21 @@ func (h campaignHandlers) delete(ctx context.Context, r *request) (reply, error)
 	if err != nil {
 		return reply{}, err
 	}
-	return noContent(), h.dialer.DeleteCampaign(ctx, r.who.TenantID, id)
+	return noContent(), h.campaigns.DeleteCampaign(ctx, r.who.TenantID, id)
 }
 
 func (h campaignHandlers) start(ctx context.Context, r *request) (reply, error) {
 	return h.onCampaign(ctx, r, func(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error) {
-		return h.dialer.StartCampaign(ctx, tenant, id, r.who.Environment)
+		return h.campaigns.StartCampaign(ctx, tenant, id, r.who.Environment)
 	})
 }
 
 func (h campaignHandlers) pause(ctx context.Context, r *request) (reply, error) {
-	return h.onCampaign(ctx, r, h.dialer.PauseCampaign)
+	return h.onCampaign(ctx, r, h.campaigns.PauseCampaign)
 }
 
 func (h campaignHandlers) stop(ctx context.Context, r *request) (reply, error) {
-	return h.onCampaign(ctx, r, h.dialer.StopCampaign)
+	return h.onCampaign(ctx, r, h.campaigns.StopCampaign)
 }
 
 func (h campaignHandlers) pausePredictive(ctx context.Context, r *request) (reply, error) {
@@ -83,7 +83,7 @@ func (h campaignHandlers) setPredictivePaused(ctx context.Context, r *request, p
 		return reply{}, err
 	}
 	return h.onCampaign(ctx, r, func(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error) {
-		return h.dialer.SetPredictivePaused(ctx, tenant, id, paused, in)
+		return h.campaigns.SetPredictivePaused(ctx, tenant, id, paused, in)
 	})
 }
 
@@ -104,7 +104,7 @@ func (h campaignHandlers) scrub(ctx context.Context, r *request) (reply, error) 
 	if err != nil {
 		return reply{}, err
 	}
-	result, err := h.dialer.Scrub(ctx, r.who.TenantID, id)
+	result, err := h.scrubs.Scrub(ctx, r.who.TenantID, id)
 	return ok(result), err
 }
 
@@ -113,11 +113,11 @@ func (h campaignHandlers) stats(ctx context.Context, r *request) (reply, error) 
 	if err != nil {
 		return reply{}, err
 	}
-	stats, err := h.dialer.CampaignStats(ctx, r.who.TenantID, id)
+	stats, err := h.statistics.CampaignStats(ctx, r.who.TenantID, id)
 	return ok(stats), named(err, campaignNoun)
 }
 
 func (h campaignHandlers) channels(ctx context.Context, r *request) (reply, error) {
-	usage, err := h.dialer.ChannelsUsage(ctx, r.who.TenantID)
+	usage, err := h.statistics.ChannelsUsage(ctx, r.who.TenantID)
 	return ok(usage), err
 }

@@ -17,18 +17,17 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
-// Dialer is what the API asks of what is dialed; *dialer.Service is one.
-type Dialer interface {
-	Campaigns
-	Leads
-	Suppressions
-	VoiceAgents
-	Flows
-	Settings
-	Usage
-	Desk
-
-	PlaceCall(ctx context.Context, tenant uuid.UUID, env dialer.Environment, in dialer.CallInput) (db.Call, error)
+// Dialer is what the API asks of what is dialed, by subject: the rooms of *dialer.Service.
+type Dialer struct {
+	Campaigns    Campaigns
+	Leads        Leads
+	Suppressions Suppressions
+	VoiceAgents  VoiceAgents
+	Flows        Flows
+	Settings     Settings
+	Scrubs       Scrubs
+	Statistics   Statistics
+	Desk         Desk
 }
 
 // Campaigns is what the API asks of campaigns.
@@ -42,9 +41,11 @@ type Campaigns interface {
 	PauseCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
 	StopCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
 	SetPredictivePaused(ctx context.Context, tenant, id uuid.UUID, paused bool, in dialer.PredictiveInput) (dialer.Campaign, error)
+}
+
+// Scrubs compare leads with the do-not-call registry.
+type Scrubs interface {
 	Scrub(ctx context.Context, tenant, campaign uuid.UUID) (dialer.ScrubResult, error)
-	CampaignStats(ctx context.Context, tenant, id uuid.UUID) (dialer.CampaignStats, error)
-	ChannelsUsage(ctx context.Context, tenant uuid.UUID) (dialer.ChannelsUsage, error)
 }
 
 // Leads is what the API asks of leads.
@@ -78,20 +79,23 @@ type VoiceAgents interface {
 	SetDefaultVoiceAgent(ctx context.Context, tenant uuid.UUID, in dialer.DefaultVoiceAgentInput) (dialer.DefaultVoiceAgent, error)
 }
 
-// Usage counts a tenant's calls.
-type Usage interface {
+// Statistics are figures of campaigns and tenants.
+type Statistics interface {
+	CampaignStats(ctx context.Context, tenant, id uuid.UUID) (dialer.CampaignStats, error)
+	ChannelsUsage(ctx context.Context, tenant uuid.UUID) (dialer.ChannelsUsage, error)
 	Usage(ctx context.Context, tenant uuid.UUID, from, to time.Time, by dialer.UsageGroup) ([]dialer.UsageRow, error)
 }
 
-// Desk is what agents do with leads and calls.
+// Desk is what agents do with leads and calls, and where single calls are placed.
 type Desk interface {
 	NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*dialer.Lead, error)
 	AgentDial(ctx context.Context, tenant, agent uuid.UUID, in dialer.DialInput) (db.Call, error)
 	Dispose(ctx context.Context, tenant, agent uuid.UUID, in dialer.DisposeInput) (dialer.DisposeResult, error)
 	AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error)
+	PlaceCall(ctx context.Context, tenant uuid.UUID, env dialer.Environment, in dialer.CallInput) (db.Call, error)
 }
 
-// Flows is what the API asks of flows; *dialer.Service is one.
+// Flows is what the API asks of flows.
 type Flows interface {
 	CreateFlow(ctx context.Context, tenant uuid.UUID, in dialer.FlowInput) (dialer.Flow, error)
 	FlowIDs(ctx context.Context, tenant uuid.UUID) ([]uuid.UUID, error)
@@ -102,7 +106,7 @@ type Flows interface {
 	FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]dialer.FlowRun, error)
 }
 
-// Settings is what the API asks of a tenant's settings; *dialer.Service is one.
+// Settings is what the API asks of a tenant's settings.
 type Settings interface {
 	Settings(ctx context.Context, tenant uuid.UUID) (dialer.Settings, error)
 	PatchSettings(ctx context.Context, tenant uuid.UUID, in dialer.SettingsInput) (dialer.Settings, error)
@@ -169,7 +173,15 @@ func (d Deps) validate() error {
 		set  bool
 	}{
 		{"store", d.Store != nil},
-		{"dialer", d.Dialer != nil},
+		{"campaigns", d.Dialer.Campaigns != nil},
+		{"leads", d.Dialer.Leads != nil},
+		{"suppressions", d.Dialer.Suppressions != nil},
+		{"voice agents", d.Dialer.VoiceAgents != nil},
+		{"flows", d.Dialer.Flows != nil},
+		{"settings", d.Dialer.Settings != nil},
+		{"scrubs", d.Dialer.Scrubs != nil},
+		{"statistics", d.Dialer.Statistics != nil},
+		{"desk", d.Dialer.Desk != nil},
 		{"agents", d.Agents != nil},
 		{"calls", d.Calls != nil},
 		{"recordings", d.Recordings != nil},

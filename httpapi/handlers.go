@@ -7,14 +7,12 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/ringmaster/ringmaster/httpapi/openapi"
 	"github.com/ringmaster/ringmaster/httpapi/webhook"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
-	"github.com/ringmaster/ringmaster/store/db"
 )
 
 // api is all handlers, one type per resource, each with the services that it needs. Its methods are the tables of operations.
@@ -39,30 +37,28 @@ type api struct {
 }
 
 type (
-	voiceAgentHandlers struct{ dialer VoiceAgents }
+	voiceAgentHandlers struct{ voiceAgents VoiceAgents }
 	campaignHandlers   struct {
-		dialer Campaigns
-		lists  lister
+		campaigns  Campaigns
+		scrubs     Scrubs
+		statistics Statistics
+		lists      lister
 	}
 	leadHandlers struct {
-		dialer interface {
-			Leads
-			GetCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
-		}
+		leads       Leads
+		campaigns   Campaigns
 		maxUpload   int           // bytes of an upload
 		readTimeout time.Duration // without a byte of it
 	}
-	suppressionHandlers struct{ dialer Suppressions }
+	suppressionHandlers struct{ suppressions Suppressions }
 	callHandlers        struct {
-		rows   callRows
-		dialer interface {
-			PlaceCall(ctx context.Context, tenant uuid.UUID, env dialer.Environment, in dialer.CallInput) (db.Call, error)
-			FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]dialer.FlowRun, error)
-			GetCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
-		}
-		agents Agents
-		calls  Calls
-		links  recordingLinks
+		rows      callRows
+		campaigns Campaigns
+		flows     Flows
+		desk      Desk
+		agents    Agents
+		calls     Calls
+		links     recordingLinks
 	}
 	recordingHandlers struct {
 		library Recordings
@@ -76,8 +72,8 @@ type (
 		now         func() time.Time
 	}
 	usageHandlers struct {
-		dialer Usage
-		now    func() time.Time
+		statistics Statistics
+		now        func() time.Time
 	}
 	webhookHandlers struct{ webhooks *webhook.Subscriptions }
 	flowHandlers    struct {
@@ -93,7 +89,7 @@ type (
 	settingsHandlers struct{ settings Settings }
 	agentHandlers    struct {
 		agents Agents
-		dialer Desk
+		desk   Desk
 		calls  callHandlers
 	}
 	sessionHandlers struct {
@@ -124,29 +120,30 @@ func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, key
 		return nil, err
 	}
 	accounts, lists := account.New(deps.Store), lister{timeout: cfg.RequestTimeout, log: cfg.Logger}
+	of := deps.Dialer
 	calls := callHandlers{
-		rows: callRows{deps.Store}, dialer: deps.Dialer, agents: deps.Agents, calls: deps.Calls,
+		rows: callRows{deps.Store}, campaigns: of.Campaigns, flows: of.Flows, desk: of.Desk, agents: deps.Agents, calls: deps.Calls,
 		links: recordingLinks{library: deps.Recordings, now: cfg.Now},
 	}
 	ofTenant := func(ctx context.Context, tenant, id uuid.UUID) error {
-		_, err := deps.Dialer.GetCampaign(ctx, tenant, id)
+		_, err := of.Campaigns.GetCampaign(ctx, tenant, id)
 		return err
 	}
 	return &api{
-		voiceAgents:  voiceAgentHandlers{deps.Dialer},
-		campaigns:    campaignHandlers{deps.Dialer, lists},
-		leads:        leadHandlers{dialer: deps.Dialer, maxUpload: cfg.MaxUploadBytes, readTimeout: cfg.ReadTimeout},
-		suppressions: suppressionHandlers{deps.Dialer},
+		voiceAgents:  voiceAgentHandlers{of.VoiceAgents},
+		campaigns:    campaignHandlers{of.Campaigns, of.Scrubs, of.Statistics, lists},
+		leads:        leadHandlers{leads: of.Leads, campaigns: of.Campaigns, maxUpload: cfg.MaxUploadBytes, readTimeout: cfg.ReadTimeout},
+		suppressions: suppressionHandlers{of.Suppressions},
 		calls:        calls,
 		recordings:   recordingHandlers{library: deps.Recordings, calls: calls, now: cfg.Now},
 		control:      controlHandlers{calls: calls, verbs: deps.Calls, idempotency: keys, now: cfg.Now},
-		usage:        usageHandlers{deps.Dialer, cfg.Now},
+		usage:        usageHandlers{of.Statistics, cfg.Now},
 		webhooks:     webhookHandlers{webhook.NewSubscriptions(deps.Store, cfg.WebhookTargets, ofTenant, cfg.Now)},
-		flows:        flowHandlers{deps.Dialer, lists},
+		flows:        flowHandlers{of.Flows, lists},
 		users:        userHandlers{accounts},
 		telephony:    telephonyHandlers{accounts: accounts, byTenants: cfg.TenantTelephony, targets: cfg.TrunkTargets},
-		settings:     settingsHandlers{deps.Dialer},
-		agents:       agentHandlers{agents: deps.Agents, dialer: deps.Dialer, calls: calls},
+		settings:     settingsHandlers{of.Settings},
+		agents:       agentHandlers{agents: deps.Agents, desk: of.Desk, calls: calls},
 		sessions:     sessionHandlers{accounts: accounts, signIn: signIn, signer: signer},
 		health: healthHandlers{
 			store: deps.Store, registry: deps.Registry, checks: deps.Checks, version: cfg.Version, started: cfg.Now(), doc: doc,

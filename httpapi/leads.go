@@ -16,7 +16,7 @@ func (h leadHandlers) push(ctx context.Context, r *request) (reply, error) {
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	lead, err := h.dialer.PushLead(ctx, r.who.TenantID, campaignID, in)
+	lead, err := h.leads.PushLead(ctx, r.who.TenantID, campaignID, in)
 	return created(lead), err
 }
 
@@ -30,7 +30,7 @@ func (h leadHandlers) pushMany(ctx context.Context, r *request) (reply, error) {
 		return reply{}, err
 	}
 	blankUnstorable(in.Leads.Value)
-	result, err := h.dialer.PushLeads(ctx, r.who.TenantID, campaignID, in)
+	result, err := h.leads.PushLeads(ctx, r.who.TenantID, campaignID, in)
 	result.Results = orEmpty(result.Results)
 	return ok(result), err
 }
@@ -67,7 +67,7 @@ func (h leadHandlers) list(ctx context.Context, r *request) (reply, error) {
 	if err := faults(append(bad, badStatus)...); err != nil {
 		return reply{}, err
 	}
-	leads, total, err := h.dialer.ListLeads(ctx, r.who.TenantID, campaignID, dialer.LeadFilter{
+	leads, total, err := h.leads.ListLeads(ctx, r.who.TenantID, campaignID, dialer.LeadFilter{
 		Status: status, Limit: pg.limit(), Offset: pg.offset(),
 	})
 	return ok(leadPage{Items: orEmpty(leads), Total: total, Page: pg.number, PageSize: pg.size}), named(err, campaignNoun)
@@ -78,7 +78,7 @@ func (h leadHandlers) get(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	lead, err := h.dialer.GetLead(ctx, r.who.TenantID, id)
+	lead, err := h.leads.GetLead(ctx, r.who.TenantID, id)
 	return ok(lead), named(err, leadNoun)
 }
 
@@ -91,7 +91,7 @@ func (h leadHandlers) patch(ctx context.Context, r *request) (reply, error) {
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	lead, err := h.dialer.PatchLead(ctx, r.who.TenantID, id, in)
+	lead, err := h.leads.PatchLead(ctx, r.who.TenantID, id, in)
 	return ok(lead), named(err, leadNoun)
 }
 
@@ -100,5 +100,5 @@ func (h leadHandlers) delete(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	return noContent(), named(h.dialer.DeleteLead(ctx, r.who.TenantID, id), leadNoun)
+	return noContent(), named(h.leads.DeleteLead(ctx, r.who.TenantID, id), leadNoun)
 }

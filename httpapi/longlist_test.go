@@ -18,7 +18,7 @@ import (
 
 // slowReads is a dialer whose lists of campaigns are counted, and break after some.
 type slowReads struct {
-	httpapi.Dialer
+	httpapi.Campaigns
 	most   atomic.Int64 // of one read
 	reads  atomic.Int64
 	breaks atomic.Int64 // at this read; 0 for never
@@ -29,7 +29,7 @@ func (d *slowReads) ListCampaigns(ctx context.Context, tenant, after uuid.UUID, 
 		return nil, errors.New("the database is away")
 	}
 	d.most.Store(max(d.most.Load(), int64(limit)))
-	return d.Dialer.ListCampaigns(ctx, tenant, after, limit)
+	return d.Campaigns.ListCampaigns(ctx, tenant, after, limit)
 }
 
 // A list without pages is whole, while a part of it is in memory; one that can't be read to its end isn't taken for whole.
@@ -37,7 +37,7 @@ func TestLongListsAreReadInParts(t *testing.T) {
 	t.Parallel()
 	slow := &slowReads{}
 	b := setup(t, func(_ *httpapi.Config, deps *httpapi.Deps) {
-		slow.Dialer, deps.Dialer = deps.Dialer, slow
+		slow.Campaigns, deps.Dialer.Campaigns = deps.Dialer.Campaigns, slow
 	})
 	s := newStaff(t, b)
 	var campaigns []object

@@ -76,7 +76,7 @@ func setupPlacing(t *testing.T) placing {
 	t.Helper()
 	b := setup(t)
 	p := placing{bundle: b, sw: &gateSwitch{}, agent: storetest.VoiceAgent(t, b.st, b.tenant, "ws://127.0.0.1:9")}
-	b.service.Attach(p.sw)
+	b.line.Calls = p.sw
 	storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5060, 5)
 	storetest.InboundNumber(t, b.st, b.tenant, ownNumber)
 	return p

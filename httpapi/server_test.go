@@ -156,7 +156,7 @@ func TestErrorMapping(t *testing.T) {
 
 func TestPanicIsAnsweredAndCounted(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(_ *httpapi.Config, deps *httpapi.Deps) { deps.Dialer = struct{ httpapi.Dialer }{} })
+	b := setup(t, func(_ *httpapi.Config, deps *httpapi.Deps) { deps.Dialer.VoiceAgents = struct{ httpapi.VoiceAgents }{} })
 	refused(t, b.api, http.MethodGet, voiceAgents, nil, http.StatusInternalServerError, "internal_error")
 	b.client("").JSON(t, http.MethodGet, "/health/live", nil, http.StatusOK, nil)
 	text := metrics(t, b)

@@ -31,7 +31,7 @@ func (h suppressionHandlers) add(ctx context.Context, r *request) (reply, error)
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	added, err := h.dialer.AddSuppression(ctx, r.who.TenantID, in)
+	added, err := h.suppressions.AddSuppression(ctx, r.who.TenantID, in)
 	return created(added), err
 }
 
@@ -41,7 +41,7 @@ func (h suppressionHandlers) addMany(ctx context.Context, r *request) (reply, er
 		return reply{}, err
 	}
 	blankUnstorable(in.Suppressions.Value)
-	result, err := h.dialer.AddSuppressions(ctx, r.who.TenantID, in)
+	result, err := h.suppressions.AddSuppressions(ctx, r.who.TenantID, in)
 	result.Results = orEmpty(result.Results)
 	return ok(result), err
 }
@@ -51,7 +51,7 @@ func (h suppressionHandlers) list(ctx context.Context, r *request) (reply, error
 	if err := faults(bad...); err != nil {
 		return reply{}, err
 	}
-	list, total, err := h.dialer.ListSuppressions(ctx, r.who.TenantID, dialer.SuppressionFilter{
+	list, total, err := h.suppressions.ListSuppressions(ctx, r.who.TenantID, dialer.SuppressionFilter{
 		Phone: string(r.rc.QueryArgs().Peek("phone")), Limit: pg.limit(), Offset: pg.offset(),
 	})
 	return ok(suppressionPage{Items: orEmpty(list), Total: total, Page: pg.number, PageSize: pg.size}), err
@@ -62,5 +62,5 @@ func (h suppressionHandlers) delete(ctx context.Context, r *request) (reply, err
 	if err != nil {
 		return reply{}, err
 	}
-	return noContent(), named(h.dialer.DeleteSuppression(ctx, r.who.TenantID, id), suppressionNoun)
+	return noContent(), named(h.suppressions.DeleteSuppression(ctx, r.who.TenantID, id), suppressionNoun)
 }

@@ -67,9 +67,9 @@ func things(t *testing.T, b *bundle, tenant uuid.UUID, number string) map[string
 	person := b.addUser(t, tenant, account.UserInput{
 		Email: storetest.NewID(t).String() + "@x.test", Role: account.RoleAgent, Extension: number[5:],
 	}).String()
-	opted, err := b.service.AddSuppression(t.Context(), tenant, suppressionOf(t, number))
+	opted, err := b.service.Suppressions.AddSuppression(t.Context(), tenant, suppressionOf(t, number))
 	require.NoError(t, err)
-	flow, err := b.service.CreateFlow(t.Context(), tenant, flowOf(t))
+	flow, err := b.service.Flows.CreateFlow(t.Context(), tenant, flowOf(t))
 	require.NoError(t, err)
 	hook := storetest.Subscription(t, b.st, tenant, nil, "call.ended")
 	event, delivery := storetest.NewID(t), storetest.NewID(t)

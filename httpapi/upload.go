@@ -112,14 +112,14 @@ func (h leadHandlers) upload(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if _, err := h.dialer.GetCampaign(ctx, r.who.TenantID, campaignID); err != nil {
+	if _, err := h.campaigns.GetCampaign(ctx, r.who.TenantID, campaignID); err != nil {
 		return reply{}, err
 	}
 	file, err := h.uploadedFile(r)
 	if err != nil {
 		return reply{}, h.uploadFault(err)
 	}
-	result, err := h.dialer.UploadLeads(ctx, r.who.TenantID, campaignID, file)
+	result, err := h.leads.UploadLeads(ctx, r.who.TenantID, campaignID, file)
 	if err != nil {
 		return reply{}, h.uploadFault(err)
 	}

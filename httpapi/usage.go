@@ -33,7 +33,7 @@ func (h usageHandlers) count(ctx context.Context, r *request) (reply, error) {
 	if by != nil {
 		group = dialer.UsageGroup(*by)
 	}
-	rows, err := h.dialer.Usage(ctx, r.who.TenantID, from, to, group)
+	rows, err := h.statistics.Usage(ctx, r.who.TenantID, from, to, group)
 	return ok(usageView{Items: orEmpty(rows)}), err
 }
 

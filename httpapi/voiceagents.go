@@ -18,7 +18,7 @@ func (h voiceAgentHandlers) create(ctx context.Context, r *request) (reply, erro
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	agent, err := h.dialer.CreateVoiceAgent(ctx, r.who.TenantID, in)
+	agent, err := h.voiceAgents.CreateVoiceAgent(ctx, r.who.TenantID, in)
 	out := created(agent)
 	out.secrets = []string{"auth_token"}
 	return out, err
@@ -30,7 +30,7 @@ func (h voiceAgentHandlers) list(ctx context.Context, r *request) (reply, error)
 	if err := faults(fault); err != nil {
 		return reply{}, err
 	}
-	agents, err := h.dialer.ListVoiceAgents(ctx, r.who.TenantID, status)
+	agents, err := h.voiceAgents.ListVoiceAgents(ctx, r.who.TenantID, status)
 	return ok(voiceAgentList{Items: orEmpty(agents), Total: len(agents)}), err
 }
 
@@ -39,7 +39,7 @@ func (h voiceAgentHandlers) get(ctx context.Context, r *request) (reply, error) 
 	if err != nil {
 		return reply{}, err
 	}
-	agent, err := h.dialer.GetVoiceAgent(ctx, r.who.TenantID, id)
+	agent, err := h.voiceAgents.GetVoiceAgent(ctx, r.who.TenantID, id)
 	return ok(agent), err
 }
 
@@ -52,7 +52,7 @@ func (h voiceAgentHandlers) patch(ctx context.Context, r *request) (reply, error
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	agent, err := h.dialer.PatchVoiceAgent(ctx, r.who.TenantID, id, in)
+	agent, err := h.voiceAgents.PatchVoiceAgent(ctx, r.who.TenantID, id, in)
 	return ok(agent), err
 }
 
@@ -61,7 +61,7 @@ func (h voiceAgentHandlers) archive(ctx context.Context, r *request) (reply, err
 	if err != nil {
 		return reply{}, err
 	}
-	agent, err := h.dialer.ArchiveVoiceAgent(ctx, r.who.TenantID, id)
+	agent, err := h.voiceAgents.ArchiveVoiceAgent(ctx, r.who.TenantID, id)
 	return ok(agent), err
 }
 
@@ -70,11 +70,11 @@ func (h voiceAgentHandlers) delete(ctx context.Context, r *request) (reply, erro
 	if err != nil {
 		return reply{}, err
 	}
-	return noContent(), h.dialer.DeleteVoiceAgent(ctx, r.who.TenantID, id)
+	return noContent(), h.voiceAgents.DeleteVoiceAgent(ctx, r.who.TenantID, id)
 }
 
 func (h voiceAgentHandlers) getDefault(ctx context.Context, r *request) (reply, error) {
-	agent, err := h.dialer.DefaultVoiceAgent(ctx, r.who.TenantID)
+	agent, err := h.voiceAgents.DefaultVoiceAgent(ctx, r.who.TenantID)
 	return ok(agent), err
 }
 
@@ -83,7 +83,7 @@ func (h voiceAgentHandlers) setDefault(ctx context.Context, r *request) (reply, 
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	agent, err := h.dialer.SetDefaultVoiceAgent(ctx, r.who.TenantID, in)
+	agent, err := h.voiceAgents.SetDefaultVoiceAgent(ctx, r.who.TenantID, in)
 	return ok(agent), err
 }
 

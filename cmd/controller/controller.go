@@ -216,10 +216,7 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 		ControlURL: func(callID uuid.UUID) string { return base + "/api/v1/ai-sessions/" + callID.String() + "/control" },
 		Prompts:    c.prompts,
 		Logger:     c.log, Registerer: c.metrics, Phones: c.agents,
-	}, c.store, c.media, c.dialer.Gate(), c.dialer.Handler())
-	if err == nil {
-		c.dialer.Attach(c.calls)
-	}
+	}, c.store, c.media, c.dialer.Gate, c.dialer.Answers)
 	return err
 }
 
@@ -247,7 +244,7 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 		return err
 	}
 	queues := webhook.Queues()
-	ending, err := c.dialer.AddWorker(workers)
+	ending, err := c.dialer.AddWorkers(workers, c.calls)
 	if err != nil {
 		return err
 	}
@@ -272,8 +269,13 @@ func (c *Controller) buildServer() (err error) {
 	cfg.TrustedProxies, cfg.DirectoryAllow = prefixes(c.cfg.HTTP.TrustedProxies), prefixes(c.cfg.Switch.DirectoryAllow)
 	cfg.DirectoryAddr = c.cfg.Switch.DirectoryListen
 	cfg.DirectorySecrets = c.cfg.directorySecrets(c.store)
+	d := c.dialer
+	dialed := httpapi.Dialer{
+		Campaigns: d.Campaigns, Leads: d.Leads, Suppressions: d.Suppressions, VoiceAgents: d.VoiceAgents, Flows: d.Flows, Settings: d.Settings,
+		Scrubs: d.Scrubs, Statistics: d.Statistics, Desk: d.Desk(c.calls),
+	}
 	c.http, err = httpapi.New(cfg, httpapi.Deps{
-		Store: c.store, Dialer: c.dialer, Calls: c.calls, Recordings: c.library,
+		Store: c.store, Dialer: dialed, Calls: c.calls, Recordings: c.library,
 		Directory: c.accounts, Agents: c.agents,
 		Registry: c.registryStatus,
 		Checks: []httpapi.Check{
@@ -346,12 +348,12 @@ func (c *Controller) start(ctx context.Context) error {
 	c.working.Go(func() { c.keepPartitions(background) })
 	c.working.Go(func() { c.library.KeepAdopting(background, c.cfg.Node) })
 	c.working.Go(func() { c.sweepNightly(background) })
-	c.working.Go(func() { c.dialer.KeepFigures(background) })
+	c.working.Go(func() { c.dialer.Statistics.KeepFigures(background) })
 	dialing, stopDialing := context.WithCancel(background)
 	c.stopDialing, c.dialed = stopDialing, make(chan struct{})
 	c.working.Go(func() {
 		defer close(c.dialed)
-		if err := c.dialer.Run(dialing, c.calls); err != nil {
+		if err := c.dialer.Pacers.Run(dialing, c.calls); err != nil {
 			c.log.ErrorContext(dialing, "dialer failed", "error", err)
 		}
 	})

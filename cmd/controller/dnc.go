@@ -173,7 +173,7 @@ func (c *Controller) startScrubber(ctx, background context.Context) {
 func (c *Controller) recordLoad(status dnc.Status) {
 	ctx, cancel := context.WithTimeout(context.Background(), recordLimit)
 	defer cancel()
-	if err := c.dialer.RecordRegistryLoad(ctx, status); err != nil {
+	if err := c.dialer.Scrubs.RecordRegistryLoad(ctx, status); err != nil {
 		c.log.Warn("recording the load of the do-not-call registry failed", "error", err)
 	}
 }

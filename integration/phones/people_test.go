@@ -36,15 +36,14 @@ func (l *line) staff(t *testing.T) *acd.Service {
 	}, l.st)
 	require.NoError(t, err)
 	l.cfg.Phones, l.handler = agents, nil
-	h := l.dialer.Handler()
-	l.calls, err = call.New(l.cfg, l.st, l.media, l.dialer.Gate(), h)
+	h := l.dialer.Answers
+	l.calls, err = call.New(l.cfg, l.st, l.media, l.dialer.Gate, h)
 	require.NoError(t, err)
-	l.dialer.Attach(l.calls)
 	require.NoError(t, l.calls.Start(t.Context()))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 2)
 	go func() { done <- agents.Run(ctx, l.calls) }()
-	go func() { done <- l.dialer.Run(ctx, l.calls) }()
+	go func() { done <- l.dialer.Pacers.Run(ctx, l.calls) }()
 	l.stop = func(stopping context.Context) error {
 		cancel()
 		return errors.Join(<-done, <-done, l.calls.Close(stopping))
@@ -88,7 +87,7 @@ func TestProgressiveReachesAgent(t *testing.T) {
 		t.Logf("answer to bridge %s, answer to queue %s", row.AgentConnectTime.Sub(*row.AnswerTime), row.QueuedAt.Sub(*row.AnswerTime))
 		require.Len(t, l.carrier.Calls(simcarrier.Filter{}), 1, "one agent, one call")
 
-		_, err = l.dialer.AgentHangup(t.Context(), l.tenant, agent)
+		_, err = l.dialer.Desk(l.calls).AgentHangup(t.Context(), l.tenant, agent)
 		require.NoError(t, err)
 		require.Eventually(t, func() bool {
 			a, err = agents.GetAgent(t.Context(), l.tenant, agent)
@@ -96,7 +95,7 @@ func TestProgressiveReachesAgent(t *testing.T) {
 		}, soon, 10*time.Millisecond)
 		require.Eventually(t, func() bool { return l.call(t, first).Status == ledger.StatusCompleted }, soon, 10*time.Millisecond)
 		require.Equal(t, "send_bye", *l.call(t, first).HangupDisposition)
-		got, err := l.dialer.Dispose(t.Context(), l.tenant, agent, dialer.DisposeInput{
+		got, err := l.dialer.Desk(l.calls).Dispose(t.Context(), l.tenant, agent, dialer.DisposeInput{
 			CallID: input.Some(first.String()), Disposition: input.Some("sold"),
 		})
 		require.NoError(t, err)
@@ -123,11 +122,11 @@ func TestPreviewDial(t *testing.T) {
 		_, err := agents.Login(t.Context(), l.tenant, agent, acd.LoginInput{})
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { return agents.ReadyAgents(l.tenant) == 1 }, soon, 10*time.Millisecond)
-		next, err := l.dialer.NextLead(t.Context(), l.tenant, agent, campaign)
+		next, err := l.dialer.Desk(l.calls).NextLead(t.Context(), l.tenant, agent, campaign)
 		require.NoError(t, err)
 		require.Equal(t, lead, next.ID)
 		since := time.Now()
-		call, err := l.dialer.AgentDial(t.Context(), l.tenant, agent, dialer.DialInput{LeadID: input.Some(lead.String())})
+		call, err := l.dialer.Desk(l.calls).AgentDial(t.Context(), l.tenant, agent, dialer.DialInput{LeadID: input.Some(lead.String())})
 		require.NoError(t, err)
 		require.Eventually(t, func() bool {
 			r, ok := talking(l.phone)
@@ -146,7 +145,7 @@ func TestPreviewDial(t *testing.T) {
 		a, err := agents.GetAgent(t.Context(), l.tenant, agent)
 		require.NoError(t, err)
 		require.Equal(t, acd.WrapUp, a.Status)
-		_, err = l.dialer.Dispose(t.Context(), l.tenant, agent, dialer.DisposeInput{
+		_, err = l.dialer.Desk(l.calls).Dispose(t.Context(), l.tenant, agent, dialer.DisposeInput{
 			CallID: input.Some(call.ID.String()), Disposition: input.Some("no_interest"),
 		})
 		require.NoError(t, err)

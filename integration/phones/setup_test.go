@@ -211,7 +211,7 @@ func newLine(tb testing.TB, binary string) *line {
 		Logger: logger,
 	}, l.st)
 	require.NoError(tb, err)
-	l.handler = &handler{AnswerHandler: l.dialer.Handler()}
+	l.handler = &handler{AnswerHandler: l.dialer.Answers}
 	l.media, err = media.New(media.Config{SIPAddr: "127.0.0.1:0", DialGuard: netguard.Policy{AllowLoopback: true}, Logger: logger})
 	require.NoError(tb, err)
 	require.NoError(tb, l.media.Start(tb.Context()))
@@ -229,7 +229,7 @@ func newLine(tb testing.TB, binary string) *line {
 func (l *line) start(tb testing.TB) {
 	tb.Helper()
 	var err error
-	l.calls, err = call.New(l.cfg, l.st, l.media, l.dialer.Gate(), l.handler)
+	l.calls, err = call.New(l.cfg, l.st, l.media, l.dialer.Gate, l.handler)
 	require.NoError(tb, err)
 	require.NoError(tb, l.calls.Start(tb.Context()))
 	l.stop = l.calls.Close
@@ -359,7 +359,7 @@ func (l *line) dial(tb testing.TB) db.Call {
 	tb.Helper()
 	to, err := store.ParsePhone("9876543210")
 	require.NoError(tb, err)
-	adm, err := l.dialer.Gate().Admit(tb.Context(), admission.Request{
+	adm, err := l.dialer.Gate.Admit(tb.Context(), admission.Request{
 		TenantID: l.tenant, To: to, Purpose: admission.PurposeSingle, Environment: "live", VoiceAgentID: l.voice,
 	})
 	require.NoError(tb, err)

@@ -29,3 +29,11 @@ func Members(b []byte, into map[string]json.Unmarshaler) error {
 	}
 	return nil
 }
+
+// OrNil gives no text for an empty one.
+func OrNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

@@ -1,0 +1,157 @@
+package dialer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
+)
+
+// flowPlan is a version of a flow that takes a call.
+type flowPlan struct {
+	graph   *flow.Graph
+	id      uuid.UUID
+	version int32
+	// resume is how far the flow had come before a restart of ours; nil for a call that begins.
+	resume *flow.State
+}
+
+// beginsWithVoiceAgent tells whether a voice agent is the first whom a call hears: its session records the call.
+func (p *flowPlan) beginsWithVoiceAgent(now time.Time) bool {
+	return p.graph.FirstVoiceAgent(now) != nil
+}
+
+// keptFlows bounds the flows that are kept as they were read.
+const keptFlows = 1000
+
+// flowCache keeps flows as they were read, by id: a version doesn't change. Pacers and the gate ask for them all the time.
+type flowCache struct {
+	mu   sync.Mutex
+	read map[uuid.UUID]flowPlan
+}
+
+func (c *flowCache) get(id uuid.UUID, version int32) (*flowPlan, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	plan, ok := c.read[id]
+	return &plan, ok && plan.version == version
+}
+
+func (c *flowCache) put(plan flowPlan) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.read == nil || len(c.read) >= keptFlows {
+		c.read = make(map[uuid.UUID]flowPlan)
+	}
+	c.read[plan.id] = plan
+}
+
+// storedFlow gives a flow of the tenant in its newest version.
+func (f *flows) storedFlow(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (*flowPlan, error) {
+	gone := &fault.Error{Kind: fault.Dependency, Code: CodeNoFlowConfigured, Detail: "the flow is gone"}
+	version, err := tx.Q.FlowVersion(ctx, tenant, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, gone
+	}
+	if err != nil {
+		return nil, err
+	}
+	if plan, ok := f.cache.get(id, version); ok {
+		return plan, nil
+	}
+	row, err := tx.Q.FlowGet(ctx, tenant, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, gone
+	}
+	if err != nil {
+		return nil, err
+	}
+	plan, err := readFlow(row.ID, row.Version, row.Nodes)
+	if err == nil {
+		f.cache.put(*plan)
+	}
+	return plan, err
+}
+
+func readFlow(id uuid.UUID, version int32, nodes json.RawMessage) (*flowPlan, error) {
+	graph, err := flow.Parse(nodes)
+	if err != nil {
+		return nil, &fault.Error{Kind: fault.Dependency, Code: CodeNoFlowConfigured, Detail: err.Error()}
+	}
+	return &flowPlan{graph: graph, id: id, version: version}, nil
+}
+
+// cutOffFlow is the flow that a call was in when we were restarted, in the version that it began with; nil for none.
+func cutOffFlow(ctx context.Context, tx *store.Tx, call db.Call) (*flowPlan, error) {
+	run, err := tx.Q.FlowRunOpen(ctx, call.TenantID, call.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil //nolint:nilnil // the call begins
+	}
+	if err != nil {
+		return nil, err
+	}
+	row, err := tx.Q.FlowVersionGet(ctx, call.TenantID, run.FlowID, run.Version)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil //nolint:nilnil // the flow has been deleted: the call begins anew, with what it finds now
+	}
+	if err != nil {
+		return nil, err
+	}
+	plan, err := readFlow(run.FlowID, run.Version, row.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	var state flow.State
+	if err := json.Unmarshal(run.State, &state); err != nil {
+		return nil, fmt.Errorf("read the state of a flow: %w", err)
+	}
+	if err := json.Unmarshal(run.Trace, &state.Trace); err != nil {
+		return nil, fmt.Errorf("read the trace of a flow: %w", err)
+	}
+	plan.resume = &state
+	return plan, nil
+}
+
+// FlowRun is what a flow did with a call.
+type FlowRun struct {
+	FlowID    uuid.UUID   `json:"flow_id"`
+	Version   int         `json:"version"`
+	StartedAt time.Time   `json:"started_at"`
+	EndedAt   *time.Time  `json:"ended_at"`
+	Outcome   *string     `json:"outcome"`
+	Error     *string     `json:"error"`
+	Trace     []flow.Step `json:"trace"`
+}
+
+// FlowRuns are the traces of the flows that a call of the tenant went through, the first one first.
+func (f *flows) FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]FlowRun, error) {
+	runs := []FlowRun{}
+	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		rows, err := tx.Q.FlowRunsOfCall(ctx, tenant, call)
+		if err != nil {
+			return err
+		}
+		runs = make([]FlowRun, 0, len(rows))
+		for _, row := range rows {
+			run := FlowRun{
+				FlowID: row.FlowID, Version: int(row.Version), StartedAt: row.StartedAt.UTC(), EndedAt: store.UTC(row.EndedAt),
+				Outcome: row.Outcome, Error: row.Error,
+			}
+			if err := json.Unmarshal(row.Trace, &run.Trace); err != nil {
+				return fmt.Errorf("read the trace of a flow: %w", err)
+			}
+			runs = append(runs, run)
+		}
+		return nil
+	})
+	return runs, fault.Wrap("read the flows of a call", err)
+}

@@ -1,0 +1,73 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
+)
+
+// single tells a call that somebody has asked for by itself from those of campaigns, agents and transfers.
+func single(req admission.Request) bool {
+	return req.Purpose == admission.PurposeSingle && req.CampaignID == nil && req.LeadID == nil && req.AgentID == nil
+}
+
+// flowTaker tells who takes a single call that a flow gets.
+func (g *rules) flowTaker(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (answerTarget, error) {
+	if _, err := tx.Q.FlowHold(ctx, tenant, id); err != nil {
+		return answerTarget{}, err
+	}
+	plan, err := g.flows.storedFlow(ctx, tx, tenant, id)
+	if err != nil {
+		return answerTarget{}, err
+	}
+	by := answerTarget{modes: flowModes(plan.graph)}
+	first := plan.graph.FirstVoiceAgent(g.now())
+	if first == nil {
+		by.demands = plan.graph.AsksAgent(g.now())
+		by.people = len(by.demands) > 0
+		return by, nil
+	}
+	agent, err := g.voiceAgents.resolveAgent(ctx, tx, tenant, &first.VoiceAgentID, nil)
+	by.voiceAgent = &agent.ID
+	return by, err
+}
+
+// rehearse writes the record of a test key's call, which the call controller ends at once. It takes no channel and no trunk.
+func (g *rules) rehearse(ctx context.Context, tx *store.Tx, c *candidate, adm admission.Terms) (db.Call, error) {
+	adm.Routes = []admission.Route{{}}
+	c.by.people = false // it waits for no agent
+	call, err := g.open(ctx, tx, c, adm)
+	if err != nil {
+		return call, err
+	}
+	_, err = tx.Q.LiveUnitsDeleteOfCall(ctx, call.TenantID, call.ID)
+	return call, err
+}
+
+// taker tells who takes the call that is asked for; nobody in particular takes one that an agent dials.
+func (g *rules) taker(ctx context.Context, tx *store.Tx, req admission.Request) (answerTarget, error) {
+	by := answerTarget{voiceAgent: req.VoiceAgentID}
+	looks := g.cfg.DNCPolicy.Modes != 0
+	if req.FlowID != nil && single(req) {
+		return g.flowTaker(ctx, tx, req.TenantID, *req.FlowID)
+	}
+	if req.CampaignID == nil || req.AgentID != nil || by.voiceAgent != nil && !looks {
+		return by, nil
+	}
+	campaign, err := tx.Q.CampaignGet(ctx, req.TenantID, *req.CampaignID)
+	if errors.Is(err, store.ErrNotFound) {
+		return by, nil // the campaign's absence is judged with the other facts
+	}
+	if err == nil && by.voiceAgent == nil {
+		by, err = g.campaigns.answerTargetOf(ctx, tx, campaign)
+	}
+	if err == nil && looks {
+		by.modes, err = g.campaigns.callModes(ctx, tx, campaign)
+	}
+	return by, err
+}
