@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -35,13 +36,13 @@ const (
 // NextLead reserves a preview campaign's next lead for an agent for ten minutes; nil when there is none to dial now. An agent
 // who asks again gets the same lead, and one who asks in another campaign gives the first lead back. Errors:
 // store.ErrNotFound, *fault.Error, *acd.StateError.
-func (dk *desk) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*Lead, error) {
+func (dk *desk) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*leads.Lead, error) {
 	now := dk.now()
 	if err := dk.mayPreview(ctx, tenant, agent); err != nil {
 		return nil, fault.Wrap("next lead", err)
 	}
-	claims := &claimer{leads: dk.leads, tenant: tenant, campaign: campaign, claimant: acd.Claimant(agent), lease: reservation}
-	var out *Lead
+	claims := &leads.Claimer{Leads: dk.leads, Tenant: tenant, Campaign: campaign, Claimant: acd.Claimant(agent), Lease: reservation}
+	var out *leads.Lead
 	err := dk.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		out = nil
 		owner, err := dk.previewCampaign(ctx, tx, tenant, campaign)
@@ -51,14 +52,14 @@ func (dk *desk) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID)
 		if owner == nil {
 			return nil // not at this time of day, or not on the telephone network
 		}
-		if err := tx.Q.LeadsReleaseOthers(ctx, tenant, claims.claimant, campaign); err != nil {
+		if err := tx.Q.LeadsReleaseOthers(ctx, tenant, claims.Claimant, campaign); err != nil {
 			return err
 		}
 		row, err := dk.reserve(ctx, tx, claims, now)
 		if err != nil || row == nil {
 			return err
 		}
-		lead := leadOf(*row, store.PrivacyMode(owner.PrivacyMode))
+		lead := leads.ViewOf(*row, store.PrivacyMode(owner.PrivacyMode))
 		out = &lead
 		return nil
 	})
@@ -107,25 +108,25 @@ func (dk *desk) previewCampaign(ctx context.Context, tx *store.Tx, tenant, campa
 }
 
 // reserve gives the lead that the claimant holds, or claims the next one; nil when there is none.
-func (dk *desk) reserve(ctx context.Context, tx *store.Tx, claims *claimer, now time.Time) (*db.Lead, error) {
+func (dk *desk) reserve(ctx context.Context, tx *store.Tx, claims *leads.Claimer, now time.Time) (*db.Lead, error) {
 	held, err := tx.Q.LeadReservedFor(ctx, db.LeadReservedForParams{
-		TenantID: claims.tenant, CampaignID: claims.campaign, Claimant: claims.claimant, Now: now,
+		TenantID: claims.Tenant, CampaignID: claims.Campaign, Claimant: claims.Claimant, Now: now,
 	})
 	if err == nil {
 		return &held, tx.Q.LeadHold(ctx, db.LeadHoldParams{
-			TenantID: claims.tenant, ID: held.ID, Claimant: claims.claimant, Until: now.Add(reservation),
+			TenantID: claims.Tenant, ID: held.ID, Claimant: claims.Claimant, Until: now.Add(reservation),
 		})
 	}
 	if !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	for range claimBatch {
-		leads, taken, err := claims.claimFrom(ctx, tx, 1, now, &position{})
+	for range leads.ClaimBatch {
+		leads, taken, err := claims.ClaimFrom(ctx, tx, 1, now, &leads.Position{})
 		if err != nil || taken == 0 {
 			return nil, err
 		}
 		if len(leads) > 0 {
-			row, err := tx.Q.LeadGet(ctx, claims.tenant, leads[0].id)
+			row, err := tx.Q.LeadGet(ctx, claims.Tenant, leads[0].ID)
 			return &row, err
 		}
 	}
@@ -177,7 +178,7 @@ func (in DialInput) target() (target, error) {
 	if v, ok := input.Required(&c, "phone", in.Phone); ok {
 		number, err := store.ParsePhone(v)
 		if err != nil {
-			c.Fail("phone", "%s", phoneFault(err))
+			c.Fail("phone", "%s", leads.PhoneFault(err))
 		}
 		out.phone = number
 	}
@@ -240,7 +241,7 @@ func (dk *desk) resolveTarget(ctx context.Context, tenant uuid.UUID, to target) 
 			return err
 		}
 		to.lead, to.campaign = &lead.ID, &lead.CampaignID
-		number, err := leadPhone(ctx, tx, tenant, lead.Phone, lead.PhoneSealed)
+		number, err := leads.PhoneOf(ctx, tx, tenant, lead.Phone, lead.PhoneSealed)
 		if err == nil && !number.IsZero() {
 			to.phone = number
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -19,7 +20,7 @@ func TestPreview(t *testing.T) {
 	campaign := p.campaign(t, DialPreview)
 	first, second := p.push(t, campaign, "9876543201"), p.push(t, campaign, "9876543202")
 	ann, bob := p.person(t), p.person(t)
-	next := func(agent uuid.UUID) *Lead {
+	next := func(agent uuid.UUID) *leads.Lead {
 		lead, err := p.desk.NextLead(t.Context(), p.tenant, agent, campaign)
 		require.NoError(t, err)
 		return lead
@@ -65,7 +66,7 @@ func TestPreview(t *testing.T) {
 	p.end(t, call, "failed", "NO_ANSWER")
 	require.Equal(t, acd.WrapUp, p.status(t, bob))
 	require.Eventually(t, func() bool { r := p.sw.ringbacks(); return len(r) == 2 && !r[1] }, waitFor, every, "no more ringback")
-	require.Equal(t, string(LeadRetry), p.lead(t, first.ID).Status)
+	require.Equal(t, string(leads.StatusRetry), p.lead(t, first.ID).Status)
 	_, err = p.desk.AgentHangup(t.Context(), p.tenant, bob)
 	require.Equal(t, CodeNoCall, conflictCode(t, err))
 
@@ -87,7 +88,7 @@ func TestPreview(t *testing.T) {
 	require.Nil(t, loose.LeadID)
 	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{Phone: input.Some("1")})
 	require.ElementsMatch(t, []string{"campaign_id", "phone"}, fields(t, err))
-	require.Nil(t, func() *Lead {
+	require.Nil(t, func() *leads.Lead {
 		p.end(t, loose, "failed", "NO_ANSWER")
 		return next(ann)
 	}(), "nothing is due")
@@ -167,7 +168,7 @@ func TestDispose(t *testing.T) {
 	})
 	require.NoError(t, err)
 	row := p.lead(t, callback.ID)
-	require.Equal(t, string(LeadCallback), row.Status)
+	require.Equal(t, string(leads.StatusCallback), row.Status)
 	require.WithinDuration(t, at, *row.NextAttemptAt, 0)
 	require.Nil(t, row.CompletedAt)
 }
@@ -208,13 +209,13 @@ func TestDisposeOptOut(t *testing.T) {
 	require.NoError(t, err)
 	for _, id := range []uuid.UUID{lead.ID, elsewhere.ID} {
 		row := p.lead(t, id)
-		require.Equal(t, string(LeadOptedOut), row.Status)
+		require.Equal(t, string(leads.StatusOptedOut), row.Status)
 		require.Nil(t, row.PhoneSealed, "a strict tenant forgets the number")
 	}
 	require.Nil(t, p.call(t, call.ID).PeerSealed)
-	again, err := p.svc.Leads.PushLead(t.Context(), p.tenant, p.campaign(t, DialPreview), LeadInput{Phone: input.Some("9876543203")})
+	again, err := p.svc.Leads.PushLead(t.Context(), p.tenant, p.campaign(t, DialPreview), leads.Input{Phone: input.Some("9876543203")})
 	require.NoError(t, err)
-	require.Equal(t, LeadOptedOut, again.Status)
+	require.Equal(t, leads.StatusOptedOut, again.Status)
 	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some("9876543203")})
 	var refusal *RefusalError
 	require.ErrorAs(t, err, &refusal)
@@ -236,10 +237,10 @@ func TestDisposeRefusesWhatCannotBeKept(t *testing.T) {
 	set := func(sql string) { storetest.Exec(t, p.st, p.tenant, sql) }
 
 	set("UPDATE leads SET status = 'connected'")
-	require.Equal(t, CodeLeadInCall, conflictCode(t, say(callback)))
+	require.Equal(t, leads.CodeLeadInCall, conflictCode(t, say(callback)))
 	require.Equal(t, acd.WrapUp, p.status(t, ann), "a refusal changes nothing")
 	require.Nil(t, p.call(t, call.ID).Disposition)
-	for _, final := range []LeadStatus{LeadDNC, LeadInvalid, LeadOptedOut} {
+	for _, final := range []leads.Status{leads.StatusDNC, leads.StatusInvalid, leads.StatusOptedOut} {
 		set("UPDATE leads SET status = '" + string(final) + "'")
 		require.Equal(t, CodeLeadFinal, conflictCode(t, say(callback)))
 		require.Equal(t, string(final), p.lead(t, lead.ID).Status)
@@ -257,10 +258,10 @@ func TestDisposeRefusesWhatCannotBeKept(t *testing.T) {
 	require.Equal(t, []string{"opt_out"}, fields(t, say(DisposeInput{OptOut: input.Some(true)})))
 	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET peer_hash = (SELECT phone_hash FROM leads WHERE id = $1)", lead.ID)
 	require.NoError(t, say(callback))
-	require.Equal(t, string(LeadCallback), p.lead(t, lead.ID).Status)
+	require.Equal(t, string(leads.StatusCallback), p.lead(t, lead.ID).Status)
 	require.NoError(t, say(DisposeInput{OptOut: input.Some(true)}))
 	require.Equal(t, CodeLeadFinal, conflictCode(t, say(callback)), "never over an opt-out")
-	require.Equal(t, string(LeadOptedOut), p.lead(t, lead.ID).Status)
+	require.Equal(t, string(leads.StatusOptedOut), p.lead(t, lead.ID).Status)
 	set("UPDATE calls SET lead_id = NULL")
 	require.Equal(t, []string{"callback_at"}, fields(t, say(callback)))
 }
@@ -277,5 +278,5 @@ func TestNextLeadPassesOverOneWithoutNumber(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, got)
 	require.Equal(t, next.ID, got.ID)
-	require.Equal(t, string(LeadInvalid), p.lead(t, purged.ID).Status)
+	require.Equal(t, string(leads.StatusInvalid), p.lead(t, purged.ID).Status)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -109,7 +110,7 @@ func TestMachineFreesTheAgent(t *testing.T) {
 			p.end(t, call, "completed", "NORMAL_CLEARING")
 			require.False(t, p.call(t, call.ID).Abandoned)
 			row := p.lead(t, lead.ID)
-			require.Equal(t, string(LeadRetry), row.Status, "a machine is no conversation")
+			require.Equal(t, string(leads.StatusRetry), row.Status, "a machine is no conversation")
 			require.InDelta(t, 240, row.NextAttemptAt.Sub(p.clock.Now()).Minutes(), 0.1)
 		})
 	}
@@ -185,7 +186,7 @@ func TestAnnouncementComesFirst(t *testing.T) {
 				b.end(t, call, "completed", ledger.CauseServiceUnavailable)
 				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET answer_time = dial_time WHERE id = $1", call.ID)
 				require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM calls WHERE abandoned"))
-				require.Equal(t, string(LeadRetry), b.lead(t, *call.LeadID).Status)
+				require.Equal(t, string(leads.StatusRetry), b.lead(t, *call.LeadID).Status)
 				stats, err := b.svc.Statistics.CampaignStats(t.Context(), b.tenant, campaign.ID)
 				require.NoError(t, err)
 				require.Equal(t, AbandonFigures{Rate24h: 1, RateTotal: 1, Answered: 1, Abandoned: 1}, stats.Abandon)

@@ -1,12 +1,11 @@
 package dialer
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/input"
 )
 
@@ -50,24 +49,6 @@ const (
 	ActionRunFlow           PostAnswerAction = "run_flow"
 )
 
-// LeadStatus is the state of a lead.
-type LeadStatus string
-
-// The states of a lead; the last five are terminal.
-const (
-	LeadNew       LeadStatus = "new"
-	LeadQueued    LeadStatus = "queued"
-	LeadDialing   LeadStatus = "dialing"
-	LeadConnected LeadStatus = "connected"
-	LeadCallback  LeadStatus = "callback"
-	LeadRetry     LeadStatus = "retry"
-	LeadCompleted LeadStatus = "completed"
-	LeadExhausted LeadStatus = "exhausted"
-	LeadDNC       LeadStatus = "dnc"
-	LeadOptedOut  LeadStatus = "opted_out"
-	LeadInvalid   LeadStatus = "invalid"
-)
-
 // VoiceAgentStatus is the state of a voice agent; only an active one gets new calls.
 type VoiceAgentStatus string
 
@@ -90,21 +71,21 @@ type Campaign struct {
 	PredictiveTargetAbandon float64          `json:"predictive_target_abandon"`
 	PredictiveMaxWaitS      float64          `json:"predictive_max_wait_s"`
 	// PredictivePaused says that a predictive campaign dials 1:1 until it is resumed.
-	PredictivePaused    bool           `json:"predictive_paused"`
-	MaxConcurrent       *int           `json:"max_concurrent"`
-	CallerID            *string        `json:"caller_id"`
-	FlowID              *uuid.UUID     `json:"flow_id"`
-	Description         *string        `json:"description"`
-	Script              *string        `json:"script"`
-	Notes               *string        `json:"notes"`
-	RingTimeoutS        int            `json:"ring_timeout_s"`
-	AMD                 bool           `json:"amd"`
-	VoicemailAction     string         `json:"voicemail_action"`
-	VoicemailMessageURL *string        `json:"voicemail_message_url"`
-	MaxAttempts         int            `json:"max_attempts"`
-	Retry               RetryPolicy    `json:"retry"`
-	CallingWindow       *CallingWindow `json:"calling_window"`
-	AnnouncementURL     *string        `json:"announcement_url"`
+	PredictivePaused    bool              `json:"predictive_paused"`
+	MaxConcurrent       *int              `json:"max_concurrent"`
+	CallerID            *string           `json:"caller_id"`
+	FlowID              *uuid.UUID        `json:"flow_id"`
+	Description         *string           `json:"description"`
+	Script              *string           `json:"script"`
+	Notes               *string           `json:"notes"`
+	RingTimeoutS        int               `json:"ring_timeout_s"`
+	AMD                 bool              `json:"amd"`
+	VoicemailAction     string            `json:"voicemail_action"`
+	VoicemailMessageURL *string           `json:"voicemail_message_url"`
+	MaxAttempts         int               `json:"max_attempts"`
+	Retry               leads.RetryPolicy `json:"retry"`
+	CallingWindow       *CallingWindow    `json:"calling_window"`
+	AnnouncementURL     *string           `json:"announcement_url"`
 	// AgentWhisperURL is what an agent hears before the callee; null for a short tone. WrapUpS is the time limit of a wrap-up, 0
 	// for none, null for the deployment's. OverflowAction is what becomes of a callee whom no agent takes in time.
 	AgentWhisperURL *string `json:"agent_whisper_url"`
@@ -119,18 +100,6 @@ type Campaign struct {
 	UpdatedAt    time.Time  `json:"updated_at"`
 }
 
-// RetryPolicy holds the minutes to wait before the next attempt, by the outcome of the last one. With a Backoff above 1 each further
-// gap is so many times as long.
-type RetryPolicy struct {
-	Busy       int `json:"busy"`
-	NoAnswer   int `json:"no_answer"`
-	Congestion int `json:"congestion"`
-	Machine    int `json:"machine"`
-	Failed     int `json:"failed"`
-	// Backoff of 1, the default, keeps all gaps alike.
-	Backoff float64 `json:"backoff"`
-}
-
 // CallingWindow is the time of day in which numbers may be called: From and To are "HH:MM" in Timezone; Days are
 // mon to sun, all seven when empty.
 type CallingWindow struct {
@@ -140,89 +109,10 @@ type CallingWindow struct {
 	To       string   `json:"to"`
 }
 
-// RetryInput is the retry member of a CampaignInput.
-type RetryInput struct {
-	Busy, NoAnswer, Congestion, Machine, Failed input.Opt[int]
-	Backoff                                     input.Opt[float64]
-}
-
 // WindowInput is the calling_window member of a CampaignInput.
 type WindowInput struct {
 	Timezone, From, To input.Opt[string]
 	Days               input.Opt[[]string]
-}
-
-// Lead is the response object of a lead. Phone is ten digits, or the mask for a strict tenant.
-type Lead struct {
-	ID            uuid.UUID       `json:"id"`
-	CampaignID    uuid.UUID       `json:"campaign_id"`
-	Phone         string          `json:"phone"`
-	Name          *string         `json:"name"`
-	Email         *string         `json:"email"`
-	Metadata      json.RawMessage `json:"metadata"`
-	CRMLeadID     *string         `json:"crm_lead_id"`
-	DNDChecked    bool            `json:"dnd_checked"`
-	DNDClean      bool            `json:"dnd_clean"`
-	DNDCheckedAt  *time.Time      `json:"dnd_checked_at"`
-	CustomFields  json.RawMessage `json:"custom_fields"`
-	Priority      int             `json:"priority"` // higher ones are dialed first
-	Status        LeadStatus      `json:"status"`
-	StatusSetBy   *string         `json:"status_set_by"`
-	Attempts      int             `json:"attempts"`
-	NextAttemptAt *time.Time      `json:"next_attempt_at"`
-	LastCallID    *uuid.UUID      `json:"last_call_id"`
-	Disposition   *string         `json:"disposition"`
-	CreatedAt     time.Time       `json:"created_at"`
-	UpdatedAt     time.Time       `json:"updated_at"`
-	CompletedAt   *time.Time      `json:"completed_at"`
-}
-
-// LeadInput is the body of a lead push. The aliases lead_id, first_name and mobile are taken where the canonical
-// member is absent.
-type LeadInput struct {
-	Phone     input.Opt[string]
-	Name      input.Opt[string]
-	Email     input.Opt[string]
-	Metadata  input.Opt[input.Object]
-	CRMLeadID input.Opt[string]
-	Priority  input.Opt[int]
-}
-
-// BulkLimit is the most leads that one bulk push may carry.
-const BulkLimit = 500
-
-// BulkInput is the body of a bulk push: each element is a lead input object, looked at on its own, so that one
-// bad row fails no other.
-type BulkInput struct {
-	Leads input.Opt[[]json.RawMessage]
-}
-
-// BulkStatus is what became of one row of a bulk push.
-type BulkStatus string
-
-// The results of a row.
-const (
-	BulkAdded     BulkStatus = "added"
-	BulkInvalid   BulkStatus = "invalid"
-	BulkDuplicate BulkStatus = "duplicate"
-)
-
-// BulkResult is the response to a bulk push; Results has one entry per row, in the order sent.
-type BulkResult struct {
-	Total      int       `json:"total"`
-	Valid      int       `json:"valid"`
-	Invalid    int       `json:"invalid"`
-	Duplicates int       `json:"duplicates"`
-	Results    []BulkRow `json:"results"`
-}
-
-// BulkRow is the result of one row of a bulk push. ID is null unless the lead was added; Errors tells what was
-// wrong with an invalid row.
-type BulkRow struct {
-	Phone  string        `json:"phone"`
-	Status BulkStatus    `json:"status"`
-	ID     *uuid.UUID    `json:"id"`
-	Errors []fault.Field `json:"errors,omitempty"`
 }
 
 // ScrubResult is the response to a scrub of a campaign's leads: Scrubbed counts the leads checked by now, Flagged

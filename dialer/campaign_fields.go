@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/input"
 )
@@ -91,7 +92,7 @@ func campaignFields() []campaignField {
 		numberField("ring_timeout_s", 15, 60, func(to *db.Campaign) *int32 { return &to.RingTimeoutS }),
 		numberField("max_attempts", 1, 100, func(to *db.Campaign) *int32 { return &to.MaxAttempts }),
 		givenField("amd", func(e *campaignEdit, v bool) { e.to.Amd = v }),
-		givenField("retry", func(e *campaignEdit, v RetryInput) { v.apply(e.Form, &e.to.Retry) }),
+		givenField("retry", func(e *campaignEdit, v leads.RetryInput) { v.Apply(e.Form, &e.to.Retry) }),
 		givenField("calling_window", func(e *campaignEdit, v WindowInput) {
 			if w, ok := v.window(e.Form); ok {
 				e.to.CallingWindow, _ = json.Marshal(w) // strings always encode

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/week"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -19,7 +20,6 @@ const (
 	defaultRingTimeoutS  = 25
 	defaultMaxAttempts   = 3
 	maxCampaignChannels  = 100_000
-	maxRetryMinutes      = 7 * 24 * 60
 	maxNameLength        = 200
 	maxTextLength        = 20_000 // in characters; lists of calls and campaigns have it
 	voicemailConnect     = "connect"
@@ -40,7 +40,7 @@ var callerIDPattern = regexp.MustCompile(`^\+?[0-9]{3,15}$`)
 
 // newCampaign is a campaign before its creator has said anything.
 func newCampaign() db.Campaign {
-	retry, _ := json.Marshal(defaultRetry()) // six numbers always encode
+	retry, _ := json.Marshal(leads.DefaultPolicy()) // six numbers always encode
 	return db.Campaign{
 		ID: store.NewID(), Status: string(CampaignDraft), Environment: string(EnvironmentLive),
 		PostAnswerAction: string(ActionConnectAgent), PredictiveTargetAbandon: maxTargetAbandon,

@@ -21,7 +21,7 @@ import (
 func BenchmarkAdmitBesideDeletion(b *testing.B) {
 	const leads, pace = 1_000_000, 20 * time.Millisecond
 	doomed := newClaimWorld(b, leads)
-	tenant := doomed.tenant
+	tenant := doomed.Tenant
 	s, err := New(Config{NodeID: "bench", DNC: &fakeRegistry{listed: map[string]bool{}}, Legal: Hours{From: "00:00", To: "24:00"}}, doomed.st)
 	require.NoError(b, err)
 	agent := storetest.VoiceAgent(b, doomed.st, tenant, "ws://127.0.0.1:9/")
@@ -29,7 +29,7 @@ func BenchmarkAdmitBesideDeletion(b *testing.B) {
 	storetest.Trunk(b, doomed.st, tenant, "127.0.0.1", 5070, 200)
 	storetest.Exec(b, doomed.st, tenant, "UPDATE trunks SET cps = 10000")
 	storetest.InboundNumber(b, doomed.st, tenant, "+918000123456")
-	storetest.Exec(b, doomed.st, tenant, "UPDATE campaigns SET status = 'paused' WHERE id = $1", doomed.campaign)
+	storetest.Exec(b, doomed.st, tenant, "UPDATE campaigns SET status = 'paused' WHERE id = $1", doomed.Campaign)
 	n := 0
 	admit := func() time.Duration {
 		n++
@@ -62,7 +62,7 @@ func BenchmarkAdmitBesideDeletion(b *testing.B) {
 			alone = append(alone, admit())
 		}
 		began := time.Now()
-		require.NoError(b, s.Campaigns.DeleteCampaign(b.Context(), tenant, doomed.campaign))
+		require.NoError(b, s.Campaigns.DeleteCampaign(b.Context(), tenant, doomed.Campaign))
 		answered := time.Since(began)
 		left := func() int {
 			return storetest.Count(b, doomed.st, "SELECT count(*) FROM campaigns WHERE deleted_at IS NOT NULL")

@@ -10,10 +10,21 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
+)
+
+// Codes of faults.
+const (
+	CodeInvalidTransition = "invalid_state_transition"
+	CodeCampaignRunning   = "campaign_running"
+	CodeCampaignHasCalls  = "campaign_has_live_calls"
+	CodeLeadsNotScrubbed  = "leads_not_scrubbed"
+	CodeNotPredictive     = "not_predictive"
+	CodeNoCallerID        = "NoCallerID"
 )
 
 // The sources of campaign.paused.
@@ -299,7 +310,7 @@ func campaignOf(row db.Campaign) Campaign {
 		PredictiveTargetAbandon: row.PredictiveTargetAbandon, PredictiveMaxWaitS: row.PredictiveMaxWaitS,
 		PredictivePaused: row.PredictivePaused, CallerID: row.CallerID, FlowID: row.FlowID, Description: row.Description, Script: row.Script, Notes: row.Notes,
 		RingTimeoutS: int(row.RingTimeoutS), AMD: row.Amd, VoicemailAction: row.VoicemailAction,
-		VoicemailMessageURL: row.VoicemailMessageUrl, MaxAttempts: int(row.MaxAttempts), Retry: retryPolicy(row.Retry),
+		VoicemailMessageURL: row.VoicemailMessageUrl, MaxAttempts: int(row.MaxAttempts), Retry: leads.StoredPolicy(row.Retry),
 		MaxConcurrent: intOf(row.MaxConcurrent), CallingWindow: shownWindow(row.CallingWindow),
 		AnnouncementURL: row.AnnouncementUrl, AgentWhisperURL: row.AgentWhisperUrl, WrapUpS: intOf(row.WrapUpS),
 		OverflowAction: row.OverflowAction, OverflowGreetingURL: row.OverflowGreetingUrl, CallCategory: row.CallCategory, StartedAt: store.UTC(row.StartedAt), CreatedAt: row.CreatedAt.UTC(),

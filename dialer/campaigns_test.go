@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -27,7 +28,7 @@ func TestCampaignDefaults(t *testing.T) {
 	require.Equal(t, 25, made.RingTimeoutS)
 	require.Equal(t, 3, made.MaxAttempts)
 	require.False(t, made.AMD)
-	require.Equal(t, defaultRetry(), made.Retry)
+	require.Equal(t, leads.DefaultPolicy(), made.Retry)
 	require.InDelta(t, 0.03, made.PredictiveTargetAbandon, 0)
 
 	null, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant,
@@ -113,7 +114,7 @@ func TestPatchCampaignClearsSevenMembers(t *testing.T) {
 		  "calling_window":{"from":"10:00","to":"18:00","days":["mon"]}}`))
 	require.NoError(t, err)
 	require.Equal(t, "08040001234", *set.CallerID)
-	require.Equal(t, RetryPolicy{Busy: 1, NoAnswer: 60, Congestion: 5, Machine: 240, Failed: 30, Backoff: 1}, set.Retry)
+	require.Equal(t, leads.RetryPolicy{Busy: 1, NoAnswer: 60, Congestion: 5, Machine: 240, Failed: 30, Backoff: 1}, set.Retry)
 	require.Equal(t, &CallingWindow{Timezone: "Asia/Kolkata", Days: []string{"mon"}, From: "10:00", To: "18:00"}, set.CallingWindow)
 
 	kept, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{}`))

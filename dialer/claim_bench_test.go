@@ -10,35 +10,36 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
 // claimWorld is a campaign of so many leads, half of them done, and who claims the others.
 type claimWorld struct {
-	claimer
+	leads.Claimer
 	st *store.Store
 }
 
-func newClaimWorld(b *testing.B, leads int) *claimWorld {
+func newClaimWorld(b *testing.B, list int) *claimWorld {
 	b.Helper()
 	url := storetest.NewURL(b)
 	st := storetest.Open(b, url)
 	tenant := storetest.Tenant(b, st)
-	w := &claimWorld{st: st, claimer: claimer{
-		tenant: tenant, campaign: storetest.Campaign(b, st, tenant, nil), claimant: "pacer:bench", lease: claimLease,
+	w := &claimWorld{st: st, Claimer: leads.Claimer{
+		Tenant: tenant, Campaign: storetest.Campaign(b, st, tenant, nil), Claimant: "pacer:bench", Lease: claimLease,
 	}}
 	svc, err := New(Config{NodeID: "bench"}, st)
 	require.NoError(b, err)
-	w.leads = svc.Leads
+	w.Leads = svc.Leads
 	remake := w.withoutIndexes(b)
 	const chunk = 250_000
-	for from := 1; from <= leads; from += chunk {
+	for from := 1; from <= list; from += chunk {
 		// The oldest half is done, the rest waits.
 		storetest.Exec(b, st, tenant, `INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_hash, phone_last4, dnd_checked, dnd_clean, status)
 			SELECT $1, (lpad(to_hex(n), 12, '0') || '70008000000000000000')::uuid, $2, lpad(n::text, 10, '9'), sha256(n::text::bytea),
 			'0000', true, true, CASE WHEN n < $3 / 2 THEN 'completed' ELSE 'new' END FROM generate_series($4::int, $5::int) n`,
-			tenant, w.campaign, leads, from, min(leads, from+chunk-1))
+			tenant, w.Campaign, list, from, min(list, from+chunk-1))
 	}
 	remake()
 	_, err = st.Pool().Exec(b.Context(), "VACUUM ANALYZE leads")
@@ -79,16 +80,16 @@ func (w *claimWorld) withoutIndexes(b *testing.B) func() {
 func (w *claimWorld) round(b *testing.B) time.Duration {
 	b.Helper()
 	began := time.Now()
-	leads, taken, err := w.claim(b.Context(), claimBatch, began)
+	list, taken, err := w.Claim(b.Context(), leads.ClaimBatch, began)
 	took := time.Since(began)
 	require.NoError(b, err)
-	require.Equal(b, claimBatch, taken)
-	ids := make([]uuid.UUID, len(leads))
-	for i := range leads {
-		ids[i] = leads[i].id
+	require.Equal(b, leads.ClaimBatch, taken)
+	ids := make([]uuid.UUID, len(list))
+	for i := range list {
+		ids[i] = list[i].ID
 	}
-	for _, status := range []LeadStatus{LeadDialing, LeadConnected, LeadCompleted} {
-		storetest.Exec(b, w.st, w.tenant, "UPDATE leads SET status = $1, claimed_by = NULL, claimed_until = NULL WHERE tenant_id = $2 AND id = ANY($3)", string(status), w.tenant, ids)
+	for _, status := range []leads.Status{leads.StatusDialing, leads.StatusConnected, leads.StatusCompleted} {
+		storetest.Exec(b, w.st, w.Tenant, "UPDATE leads SET status = $1, claimed_by = NULL, claimed_until = NULL WHERE tenant_id = $2 AND id = ANY($3)", string(status), w.Tenant, ids)
 	}
 	return took
 }

@@ -8,13 +8,14 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
 // claims is a campaign whose leads are known by names.
 type claims struct {
 	*bundle
-	claimer
+	leads.Claimer
 	campaign uuid.UUID
 	ids      map[string]uuid.UUID
 	names    map[uuid.UUID]string
@@ -26,7 +27,7 @@ func newClaims(t *testing.T) *claims {
 	campaign := b.aiCampaign(t).ID
 	return &claims{
 		bundle: b, campaign: campaign, ids: map[string]uuid.UUID{}, names: map[uuid.UUID]string{},
-		claimer: claimer{leads: b.svc.Leads, tenant: b.tenant, campaign: campaign, claimant: "pacer:one", lease: claimLease},
+		Claimer: leads.Claimer{Leads: b.svc.Leads, Tenant: b.tenant, Campaign: campaign, Claimant: "pacer:one", Lease: claimLease},
 	}
 }
 
@@ -45,7 +46,7 @@ func (c *claims) set(t *testing.T, name, assignments string, args ...any) {
 }
 
 // due puts a lead into a status whose time came so long ago.
-func (c *claims) due(t *testing.T, name string, status LeadStatus, ago time.Duration) {
+func (c *claims) due(t *testing.T, name string, status leads.Status, ago time.Duration) {
 	t.Helper()
 	c.set(t, name, "status = $2, attempts = 1, next_attempt_at = $3, claimed_by = NULL, claimed_until = NULL", string(status),
 		c.clock.Now().Add(-ago))
@@ -54,19 +55,19 @@ func (c *claims) due(t *testing.T, name string, status LeadStatus, ago time.Dura
 // take claims up to n leads and names them.
 func (c *claims) take(t *testing.T, n int) []string {
 	t.Helper()
-	leads, taken, err := c.claim(t.Context(), n, c.clock.Now())
+	leads, taken, err := c.Claim(t.Context(), n, c.clock.Now())
 	require.NoError(t, err)
 	require.Len(t, leads, taken)
 	names := []string{}
 	for _, lead := range leads {
-		names = append(names, c.names[lead.id])
+		names = append(names, c.names[lead.ID])
 	}
 	return names
 }
 
 // stay has the claimer go on where it came to, whatever the time; head has it look from the head.
-func (c *claims) stay() { c.at.since = time.Now().Add(time.Hour) }
-func (c *claims) head() { c.at.since = time.Time{} }
+func (c *claims) stay() { c.At.Since = time.Now().Add(time.Hour) }
+func (c *claims) head() { c.At.Since = time.Time{} }
 
 // TestClaimOrderAtAnyPace: callbacks that were promised, then by priority: retries, those that wait longest first, then fresh leads in
 // the order in which they came. It is the same whatever the size of a claim.
@@ -79,13 +80,13 @@ func TestClaimOrderAtAnyPace(t *testing.T) {
 			c.add(t, "second", "low", "urgent", "third", "retry late", "retry early", "callback late", "callback early", "not yet", "promised later", "listed")
 			c.set(t, "low", "priority = -1")
 			c.set(t, "urgent", "priority = 7")
-			c.due(t, "retry late", LeadRetry, time.Minute)
+			c.due(t, "retry late", leads.StatusRetry, time.Minute)
 			c.set(t, "retry late", "priority = 9")
-			c.due(t, "retry early", LeadRetry, time.Hour)
-			c.due(t, "callback late", LeadCallback, time.Second)
-			c.due(t, "callback early", LeadCallback, 2*time.Second)
-			c.due(t, "not yet", LeadRetry, -time.Second)
-			c.due(t, "promised later", LeadCallback, -time.Second)
+			c.due(t, "retry early", leads.StatusRetry, time.Hour)
+			c.due(t, "callback late", leads.StatusCallback, time.Second)
+			c.due(t, "callback early", leads.StatusCallback, 2*time.Second)
+			c.due(t, "not yet", leads.StatusRetry, -time.Second)
+			c.due(t, "promised later", leads.StatusCallback, -time.Second)
 			c.set(t, "listed", "dnd_clean = false")
 			var order []string
 			for {
@@ -112,11 +113,11 @@ func TestClaimGoesOnWhereItCameTo(t *testing.T) {
 	c := newClaims(t)
 	c.add(t, "a", "b", "c", "d", "e", "f", "g", "h")
 	require.Equal(t, []string{"a", "b"}, c.take(t, 2))
-	require.WithinDuration(t, time.Now(), c.at.since, headEvery, "it looked from the head just now")
+	require.WithinDuration(t, time.Now(), c.At.Since, leads.HeadEvery, "it looked from the head just now")
 	c.stay()
 	c.set(t, "a", "claimed_by = NULL, claimed_until = NULL") // given back
 	c.set(t, "h", "priority = 5")
-	c.due(t, "b", LeadCallback, time.Second)
+	c.due(t, "b", leads.StatusCallback, time.Second)
 	require.Equal(t, []string{"b", "c"}, c.take(t, 2), "a callback is never behind")
 	c.stay()
 	require.Equal(t, []string{"d"}, c.take(t, 1))
@@ -137,18 +138,18 @@ func TestClaimOfRetriesGoesRound(t *testing.T) {
 	c := newClaims(t)
 	c.add(t, "a", "b", "c", "d", "fresh")
 	for i, name := range []string{"a", "b", "c", "d"} {
-		c.due(t, name, LeadRetry, time.Duration(60-10*i)*time.Second)
+		c.due(t, name, leads.StatusRetry, time.Duration(60-10*i)*time.Second)
 	}
 	require.Equal(t, []string{"a", "b"}, c.take(t, 2))
 	c.stay()
-	c.due(t, "a", LeadRetry, time.Hour)
+	c.due(t, "a", leads.StatusRetry, time.Hour)
 	require.Equal(t, []string{"c"}, c.take(t, 1))
 	c.stay()
 	require.Equal(t, []string{"d"}, c.take(t, 1))
 	c.stay()
 	require.Equal(t, []string{"fresh", "a"}, c.take(t, 2), "the one before its position when it goes round")
-	c.due(t, "b", LeadRetry, time.Hour)
-	c.due(t, "c", LeadRetry, time.Minute)
+	c.due(t, "b", leads.StatusRetry, time.Hour)
+	c.due(t, "c", leads.StatusRetry, time.Minute)
 	c.add(t, "fresh too")
 	c.head()
 	require.Equal(t, []string{"b", "c", "fresh too"}, c.take(t, 3), "from the head retries come before fresh leads")
@@ -161,7 +162,7 @@ func TestClaimsOfOthers(t *testing.T) {
 	c := newClaims(t)
 	c.add(t, "dead pacer's", "agent's", "agent's, over", "own", "own, over", "dead pacer's retry")
 	now := c.clock.Now()
-	c.due(t, "dead pacer's retry", LeadRetry, time.Second)
+	c.due(t, "dead pacer's retry", leads.StatusRetry, time.Second)
 	hold := func(name, by string, until time.Duration) {
 		c.set(t, name, "claimed_by = $2, claimed_until = $3", by, now.Add(until))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -17,7 +18,7 @@ func TestClaimOrder(t *testing.T) {
 	b := setup(t)
 	campaign := b.running(t).ID
 	now := b.clock.Now()
-	_, err := b.svc.Leads.PushLeads(t.Context(), b.tenant, campaign, decode[BulkInput](t, `{"leads":[
+	_, err := b.svc.Leads.PushLeads(t.Context(), b.tenant, campaign, decode[leads.BulkInput](t, `{"leads":[
 		{"phone":"9800000010"}, {"phone":"9800000011"}, {"phone":"9800000012"}, {"phone":"9800000013"}, {"phone":"9800000014"},
 		{"phone":"9800000001","priority":-5},
 		{"phone":"9800000050","priority":5}, {"phone":"9800000051","priority":5}, {"phone":"9800000052","priority":5},
@@ -39,11 +40,11 @@ func TestClaimOrder(t *testing.T) {
 	var got []string
 	claim := func(n, want int) {
 		t.Helper()
-		leads, taken, err := p.claim(t.Context(), n, now)
+		leads, taken, err := p.Claim(t.Context(), n, now)
 		require.NoError(t, err)
 		require.Equal(t, want, taken)
 		for _, lead := range leads {
-			got = append(got, lead.number.National()[8:])
+			got = append(got, lead.Number.National()[8:])
 		}
 	}
 	claim(1, 1)
@@ -53,7 +54,7 @@ func TestClaimOrder(t *testing.T) {
 	claim(50, 5)
 	require.Equal(t, []string{"01", "14", "90", "52", "53", "50", "51", "54", "12", "13", "10", "11", "15"}, got)
 	claim(50, 0)
-	_, err = b.svc.Leads.PushLead(t.Context(), b.tenant, campaign, decode[LeadInput](t, `{"phone":"9800000092","priority":99}`))
+	_, err = b.svc.Leads.PushLead(t.Context(), b.tenant, campaign, decode[leads.Input](t, `{"phone":"9800000092","priority":99}`))
 	require.NoError(t, err)
 	now = now.Add(time.Minute)
 	claim(50, 2)

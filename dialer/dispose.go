@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -47,8 +48,8 @@ func (dk *desk) Dispose(ctx context.Context, tenant, agent uuid.UUID, in Dispose
 		if moved, err = dk.cfg.Agents.Disposes(ctx, tx, tenant, agent, d.call, now); err != nil {
 			return err
 		}
-		if out.Call, err = setDisposition(ctx, tx, call, disposing{
-			disposition: d.disposition, notes: d.notes, source: sourceAgent, at: now,
+		if out.Call, err = leads.SetDisposition(ctx, tx, call, leads.Disposing{
+			Disposition: d.disposition, Notes: d.notes, Source: leads.SourceAgent, At: now,
 		}); err != nil {
 			return err
 		}
@@ -114,20 +115,20 @@ func (dk *desk) promiseCallback(ctx context.Context, tx *store.Tx, call db.Call,
 	if err != nil {
 		return err
 	}
-	switch status := LeadStatus(lead.Status); {
-	case len(suppressed) > 0, status == LeadOptedOut, status == LeadDNC, status == LeadInvalid:
+	switch status := leads.Status(lead.Status); {
+	case len(suppressed) > 0, status == leads.StatusOptedOut, status == leads.StatusDNC, status == leads.StatusInvalid:
 		return &fault.Error{
 			Kind: fault.Conflict, Code: CodeLeadFinal, Detail: "The lead may not be called again.", Members: map[string]any{"lead_status": lead.Status},
 		}
 	case lead.LastCallID == nil || *lead.LastCallID != call.ID:
 		return &fault.Error{Kind: fault.Conflict, Code: CodeLaterCall, Detail: "The lead has had another call since; that one decides."}
-	case status == LeadDialing, status == LeadConnected:
-		return &fault.Error{Kind: fault.Conflict, Code: CodeLeadInCall, Detail: "The lead's call goes on."}
+	case status == leads.StatusDialing, status == leads.StatusConnected:
+		return &fault.Error{Kind: fault.Conflict, Code: leads.CodeLeadInCall, Detail: "The lead's call goes on."}
 	case campaign.Status == string(CampaignCompleted):
 		return &fault.Error{
 			Kind: fault.Conflict, Code: CodeCampaignNotRuns, Detail: "The campaign has been stopped for good: nobody would call back.",
 			Members: map[string]any{"status": campaign.Status},
 		}
 	}
-	return tx.Q.LeadSetCallback(ctx, db.LeadSetCallbackParams{TenantID: lead.TenantID, ID: lead.ID, SetBy: sourceAgent, At: at})
+	return tx.Q.LeadSetCallback(ctx, db.LeadSetCallbackParams{TenantID: lead.TenantID, ID: lead.ID, SetBy: leads.SourceAgent, At: at})
 }

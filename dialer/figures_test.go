@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -25,7 +26,7 @@ func (b *bundle) scan(t *testing.T, campaign uuid.UUID) CampaignStats {
 		CampaignID: campaign, Leads: map[string]int64{"total": 0},
 		Calls: CallFigures{ByStatus: map[string]int64{}, ByCause: map[string]int64{}},
 	}
-	for _, status := range LeadStatuses() {
+	for _, status := range leads.Statuses() {
 		out.Leads[string(status)] = 0
 	}
 	for _, status := range []string{"dialing", "ringing", "answered", "agent_connected", "completed", "failed"} {
@@ -164,7 +165,7 @@ func (w *figureWorld) changeIn(ctx context.Context, tx *store.Tx, rng *rand.Rand
 		_, err := tx.Pgx().Exec(ctx, sql, args...)
 		return err
 	}
-	statuses := LeadStatuses()
+	statuses := leads.Statuses()
 	switch rng.IntN(10) {
 	case 0: // a push of several
 		ids := make([]uuid.UUID, 1+rng.IntN(20))

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -121,7 +122,7 @@ func (o legOperations) SetDisposition(ctx context.Context, disposition string) e
 		if err != nil {
 			return err
 		}
-		_, err = setDisposition(ctx, tx, row, disposing{disposition: disposition, source: sourceSystem, at: s.now()})
+		_, err = leads.SetDisposition(ctx, tx, row, leads.Disposing{Disposition: disposition, Source: leads.SourceSystem, At: s.now()})
 		return err
 	})
 	if _, refused := fault.As(err, fault.Invalid); refused && !errors.Is(err, store.ErrValue) {

@@ -16,6 +16,12 @@ import (
 	"github.com/ringmaster/ringmaster/store/fault"
 )
 
+// Codes of faults.
+const (
+	CodeNoFlowConfigured = "NoFlowConfigured"
+	CodeFlows            = "too_many_flows"
+)
+
 // flowPlan is a version of a flow that takes a call.
 type flowPlan struct {
 	graph   *flow.Graph

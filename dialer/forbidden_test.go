@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -82,14 +83,14 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 		b.registry.setDown(kind == forbiddenUnknown)
 		spelled := []string{"", "0", "91", "+91"}[rng.IntN(4)] + number
 		if rng.IntN(2) == 0 || kind == forbiddenUnknown {
-			_, err := b.svc.Leads.PushLead(t.Context(), b.tenant, campaign.ID, LeadInput{Phone: input.Some(spelled)})
+			_, err := b.svc.Leads.PushLead(t.Context(), b.tenant, campaign.ID, leads.Input{Phone: input.Some(spelled)})
 			require.NoError(t, err)
 		} else {
 			rows = append(rows, fmt.Sprintf(`{"mobile":%q}`, spelled))
 		}
 		b.registry.setDown(false)
 	}
-	_, err := b.svc.Leads.PushLeads(t.Context(), b.tenant, campaign.ID, decode[BulkInput](t, `{"leads":[`+strings.Join(rows, ",")+`]}`))
+	_, err := b.svc.Leads.PushLeads(t.Context(), b.tenant, campaign.ID, decode[leads.BulkInput](t, `{"leads":[`+strings.Join(rows, ",")+`]}`))
 	require.NoError(t, err)
 	for number, kind := range why {
 		switch kind {

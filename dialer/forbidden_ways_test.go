@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -251,9 +252,9 @@ func (w *lawWorld) step(t *testing.T) {
 	campaign := []uuid.UUID{w.paced.ID, w.preview}[w.rng.IntN(2)]
 	switch w.rng.IntN(16) {
 	case 0:
-		_, _ = p.svc.Leads.PushLead(ctx, p.tenant, campaign, LeadInput{Phone: input.Some(w.spelled())}) // or it is there
+		_, _ = p.svc.Leads.PushLead(ctx, p.tenant, campaign, leads.Input{Phone: input.Some(w.spelled())}) // or it is there
 	case 1:
-		_, err := p.svc.Leads.PushLeads(ctx, p.tenant, campaign, decode[BulkInput](t, fmt.Sprintf(`{"leads":[{"phone":%q},{"mobile":%q}]}`, w.spelled(), w.spelled())))
+		_, err := p.svc.Leads.PushLeads(ctx, p.tenant, campaign, decode[leads.BulkInput](t, fmt.Sprintf(`{"leads":[{"phone":%q},{"mobile":%q}]}`, w.spelled(), w.spelled())))
 		require.NoError(t, err)
 	case 2:
 		_, err := p.svc.Leads.UploadLeads(ctx, p.tenant, campaign, strings.NewReader("name,phone\na,"+w.spelled()+"\nb,"+w.spelled()+"\n"))

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/carrier"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -106,7 +107,7 @@ func (c *candidate) lock(ctx context.Context, tx *store.Tx) error {
 
 // registry asks the do-not-call registry about a number.
 func (g *rules) registry(ctx context.Context, tenant uuid.UUID, to store.Phone) registryAnswer {
-	listed, err := g.leads.listed(ctx, []store.Phone{to})
+	listed, err := g.leads.Listed(ctx, []store.Phone{to})
 	if err != nil {
 		g.log.WarnContext(ctx, "asking the do-not-call registry failed", "tenant_id", tenant, "error", err)
 		return registryAnswer{}
@@ -137,7 +138,7 @@ func (g *rules) decide(ctx context.Context, tx *store.Tx, c candidate, target ca
 	}
 	adm := admission.Terms{
 		Purpose: c.req.Purpose, UnitID: store.NewID(), Privacy: store.PrivacyMode(c.facts.PrivacyMode), To: c.req.To, From: c.from,
-		RingTimeout: c.ringTimeout(), Promised: LeadStatus(c.facts.LeadStatus) == LeadCallback,
+		RingTimeout: c.ringTimeout(), Promised: leads.Status(c.facts.LeadStatus) == leads.StatusCallback,
 	}
 	switch {
 	case c.kind&toURI != 0: // one route, and no number that another could be judged by
@@ -238,7 +239,7 @@ func (g *rules) settle(ctx context.Context, tx *store.Tx, c candidate, refused *
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
-	if err != nil || !waits(LeadStatus(lead.Status)) {
+	if err != nil || !leads.Waits(leads.Status(lead.Status)) {
 		return err
 	}
 	if c.registry.listed {
@@ -249,5 +250,5 @@ func (g *rules) settle(ctx context.Context, tx *store.Tx, c candidate, refused *
 			return err
 		}
 	}
-	return g.leads.finishLead(ctx, tx, lead, status, c.now)
+	return g.leads.Finish(ctx, tx, lead, status, c.now)
 }

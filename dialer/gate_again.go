@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
@@ -42,11 +43,11 @@ func (g *rules) Readmit(
 		if err := c.readFacts(ctx, tx); err != nil {
 			return err
 		}
-		if LeadStatus(c.facts.LeadStatus) == LeadDialing {
-			c.facts.LeadStatus, c.facts.Attempts = string(LeadQueued), c.facts.Attempts-1
+		if leads.Status(c.facts.LeadStatus) == leads.StatusDialing {
+			c.facts.LeadStatus, c.facts.Attempts = string(leads.StatusQueued), c.facts.Attempts-1
 		}
 		if leg.Promised {
-			c.facts.LeadStatus = string(LeadCallback)
+			c.facts.LeadStatus = string(leads.StatusCallback)
 		}
 		var err error
 		if refused, err = c.judge(ctx, tx); err != nil || refused != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -101,7 +102,7 @@ func leadWaits(c *candidate) *denial {
 	switch {
 	case c.req.Purpose == admission.PurposeLead && (!forLead || c.req.CampaignID == nil):
 		return deny("no lead is named")
-	case forLead && !waits(LeadStatus(c.facts.LeadStatus)):
+	case forLead && !leads.Waits(leads.Status(c.facts.LeadStatus)):
 		return deny("the lead is %s", orGone(c.facts.LeadStatus))
 	case forLead && c.req.AgentID != nil && reservedForOther(c.facts, *c.req.AgentID, c.now):
 		return deny("the lead is reserved for another agent")
@@ -168,7 +169,7 @@ func voiceAgentTakesCalls(c *candidate) *denial {
 func underDailyCap(ctx context.Context, tx *store.Tx, c *candidate) (*denial, error) {
 	s, f := c.gate, c.facts
 	limit := s.dailyCap(f.DailyCap)
-	if limit == 0 || c.transfer() || LeadStatus(f.LeadStatus) == LeadCallback {
+	if limit == 0 || c.transfer() || leads.Status(f.LeadStatus) == leads.StatusCallback {
 		return nil, nil //nolint:nilnil // no denial
 	}
 	began := s.dayBegan(c.now)

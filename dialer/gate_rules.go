@@ -7,10 +7,17 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/dialer/carrier"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+)
+
+// Codes of faults.
+const (
+	CodeNoAnnouncement = "NoAnnouncement"
+	CodeMaxConcurrent  = "max_concurrent"
 )
 
 // rule is a rule of the gate, or what else a campaign can wait for, and all that follows from it. A new one is a row in ruleTable with its
@@ -24,7 +31,7 @@ type rule struct {
 	// answer is what a refusal is to whoever asked for the call, with its HTTP status; nil where nobody asks.
 	answer answer
 	// lead is the state in which the refusal ends a lead; empty where it doesn't.
-	lead LeadStatus
+	lead leads.Status
 	// claim is what the pacer does with the lead that it has claimed for the call.
 	claim claimFate
 	// waits tells that the campaign waits for this, and how; the zero value says nothing of the campaign.
@@ -73,13 +80,13 @@ func ruleTable() []rule {
 			reason: ReasonNumber, of: anyNumber, check: plain(numberIsLeads), answer: conflict, claim: claimPostponed,
 			waits: campaignWaits(ReasonNumber, slog.LevelWarn),
 		},
-		{reason: ReasonSuppressed, of: anyNumber, check: plain(notSuppressed), answer: conflict, claim: claimReleased, lead: LeadOptedOut},
-		{reason: ReasonDNC, of: anyNumber, check: plain(notListed), answer: conflict, claim: claimReleased, lead: LeadDNC},
+		{reason: ReasonSuppressed, of: anyNumber, check: plain(notSuppressed), answer: conflict, claim: claimReleased, lead: leads.StatusOptedOut},
+		{reason: ReasonDNC, of: anyNumber, check: plain(notListed), answer: conflict, claim: claimReleased, lead: leads.StatusDNC},
 		{
 			reason: ReasonUnscrubbed, of: anyNumber, check: plain(clearedByRegistry), answer: conflict, claim: claimPostponed,
 			waits: campaignWaits(ReasonUnscrubbed, slog.LevelWarn).untilThen(),
 		},
-		{reason: ReasonAttempts, of: anyNumber, check: plain(attemptsLeft), answer: conflict, claim: claimReleased, lead: LeadExhausted},
+		{reason: ReasonAttempts, of: anyNumber, check: plain(attemptsLeft), answer: conflict, claim: claimReleased, lead: leads.StatusExhausted},
 		{
 			reason: ReasonWindow, of: anyNumber, check: plain(inWindow), answer: conflict, claim: claimPostponed,
 			waits: campaignWaits(ReasonWindow, slog.LevelInfo).untilThen(),

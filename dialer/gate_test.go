@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/carrier"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -20,13 +21,13 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
-func (b *bundle) request(t *testing.T, campaign uuid.UUID, lead Lead) admission.Request {
+func (b *bundle) request(t *testing.T, campaign uuid.UUID, lead leads.Lead) admission.Request {
 	t.Helper()
 	row := b.lead(t, lead.ID)
 	var number store.Phone
 	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
 		var err error
-		number, err = leadPhone(t.Context(), tx, b.tenant, row.Phone, row.PhoneSealed)
+		number, err = leads.PhoneOf(t.Context(), tx, b.tenant, row.Phone, row.PhoneSealed)
 		return err
 	}))
 	return admission.Request{
@@ -80,7 +81,7 @@ func TestGateAdmitsALead(t *testing.T) {
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
 	lead, err := b.svc.Leads.PushLead(t.Context(), b.tenant, campaign.ID,
-		decode[LeadInput](t, `{"phone":"09876543210","metadata":{"plan":"gold"}}`))
+		decode[leads.Input](t, `{"phone":"09876543210","metadata":{"plan":"gold"}}`))
 	require.NoError(t, err)
 	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
 	require.NoError(t, err)
@@ -96,7 +97,7 @@ func TestGateAdmitsALead(t *testing.T) {
 	require.Equal(t, adm.Routes[0].TrunkID, adm.Call.TrunkID)
 
 	row := b.lead(t, lead.ID)
-	require.Equal(t, string(LeadDialing), row.Status)
+	require.Equal(t, string(leads.StatusDialing), row.Status)
 	require.EqualValues(t, 1, row.Attempts)
 	require.Equal(t, adm.Call.ID, *row.LastCallID)
 	require.Equal(t, 1, b.units(t))
@@ -152,48 +153,48 @@ func TestGateRefusals(t *testing.T) {
 	campaign := b.running(t)
 	next := 0
 	for name, c := range map[string]struct {
-		prepare func(t *testing.T, lead Lead, req *admission.Request)
+		prepare func(t *testing.T, lead leads.Lead, req *admission.Request)
 		reason  Reason
-		status  LeadStatus // of the lead afterwards
+		status  leads.Status // of the lead afterwards
 	}{
-		"marked": {func(t *testing.T, lead Lead, _ *admission.Request) {
+		"marked": {func(t *testing.T, lead leads.Lead, _ *admission.Request) {
 			t.Helper()
 			storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET dnd_clean = false WHERE id = $1", lead.ID)
-		}, ReasonDNC, LeadDNC},
-		"registered since": {func(_ *testing.T, _ Lead, req *admission.Request) {
+		}, ReasonDNC, leads.StatusDNC},
+		"registered since": {func(_ *testing.T, _ leads.Lead, req *admission.Request) {
 			b.registry.add(req.To.National())
-		}, ReasonDNC, LeadDNC},
-		"opted out since": {func(t *testing.T, lead Lead, _ *admission.Request) {
+		}, ReasonDNC, leads.StatusDNC},
+		"opted out since": {func(t *testing.T, lead leads.Lead, _ *admission.Request) {
 			t.Helper()
 			storetest.Exec(t, b.st, b.tenant, "INSERT INTO suppressions (tenant_id, phone_hash, reason) SELECT tenant_id, phone_hash, 'test' FROM leads WHERE id = $1", lead.ID)
-		}, ReasonSuppressed, LeadOptedOut},
-		"attempts": {func(t *testing.T, lead Lead, _ *admission.Request) {
+		}, ReasonSuppressed, leads.StatusOptedOut},
+		"attempts": {func(t *testing.T, lead leads.Lead, _ *admission.Request) {
 			t.Helper()
 			storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET attempts = 3, status = 'retry' WHERE id = $1", lead.ID)
-		}, ReasonAttempts, LeadExhausted},
-		"finished": {func(t *testing.T, lead Lead, _ *admission.Request) {
+		}, ReasonAttempts, leads.StatusExhausted},
+		"finished": {func(t *testing.T, lead leads.Lead, _ *admission.Request) {
 			t.Helper()
 			storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET status = 'completed' WHERE id = $1", lead.ID)
-		}, ReasonLead, LeadCompleted},
-		"another number": {func(t *testing.T, _ Lead, req *admission.Request) {
+		}, ReasonLead, leads.StatusCompleted},
+		"another number": {func(t *testing.T, _ leads.Lead, req *admission.Request) {
 			t.Helper()
 			req.To = mustPhone(t, "9000000001")
-		}, ReasonNumber, LeadNew},
-		"no number": {func(_ *testing.T, _ Lead, req *admission.Request) { req.To = store.Phone{} }, ReasonNumber, LeadNew},
-		"test key": {func(_ *testing.T, _ Lead, req *admission.Request) {
+		}, ReasonNumber, leads.StatusNew},
+		"no number": {func(_ *testing.T, _ leads.Lead, req *admission.Request) { req.To = store.Phone{} }, ReasonNumber, leads.StatusNew},
+		"test key": {func(_ *testing.T, _ leads.Lead, req *admission.Request) {
 			req.Environment = "test"
-		}, ReasonTestEnvironment, LeadNew},
-		"no campaign": {func(_ *testing.T, _ Lead, req *admission.Request) {
+		}, ReasonTestEnvironment, leads.StatusNew},
+		"no campaign": {func(_ *testing.T, _ leads.Lead, req *admission.Request) {
 			other := uuid.New()
 			req.CampaignID = &other
-		}, ReasonCampaign, LeadNew},
-		"no such lead": {func(_ *testing.T, _ Lead, req *admission.Request) {
+		}, ReasonCampaign, leads.StatusNew},
+		"no such lead": {func(_ *testing.T, _ leads.Lead, req *admission.Request) {
 			other := uuid.New()
 			req.LeadID = &other
-		}, ReasonLead, LeadNew},
-		"no parent": {func(_ *testing.T, _ Lead, req *admission.Request) {
+		}, ReasonLead, leads.StatusNew},
+		"no parent": {func(_ *testing.T, _ leads.Lead, req *admission.Request) {
 			req.Purpose = admission.PurposeTransfer
-		}, ReasonCall, LeadNew},
+		}, ReasonCall, leads.StatusNew},
 	} {
 		next++
 		phone := fmt.Sprintf("98765%05d", next)
@@ -271,7 +272,7 @@ func TestGateCeilings(t *testing.T) {
 				lead := b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i))
 				var adm admission.Terms
 				if adm, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead)); err != nil {
-					require.Equal(t, string(LeadNew), b.lead(t, lead.ID).Status)
+					require.Equal(t, string(leads.StatusNew), b.lead(t, lead.ID).Status)
 					require.Zero(t, b.lead(t, lead.ID).Attempts, "a ceiling costs no attempt")
 					break
 				}

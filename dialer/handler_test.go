@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -199,7 +200,7 @@ func TestAnsweredOutbound(t *testing.T) {
 	leg := &fakeLeg{call: call}
 	require.NoError(t, h.Answered(t.Context(), leg))
 	require.Equal(t, []uuid.UUID{*campaign.VoiceAgentID}, leg.agents)
-	require.Equal(t, string(LeadConnected), b.lead(t, lead.ID).Status)
+	require.Equal(t, string(leads.StatusConnected), b.lead(t, lead.ID).Status)
 
 	failing := &fakeLeg{call: call, outcomes: []switchctl.Outcome{switchctl.OutcomeFailed}}
 	require.NoError(t, h.Answered(t.Context(), failing))

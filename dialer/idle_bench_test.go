@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/retry"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -60,11 +61,11 @@ func workedOff(b *testing.B, w *claimWorld, agent uuid.UUID, campaigns, leads in
 	b.Helper()
 	remake := w.withoutIndexes(b)
 	for n := range campaigns {
-		id := storetest.Campaign(b, w.st, w.tenant, &agent)
-		storetest.Exec(b, w.st, w.tenant, `INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_hash, phone_last4, dnd_checked, dnd_clean, status)
+		id := storetest.Campaign(b, w.st, w.Tenant, &agent)
+		storetest.Exec(b, w.st, w.Tenant, `INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_hash, phone_last4, dnd_checked, dnd_clean, status)
 			SELECT $1, (lpad(to_hex(n), 12, '0') || '70008000000000000000')::uuid, $2, lpad(n::text, 10, '9'), sha256(n::text::bytea),
 			'0000', true, true, 'completed' FROM generate_series($3::int, $4::int) n`,
-			w.tenant, id, n*(leads/campaigns)+1, (n+1)*(leads/campaigns))
+			w.Tenant, id, n*(leads/campaigns)+1, (n+1)*(leads/campaigns))
 	}
 	remake()
 	_, err := w.st.Pool().Exec(b.Context(), "VACUUM ANALYZE leads")
@@ -74,13 +75,13 @@ func workedOff(b *testing.B, w *claimWorld, agent uuid.UUID, campaigns, leads in
 // BenchmarkIdleCampaigns has a controller pace 100 running campaigns whose 5 million leads are done, and reports the CPU time that the database
 // takes in a second for it, and without campaigns.
 func BenchmarkIdleCampaigns(b *testing.B) {
-	const campaigns, leads, seconds = 100, 5_000_000, 20
+	const campaigns, list, seconds = 100, 5_000_000, 20
 	st := storetest.New(b)
-	w := &claimWorld{st: st, claimer: claimer{tenant: storetest.Tenant(b, st)}}
-	agent := storetest.VoiceAgent(b, st, w.tenant, "ws://127.0.0.1:9/")
-	storetest.Trunk(b, st, w.tenant, "127.0.0.1", 5070, 200)
-	storetest.InboundNumber(b, st, w.tenant, "+918000123456")
-	workedOff(b, w, agent, campaigns, leads)
+	w := &claimWorld{st: st, Claimer: leads.Claimer{Tenant: storetest.Tenant(b, st)}}
+	agent := storetest.VoiceAgent(b, st, w.Tenant, "ws://127.0.0.1:9/")
+	storetest.Trunk(b, st, w.Tenant, "127.0.0.1", 5070, 200)
+	storetest.InboundNumber(b, st, w.Tenant, "+918000123456")
+	workedOff(b, w, agent, campaigns, list)
 	for b.Loop() {
 		quiet := w.paced(b, false, seconds*time.Second)
 		busy := w.paced(b, true, seconds*time.Second)
@@ -93,7 +94,7 @@ func BenchmarkIdleCampaigns(b *testing.B) {
 func (w *claimWorld) paced(b *testing.B, running bool, took time.Duration) time.Duration {
 	b.Helper()
 	status := map[bool]string{true: "running", false: "paused"}[running]
-	storetest.Exec(b, w.st, w.tenant, "UPDATE campaigns SET status = $1", status)
+	storetest.Exec(b, w.st, w.Tenant, "UPDATE campaigns SET status = $1", status)
 	svc, err := New(Config{NodeID: "bench", DNC: &fakeRegistry{listed: map[string]bool{}}, Legal: Hours{From: "00:00", To: "24:00"}}, w.st)
 	require.NoError(b, err)
 	ctx, cancel := context.WithCancel(b.Context())

@@ -6,50 +6,12 @@ import (
 	"github.com/ringmaster/ringmaster/store/input"
 )
 
-// UnmarshalJSON takes the retry member.
-func (in *RetryInput) UnmarshalJSON(b []byte) error {
-	*in = RetryInput{}
-	err := input.Members(b, map[string]json.Unmarshaler{
-		"busy": &in.Busy, "no_answer": &in.NoAnswer, "congestion": &in.Congestion, "machine": &in.Machine,
-		"failed": &in.Failed, "backoff": &in.Backoff,
-	})
-	return err
-}
-
 // UnmarshalJSON takes the calling_window member.
 func (in *WindowInput) UnmarshalJSON(b []byte) error {
 	*in = WindowInput{}
 	err := input.Members(b, map[string]json.Unmarshaler{
 		"timezone": &in.Timezone, "from": &in.From, "to": &in.To, "days": &in.Days,
 	})
-	return err
-}
-
-// UnmarshalJSON takes a lead; a canonical member wins over its alias.
-func (in *LeadInput) UnmarshalJSON(b []byte) error {
-	*in = LeadInput{}
-	var leadID, firstName, mobile input.Opt[string]
-	if err := input.Members(b, map[string]json.Unmarshaler{
-		"phone": &in.Phone, "name": &in.Name, "email": &in.Email, "metadata": &in.Metadata,
-		"crm_lead_id": &in.CRMLeadID, "priority": &in.Priority, "lead_id": &leadID, "first_name": &firstName, "mobile": &mobile,
-	}); err != nil {
-		return err
-	}
-	in.Phone, in.Name, in.CRMLeadID = canonical(in.Phone, mobile), canonical(in.Name, firstName), canonical(in.CRMLeadID, leadID)
-	return nil
-}
-
-func canonical(name, alias input.Opt[string]) input.Opt[string] {
-	if name.Set {
-		return name
-	}
-	return alias
-}
-
-// UnmarshalJSON takes the body of a bulk push.
-func (in *BulkInput) UnmarshalJSON(b []byte) error {
-	*in = BulkInput{}
-	err := input.Members(b, map[string]json.Unmarshaler{"leads": &in.Leads})
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/dnc"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -80,7 +81,7 @@ func TestGateStaysWithinTheModesThatAreChecked(t *testing.T) {
 		require.Equal(t, ReasonMode, reason(t, err))
 		require.Equal(t, CodeModeNotScrubbed, conflictCode(t, err))
 	}
-	require.Equal(t, string(LeadNew), b.lead(t, lead.ID).Status)
+	require.Equal(t, string(leads.StatusNew), b.lead(t, lead.ID).Status)
 	_, err := b.svc.Gate.admitted(t.Context(), single)
 	require.NoError(t, err)
 }

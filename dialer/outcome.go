@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -15,27 +16,27 @@ import (
 const neverBegunWait = 10 * time.Second
 
 // outcomeOf reads a closed call's final record.
-func outcomeOf(call db.Call) callOutcome {
+func outcomeOf(call db.Call) leads.Outcome {
 	cause := ""
 	if call.HangupCause != nil {
 		cause = *call.HangupCause
 	}
 	if call.Status == ledger.StatusCompleted {
 		if cause == ledger.CauseServiceUnavailable && (call.AgentID == nil || call.AgentConnectTime == nil) {
-			return outcomeFailed // answered, but nobody took the call
+			return leads.OutcomeFailed // answered, but nobody took the call
 		}
 		if machineHadIt(call) {
-			return outcomeMachine
+			return leads.OutcomeMachine
 		}
 		if call.QueuedAt != nil && call.AgentID == nil && call.VoiceAgentID == nil {
-			return outcomeFailed // left while waiting for an agent
+			return leads.OutcomeFailed // left while waiting for an agent
 		}
-		return outcomeConversation
+		return leads.OutcomeConversation
 	}
 	if ledger.NeverBegun(call) {
-		return outcomeNeverBegun
+		return leads.OutcomeNeverBegun
 	}
-	return outcomeOfCause(cause)
+	return leads.OutcomeOfCause(cause)
 }
 
 // Ended gives a lead the outcome of its call, in the transaction that closes the call.
@@ -87,31 +88,31 @@ func (h *answering) Ended(ctx context.Context, tx *store.Tx, call db.Call) error
 		at = *call.EndTime
 	}
 	if len(suppressed) > 0 {
-		return s.complete(ctx, tx, lead, LeadOptedOut, at)
+		return s.complete(ctx, tx, lead, leads.StatusOptedOut, at)
 	}
-	switch LeadStatus(lead.Status) {
-	case LeadDialing, LeadConnected:
+	switch leads.Status(lead.Status) {
+	case leads.StatusDialing, leads.StatusConnected:
 		outcome := outcomeOf(call)
-		if unserved && outcome == outcomeConversation {
-			outcome = outcomeFailed
+		if unserved && outcome == leads.OutcomeConversation {
+			outcome = leads.OutcomeFailed
 		}
-		if onTrunk && outcome != outcomeNeverBegun && lead.TrunkFailures < maxTrunkFailures {
-			outcome = outcomeTrunk
+		if onTrunk && outcome != leads.OutcomeNeverBegun && lead.TrunkFailures < maxTrunkFailures {
+			outcome = leads.OutcomeTrunk
 		}
-		if outcome != outcomeConversation && lead.DndChecked && !lead.DndClean { // a scrub during the call found the number listed
-			return s.complete(ctx, tx, lead, LeadDNC, at)
+		if outcome != leads.OutcomeConversation && lead.DndChecked && !lead.DndClean { // a scrub during the call found the number listed
+			return s.complete(ctx, tx, lead, leads.StatusDNC, at)
 		}
-		if outcome == outcomeMachine {
+		if outcome == leads.OutcomeMachine {
 			if outcome, err = machineOutcome(ctx, tx, call); err != nil {
 				return err
 			}
 		}
 		return s.applyOutcome(ctx, tx, lead, outcome, at)
-	case LeadCompleted, LeadExhausted, LeadDNC, LeadOptedOut, LeadInvalid:
-		return s.complete(ctx, tx, lead, LeadStatus(lead.Status), at)
-	case LeadNew, LeadQueued, LeadCallback, LeadRetry:
+	case leads.StatusCompleted, leads.StatusExhausted, leads.StatusDNC, leads.StatusOptedOut, leads.StatusInvalid:
+		return s.complete(ctx, tx, lead, leads.Status(lead.Status), at)
+	case leads.StatusNew, leads.StatusQueued, leads.StatusCallback, leads.StatusRetry:
 		if lead.DndChecked && !lead.DndClean {
-			return s.complete(ctx, tx, lead, LeadDNC, at)
+			return s.complete(ctx, tx, lead, leads.StatusDNC, at)
 		}
 		return s.reopen(ctx, tx, lead, at)
 	default:
@@ -121,26 +122,26 @@ func (h *answering) Ended(ctx context.Context, tx *store.Tx, call db.Call) error
 
 // machineOutcome is what a call means that a machine is said to have answered: no conversation, unless the voice agent has
 // passed it on to somebody, which nobody does with a mailbox.
-func machineOutcome(ctx context.Context, tx *store.Tx, call db.Call) (callOutcome, error) {
+func machineOutcome(ctx context.Context, tx *store.Tx, call db.Call) (leads.Outcome, error) {
 	session, err := tx.Q.SessionLastOfCall(ctx, call.TenantID, call.ID)
 	if errors.Is(err, store.ErrNotFound) {
-		return outcomeMachine, nil
+		return leads.OutcomeMachine, nil
 	}
 	if err != nil {
-		return outcomeMachine, err
+		return leads.OutcomeMachine, err
 	}
 	if session.Outcome != nil && strings.HasPrefix(*session.Outcome, "transferred_") {
-		return outcomeConversation, nil
+		return leads.OutcomeConversation, nil
 	}
-	return outcomeMachine, nil
+	return leads.OutcomeMachine, nil
 }
 
 // complete ends a lead once; whoever set its status during the call left the event to the call's end.
-func (h *answering) complete(ctx context.Context, tx *store.Tx, lead db.Lead, status LeadStatus, at time.Time) error {
+func (h *answering) complete(ctx context.Context, tx *store.Tx, lead db.Lead, status leads.Status, at time.Time) error {
 	if lead.CompletedAt != nil && lead.Status == string(status) {
 		return nil
 	}
-	return h.leads.finishLead(ctx, tx, lead, status, at)
+	return h.leads.Finish(ctx, tx, lead, status, at)
 }
 
 // reopen keeps a status that was set during the call, and gives it a time when it has none.
@@ -148,48 +149,48 @@ func (h *answering) reopen(ctx context.Context, tx *store.Tx, lead db.Lead, at t
 	if lead.NextAttemptAt != nil {
 		return nil
 	}
-	return h.retryOrExhaust(ctx, tx, lead, outcomeFailed, at)
+	return h.retryOrExhaust(ctx, tx, lead, leads.OutcomeFailed, at)
 }
 
-func (h *answering) applyOutcome(ctx context.Context, tx *store.Tx, lead db.Lead, outcome callOutcome, at time.Time) error {
+func (h *answering) applyOutcome(ctx context.Context, tx *store.Tx, lead db.Lead, outcome leads.Outcome, at time.Time) error {
 	switch outcome {
-	case outcomeConversation:
-		return h.complete(ctx, tx, lead, LeadCompleted, at)
-	case outcomeInvalid:
-		return h.complete(ctx, tx, lead, LeadInvalid, at)
-	case outcomeNeverBegun:
-		status, attempts := LeadRetry, max(0, lead.Attempts-1)
+	case leads.OutcomeConversation:
+		return h.complete(ctx, tx, lead, leads.StatusCompleted, at)
+	case leads.OutcomeInvalid:
+		return h.complete(ctx, tx, lead, leads.StatusInvalid, at)
+	case leads.OutcomeNeverBegun:
+		status, attempts := leads.StatusRetry, max(0, lead.Attempts-1)
 		if attempts == 0 {
-			status = LeadQueued
+			status = leads.StatusQueued
 		}
 		return h.reschedule(ctx, tx, lead, status, attempts, 0, h.now().Add(neverBegunWait))
-	case outcomeTrunk:
+	case leads.OutcomeTrunk:
 		return h.afterTrunkFault(ctx, tx, lead, at)
-	case outcomeBusy, outcomeNoAnswer, outcomeCongestion, outcomeMachine, outcomeFailed:
+	case leads.OutcomeBusy, leads.OutcomeNoAnswer, leads.OutcomeCongestion, leads.OutcomeMachine, leads.OutcomeFailed:
 		return h.retryOrExhaust(ctx, tx, lead, outcome, at)
 	default:
-		return h.retryOrExhaust(ctx, tx, lead, outcomeFailed, at)
+		return h.retryOrExhaust(ctx, tx, lead, leads.OutcomeFailed, at)
 	}
 }
 
-func (h *answering) retryOrExhaust(ctx context.Context, tx *store.Tx, lead db.Lead, outcome callOutcome, at time.Time) error {
+func (h *answering) retryOrExhaust(ctx context.Context, tx *store.Tx, lead db.Lead, outcome leads.Outcome, at time.Time) error {
 	campaign, err := tx.Q.CampaignGet(ctx, lead.TenantID, lead.CampaignID)
 	if err != nil {
 		return err
 	}
 	if lead.Attempts >= campaign.MaxAttempts {
-		return h.complete(ctx, tx, lead, LeadExhausted, at)
+		return h.complete(ctx, tx, lead, leads.StatusExhausted, at)
 	}
-	status := LeadRetry
-	if lead.Status == string(LeadCallback) {
-		status = LeadCallback
+	status := leads.StatusRetry
+	if lead.Status == string(leads.StatusCallback) {
+		status = leads.StatusCallback
 	}
-	wait := retryPolicy(campaign.Retry).wait(outcome, lead.Attempts)
+	wait := leads.StoredPolicy(campaign.Retry).Wait(outcome, lead.Attempts)
 	return h.reschedule(ctx, tx, lead, status, lead.Attempts, 0, at.Add(wait))
 }
 
 func (h *answering) reschedule(
-	ctx context.Context, tx *store.Tx, lead db.Lead, status LeadStatus, attempts, trunkFailures int32, next time.Time,
+	ctx context.Context, tx *store.Tx, lead db.Lead, status leads.Status, attempts, trunkFailures int32, next time.Time,
 ) error {
 	return tx.Q.LeadReschedule(ctx, db.LeadRescheduleParams{
 		TenantID: lead.TenantID, ID: lead.ID, Status: string(status), Attempts: attempts, NextAttemptAt: next, TrunkFailures: trunkFailures,

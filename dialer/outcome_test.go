@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -14,7 +15,7 @@ import (
 )
 
 // dial admits a lead's call.
-func (b *bundle) dial(t *testing.T, campaign Campaign, lead Lead) db.Call {
+func (b *bundle) dial(t *testing.T, campaign Campaign, lead leads.Lead) db.Call {
 	t.Helper()
 	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
 	require.NoError(t, err)
@@ -29,22 +30,22 @@ func TestLeadOutcomes(t *testing.T) {
 	n := 0
 	for _, c := range []struct {
 		status, cause string
-		lead          LeadStatus
+		lead          leads.Status
 		minutes       int
 		attempts      int32
 	}{
-		{"completed", "NORMAL_CLEARING", LeadCompleted, 0, 1},
-		{"completed", "SERVICE_UNAVAILABLE", LeadRetry, 4, 1},
-		{"failed", "USER_BUSY", LeadRetry, 1, 1},
-		{"failed", "NO_ANSWER", LeadRetry, 2, 1},
-		{"failed", "ORIGINATOR_CANCEL", LeadRetry, 2, 1},
-		{"failed", "NORMAL_TEMPORARY_FAILURE", LeadRetry, 3, 1},
-		{"failed", "CALL_REJECTED", LeadRetry, 4, 1},
-		{"failed", "SOMETHING_NEW", LeadRetry, 4, 1},
-		{"failed", ledger.CauseHostLost, LeadRetry, 4, 1}, // it may have rung: nobody knows
-		{"completed", ledger.CauseHostLost, LeadCompleted, 0, 1},
-		{"failed", "UNALLOCATED_NUMBER", LeadInvalid, 0, 1},
-		{"failed", "INVALID_NUMBER_FORMAT", LeadInvalid, 0, 1},
+		{"completed", "NORMAL_CLEARING", leads.StatusCompleted, 0, 1},
+		{"completed", "SERVICE_UNAVAILABLE", leads.StatusRetry, 4, 1},
+		{"failed", "USER_BUSY", leads.StatusRetry, 1, 1},
+		{"failed", "NO_ANSWER", leads.StatusRetry, 2, 1},
+		{"failed", "ORIGINATOR_CANCEL", leads.StatusRetry, 2, 1},
+		{"failed", "NORMAL_TEMPORARY_FAILURE", leads.StatusRetry, 3, 1},
+		{"failed", "CALL_REJECTED", leads.StatusRetry, 4, 1},
+		{"failed", "SOMETHING_NEW", leads.StatusRetry, 4, 1},
+		{"failed", ledger.CauseHostLost, leads.StatusRetry, 4, 1}, // it may have rung: nobody knows
+		{"completed", ledger.CauseHostLost, leads.StatusCompleted, 0, 1},
+		{"failed", "UNALLOCATED_NUMBER", leads.StatusInvalid, 0, 1},
+		{"failed", "INVALID_NUMBER_FORMAT", leads.StatusInvalid, 0, 1},
 	} {
 		n++
 		phone := fmt.Sprintf("98765432%02d", n)
@@ -56,7 +57,7 @@ func TestLeadOutcomes(t *testing.T) {
 			row := b.lead(t, lead.ID)
 			require.Equal(t, string(c.lead), row.Status)
 			require.Equal(t, c.attempts, row.Attempts)
-			if c.lead == LeadRetry {
+			if c.lead == leads.StatusRetry {
 				require.WithinDuration(t, b.clock.Now().Add(time.Duration(c.minutes)*time.Minute), *row.NextAttemptAt, time.Second)
 				require.Nil(t, row.CompletedAt)
 				return
@@ -91,18 +92,18 @@ func TestLeadWhoseMachineAnswered(t *testing.T) {
 		sure        float64
 		session     string
 		after       time.Duration // from an agent's connection to the verdict; negative: no agent had the callee
-		lead        LeadStatus
+		lead        leads.Status
 	}{
-		{"sure", "machine", 0.95, "", -1, LeadRetry},
-		{"unsure", "machine", 0.94, "", -1, LeadCompleted},
-		{"sure, voice agent", "machine", 0.95, "hangup", -1, LeadRetry},
-		{"unsure, voice agent", "machine", 0.94, "hangup", -1, LeadCompleted},
-		{"sure, passed on", "machine", 1, "transferred_e164", -1, LeadCompleted},
-		{"unsure, agent", "machine", 0.6, "", 0, LeadCompleted},
-		{"sure, agent for a moment", "machine", 0.95, "", time.Second, LeadRetry},
-		{"sure, agent talks", "machine", 1, "", 2 * time.Second, LeadCompleted},
-		{"human", "human", 0.9, "hangup", -1, LeadCompleted},
-		{"unknown", "unknown", 0.9, "hangup", -1, LeadCompleted},
+		{"sure", "machine", 0.95, "", -1, leads.StatusRetry},
+		{"unsure", "machine", 0.94, "", -1, leads.StatusCompleted},
+		{"sure, voice agent", "machine", 0.95, "hangup", -1, leads.StatusRetry},
+		{"unsure, voice agent", "machine", 0.94, "hangup", -1, leads.StatusCompleted},
+		{"sure, passed on", "machine", 1, "transferred_e164", -1, leads.StatusCompleted},
+		{"unsure, agent", "machine", 0.6, "", 0, leads.StatusCompleted},
+		{"sure, agent for a moment", "machine", 0.95, "", time.Second, leads.StatusRetry},
+		{"sure, agent talks", "machine", 1, "", 2 * time.Second, leads.StatusCompleted},
+		{"human", "human", 0.9, "hangup", -1, leads.StatusCompleted},
+		{"unknown", "unknown", 0.9, "hangup", -1, leads.StatusCompleted},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -122,14 +123,14 @@ func TestLeadWhoseMachineAnswered(t *testing.T) {
 			b.end(t, call, "completed", "NORMAL_CLEARING")
 			row := b.lead(t, lead.ID)
 			require.Equal(t, string(c.lead), row.Status)
-			if c.lead != LeadRetry {
+			if c.lead != leads.StatusRetry {
 				return
 			}
 			require.WithinDuration(t, b.clock.Now().Add(5*time.Minute), *row.NextAttemptAt, time.Second)
 			again := b.dial(t, campaign, lead)
 			storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET amd_class = 'machine', amd_confidence = 1, amd_after_ms = 1 WHERE id = $1", again.ID)
 			b.end(t, again, "completed", "NORMAL_CLEARING")
-			require.Equal(t, string(LeadExhausted), b.lead(t, lead.ID).Status)
+			require.Equal(t, string(leads.StatusExhausted), b.lead(t, lead.ID).Status)
 		})
 	}
 }
@@ -155,9 +156,9 @@ func TestLeadIsExhaustedByItsAttempts(t *testing.T) {
 		row := b.lead(t, lead.ID)
 		require.EqualValues(t, attempt+1, row.Attempts)
 		if attempt < 2 {
-			require.Equal(t, string(LeadRetry), row.Status)
+			require.Equal(t, string(leads.StatusRetry), row.Status)
 		} else {
-			require.Equal(t, string(LeadExhausted), row.Status)
+			require.Equal(t, string(leads.StatusExhausted), row.Status)
 		}
 	}
 	require.Equal(t, "exhausted", b.events(t, store.EventLeadCompleted)[0]["status"])
@@ -171,13 +172,13 @@ func TestCallThatNeverBeganCostsNoAttempt(t *testing.T) {
 	b.end(t, b.dial(t, campaign, lead), "failed", "NETWORK_OUT_OF_ORDER")
 	row := b.lead(t, lead.ID)
 	require.Zero(t, row.Attempts)
-	require.Equal(t, string(LeadQueued), row.Status)
+	require.Equal(t, string(leads.StatusQueued), row.Status)
 	require.True(t, row.NextAttemptAt.After(b.clock.Now()))
 	b.end(t, b.dial(t, campaign, lead), "failed", "NO_ANSWER")
 	b.end(t, b.dial(t, campaign, lead), "failed", "NETWORK_OUT_OF_ORDER")
 	row = b.lead(t, lead.ID)
 	require.EqualValues(t, 1, row.Attempts)
-	require.Equal(t, string(LeadRetry), row.Status)
+	require.Equal(t, string(leads.StatusRetry), row.Status)
 }
 
 // A scrub that finds the number on the registry during a call ends the lead with it, unless there was a conversation.
@@ -185,7 +186,7 @@ func TestLeadListedDuringItsCall(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
-	for phone, want := range map[string]LeadStatus{"9876543210": LeadDNC, "9876543211": LeadCompleted, "9876543212": LeadDNC} {
+	for phone, want := range map[string]leads.Status{"9876543210": leads.StatusDNC, "9876543211": leads.StatusCompleted, "9876543212": leads.StatusDNC} {
 		lead := b.push(t, campaign.ID, phone)
 		call := b.dial(t, campaign, lead)
 		storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET dnd_clean = false WHERE id = $1", lead.ID)
@@ -208,14 +209,14 @@ func TestOutcomeGivesWayToWhatWasSet(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
-	set := func(lead Lead, assignments string) {
+	set := func(lead leads.Lead, assignments string) {
 		storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET "+assignments+" WHERE id = $1", lead.ID)
 	}
 	ai := b.push(t, campaign.ID, "9876543210")
 	call := b.dial(t, campaign, ai)
 	set(ai, "status = 'exhausted', status_set_by = 'ai'")
 	b.end(t, call, "completed", "NORMAL_CLEARING")
-	require.Equal(t, string(LeadExhausted), b.lead(t, ai.ID).Status, "a status that was set wins over the computed one")
+	require.Equal(t, string(leads.StatusExhausted), b.lead(t, ai.ID).Status, "a status that was set wins over the computed one")
 	require.Equal(t, "exhausted", b.events(t, store.EventLeadCompleted)[0]["status"])
 
 	later := b.clock.Now().Add(5 * time.Hour).Truncate(time.Millisecond)
@@ -224,7 +225,7 @@ func TestOutcomeGivesWayToWhatWasSet(t *testing.T) {
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET status = 'callback', status_set_by = 'ai', next_attempt_at = $1 WHERE id = $2", later, back.ID)
 	b.end(t, call, "completed", "NORMAL_CLEARING")
 	row := b.lead(t, back.ID)
-	require.Equal(t, string(LeadCallback), row.Status)
+	require.Equal(t, string(leads.StatusCallback), row.Status)
 	require.WithinDuration(t, later, *row.NextAttemptAt, 0)
 
 	out := b.push(t, campaign.ID, "9876543212")
@@ -232,13 +233,13 @@ func TestOutcomeGivesWayToWhatWasSet(t *testing.T) {
 	set(out, "status = 'completed', status_set_by = 'ai'")
 	storetest.Exec(t, b.st, b.tenant, "INSERT INTO suppressions (tenant_id, phone_hash, reason) SELECT tenant_id, phone_hash, 'ai' FROM leads WHERE id = $1", out.ID)
 	b.end(t, call, "completed", "NORMAL_CLEARING")
-	require.Equal(t, string(LeadOptedOut), b.lead(t, out.ID).Status, "nothing wins over an opt-out")
+	require.Equal(t, string(leads.StatusOptedOut), b.lead(t, out.ID).Status, "nothing wins over an opt-out")
 
 	stale := b.push(t, campaign.ID, "9876543213")
 	first := b.dial(t, campaign, stale)
 	set(stale, "last_call_id = gen_random_uuid()")
 	b.end(t, first, "completed", "NORMAL_CLEARING")
-	require.Equal(t, string(LeadDialing), b.lead(t, stale.ID).Status, "only the last call decides")
+	require.Equal(t, string(leads.StatusDialing), b.lead(t, stale.ID).Status, "only the last call decides")
 }
 
 func TestDispositionGoesToTheLead(t *testing.T) {

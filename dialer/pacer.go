@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store"
@@ -20,7 +21,6 @@ import (
 )
 
 const (
-	claimBatch = 50
 	// claimHold bounds how long a pacer keeps leads that it has claimed, behind a slow trunk for one: agents can't dial them meanwhile. It gives
 	// them back then, and claims anew.
 	claimHold = 10 * time.Second
@@ -41,7 +41,7 @@ const (
 
 // pacer dials the leads of one running campaign. One goroutine owns it.
 type pacer struct {
-	claimer
+	leads.Claimer
 	s          *pacers
 	originator Originator
 	wake       <-chan struct{}
@@ -86,8 +86,8 @@ type pacer struct {
 
 func newPacer(s *pacers, originator Originator, tenant, campaign uuid.UUID, wake <-chan struct{}) *pacer {
 	return &pacer{
-		claimer: claimer{
-			leads: s.leads, tenant: tenant, campaign: campaign, claimant: "pacer:" + s.cfg.NodeID + ":" + store.NewID().String(), lease: claimLease,
+		Claimer: leads.Claimer{
+			Leads: s.leads, Tenant: tenant, Campaign: campaign, Claimant: "pacer:" + s.cfg.NodeID + ":" + store.NewID().String(), Lease: claimLease,
 		},
 		s:          s,
 		hearing:    &hearing{s: s, tenant: tenant, campaign: campaign, kick: make(chan struct{}, 1)},
@@ -98,7 +98,7 @@ func newPacer(s *pacers, originator Originator, tenant, campaign uuid.UUID, wake
 func (p *pacer) run(ctx context.Context) {
 	p.log.InfoContext(ctx, "pacing campaign")
 	defer p.log.InfoContext(ctx, "campaign no longer paced")
-	defer p.s.paces.drop(p.campaign)
+	defer p.s.paces.drop(p.Campaign)
 	defer p.rest()
 	defer p.scrubBeside(ctx)()
 	defer p.hearBeside(ctx)()
@@ -114,7 +114,7 @@ func (p *pacer) run(ctx context.Context) {
 		resting := !woken && p.mayRest()
 		if resting {
 			wait = restPolls * p.s.cfg.Poll
-			p.s.signals.Rest(p.campaign, true)
+			p.s.signals.Rest(p.Campaign, true)
 		}
 		timer.Reset(wait)
 		woken = false
@@ -126,7 +126,7 @@ func (p *pacer) run(ctx context.Context) {
 			_ = retry.Pause(ctx, roundGap-time.Since(began))
 		}
 		if resting {
-			p.s.signals.Rest(p.campaign, false)
+			p.s.signals.Rest(p.Campaign, false)
 		}
 	}
 }
@@ -165,8 +165,8 @@ func (p *pacer) work(ctx context.Context, now time.Time) time.Duration {
 		return wait
 	}
 	defer p.letGo()
-	n := min(next.free, claimBatch)
-	leads, taken, err := p.claim(ctx, n, now)
+	n := min(next.free, leads.ClaimBatch)
+	list, taken, err := p.Claim(ctx, n, now)
 	if err != nil {
 		return p.backOff(ctx, "leads can't be claimed", err)
 	}
@@ -175,10 +175,10 @@ func (p *pacer) work(ctx context.Context, now time.Time) time.Duration {
 		p.rest()
 		return wait
 	}
-	if p.unopened > 0 {
-		p.idle = idleness{ReasonNumber, now.Add(numberRetry)}
+	if p.Unopened > 0 {
+		p.idle = idleness{ReasonNumber, now.Add(leads.NumberRetry)}
 	}
-	if inTime := p.dial(ctx, leads, next); (taken == claimBatch || !inTime) && ctx.Err() == nil {
+	if inTime := p.dial(ctx, list, next); (taken == leads.ClaimBatch || !inTime) && ctx.Err() == nil {
 		return 0
 	}
 	return wait
@@ -200,7 +200,7 @@ func (p *pacer) backOff(ctx context.Context, message string, err error) time.Dur
 
 // dial originates the claimed leads in their order, until one meets a ceiling, or the plan or the claim has grown old, which it tells by
 // false. What was not dialed goes back.
-func (p *pacer) dial(ctx context.Context, leads []claimed, by plan) (inTime bool) {
+func (p *pacer) dial(ctx context.Context, leads []leads.Claimed, by plan) (inTime bool) {
 	done, began := 0, time.Now()
 	held := began.Add(p.hold)
 	defer func() { p.release(ctx, leads[done:]) }()
@@ -217,7 +217,7 @@ func (p *pacer) dial(ctx context.Context, leads []claimed, by plan) (inTime bool
 }
 
 // dialOne tells whether the lead is settled and the next may follow. It waits for a trunk's calls per second as long as the claim is held.
-func (p *pacer) dialOne(ctx context.Context, lead claimed, agent *uuid.UUID, held time.Time) bool {
+func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUID, held time.Time) bool {
 	for ctx.Err() == nil {
 		err := p.originate(ctx, lead, agent)
 		var refusal *RefusalError
@@ -241,11 +241,11 @@ func (p *pacer) dialOne(ctx context.Context, lead claimed, agent *uuid.UUID, hel
 
 // originate finishes what it began also when the pacer is being stopped: a commit that is cut off leaves it unknown
 // whether the call was admitted, and its unit taken until the reconciliation finds it.
-func (p *pacer) originate(ctx context.Context, lead claimed, agent *uuid.UUID) error {
+func (p *pacer) originate(ctx context.Context, lead leads.Claimed, agent *uuid.UUID) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
 	defer cancel()
 	call, err := p.s.gate.place(ctx, p.originator, admission.Request{
-		TenantID: p.tenant, CampaignID: &p.campaign, LeadID: &lead.id, VoiceAgentID: agent, To: lead.number, Claimant: p.claimant,
+		TenantID: p.Tenant, CampaignID: &p.Campaign, LeadID: &lead.ID, VoiceAgentID: agent, To: lead.Number, Claimant: p.Claimant,
 		Purpose: admission.PurposeLead, Environment: string(EnvironmentLive),
 	})
 	if err == nil {
@@ -256,8 +256,8 @@ func (p *pacer) originate(ctx context.Context, lead claimed, agent *uuid.UUID) e
 }
 
 // refused decides over a lead that the gate sent back.
-func (p *pacer) refused(ctx context.Context, lead claimed, refusal *RefusalError) bool {
-	p.log.DebugContext(ctx, "lead not dialed", "lead_id", lead.id, "reason", refusal.Reason)
+func (p *pacer) refused(ctx context.Context, lead leads.Claimed, refusal *RefusalError) bool {
+	p.log.DebugContext(ctx, "lead not dialed", "lead_id", lead.ID, "reason", refusal.Reason)
 	if w, ok := waitOf(refusal); ok {
 		p.idle = w
 	}
@@ -270,12 +270,12 @@ func (p *pacer) refused(ctx context.Context, lead claimed, refusal *RefusalError
 		if refusal.Reason == ReasonNumber {
 			p.idle.until = at
 			p.s.metrics.unusable.Inc()
-			p.log.ErrorContext(ctx, "lead not dialed: its number doesn't match its stored hash", "lead_id", lead.id, "tried_again_at", at)
+			p.log.ErrorContext(ctx, "lead not dialed: its number doesn't match its stored hash", "lead_id", lead.ID, "tried_again_at", at)
 		}
 		p.postpone(ctx, lead, at)
 		return true
 	case claimReleased:
-		p.release(ctx, []claimed{lead})
+		p.release(ctx, []leads.Claimed{lead})
 		return true
 	case claimBacksOff:
 		p.backOff(ctx, "no call can be made", refusal)
@@ -288,33 +288,33 @@ func (p *pacer) refused(ctx context.Context, lead claimed, refusal *RefusalError
 }
 
 // release gives claimed leads back as they were, also when the pacer is being stopped.
-func (p *pacer) release(ctx context.Context, leads []claimed) {
-	if len(leads) == 0 {
+func (p *pacer) release(ctx context.Context, list []leads.Claimed) {
+	if len(list) == 0 {
 		return
 	}
-	p.at = position{}
-	ids := make([]uuid.UUID, len(leads))
-	for i, lead := range leads {
-		ids[i] = lead.id
+	p.At = leads.Position{}
+	ids := make([]uuid.UUID, len(list))
+	for i, lead := range list {
+		ids[i] = lead.ID
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	err := p.s.st.InTenant(ctx, p.tenant, func(tx *store.Tx) error {
-		return tx.Q.LeadsRelease(ctx, p.tenant, ids, p.claimant)
+	err := p.s.st.InTenant(ctx, p.Tenant, func(tx *store.Tx) error {
+		return tx.Q.LeadsRelease(ctx, p.Tenant, ids, p.Claimant)
 	})
 	if err != nil {
 		p.log.WarnContext(ctx, "releasing claimed leads failed, the claim expires", "leads", len(ids), "error", err)
 	}
 }
 
-func (p *pacer) postpone(ctx context.Context, lead claimed, at time.Time) {
-	err := p.s.st.InTenant(ctx, p.tenant, func(tx *store.Tx) error {
+func (p *pacer) postpone(ctx context.Context, lead leads.Claimed, at time.Time) {
+	err := p.s.st.InTenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		return tx.Q.LeadPostpone(ctx, db.LeadPostponeParams{
-			TenantID: p.tenant, ID: lead.id, NextAttemptAt: at, Claimant: p.claimant,
+			TenantID: p.Tenant, ID: lead.ID, NextAttemptAt: at, Claimant: p.Claimant,
 		})
 	})
 	if err != nil && ctx.Err() == nil {
-		p.log.WarnContext(ctx, "postponing the lead failed, the claim expires", "lead_id", lead.id, "error", err)
+		p.log.WarnContext(ctx, "postponing the lead failed, the claim expires", "lead_id", lead.ID, "error", err)
 	}
 }
 
@@ -322,7 +322,7 @@ func (p *pacer) postpone(ctx context.Context, lead claimed, at time.Time) {
 func (p *pacer) scrubBeside(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var scrubbing sync.WaitGroup
-	scrubbing.Go(func() { p.s.scrubs.keepScrubbed(ctx, p.tenant, p.campaign) })
+	scrubbing.Go(func() { p.s.scrubs.keepScrubbed(ctx, p.Tenant, p.Campaign) })
 	return func() {
 		cancel()
 		scrubbing.Wait()

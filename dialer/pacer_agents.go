@@ -17,10 +17,10 @@ const keptAfter = 5 * time.Second
 // crew reads the tenant's agents, after it has let go of those who were kept for calls that are over: so a caller who waits for one has
 // him before the next call is planned.
 func (p *pacer) crew(now time.Time) []acd.Member {
-	members := p.s.cfg.Agents.Crew(p.tenant)
+	members := p.s.cfg.Agents.Crew(p.Tenant)
 	marked := 0
 	for _, m := range members {
-		if m.Kept == p.campaign {
+		if m.Kept == p.Campaign {
 			marked++
 		}
 	}
@@ -30,12 +30,12 @@ func (p *pacer) crew(now time.Time) []acd.Member {
 	taken := staffing.ConnectedCalls(members)
 	ringing, waiting := p.book.onTheWay(taken)
 	wanted, _ := p.wanted(members)
-	keep := p.parts.ChooseReserved(len(ringing)+len(waiting)-p.book.listening(now, taken), p.campaign, nil, members, wanted)
+	keep := p.parts.ChooseReserved(len(ringing)+len(waiting)-p.book.listening(now, taken), p.Campaign, nil, members, wanted)
 	if len(keep) == marked {
 		return members
 	}
-	p.s.cfg.Agents.Keep(p.tenant, p.campaign, keep, p.keptUntil(now))
-	return p.s.cfg.Agents.Crew(p.tenant)
+	p.s.cfg.Agents.Keep(p.Tenant, p.Campaign, keep, p.keptUntil(now))
+	return p.s.cfg.Agents.Crew(p.Tenant)
 }
 
 // letGo lets go of the agents who were to be kept for calls that were not dialed after all.
@@ -48,11 +48,11 @@ func (p *pacer) letGo() {
 // reserve keeps as many agents as a plan wants for the campaign's calls, of those who are kept already and of its own. Where somebody
 // was given one of them meanwhile, the plan dials so many fewer.
 func (p *pacer) reserve(planned *pacing.Plan, mine, members []acd.Member, wanted map[uuid.UUID]bool, now time.Time) {
-	keep := p.parts.ChooseReserved(planned.Keep, p.campaign, mine, members, wanted)
-	if len(keep) == 0 && !slices.ContainsFunc(members, func(m acd.Member) bool { return m.Kept == p.campaign }) {
+	keep := p.parts.ChooseReserved(planned.Keep, p.Campaign, mine, members, wanted)
+	if len(keep) == 0 && !slices.ContainsFunc(members, func(m acd.Member) bool { return m.Kept == p.Campaign }) {
 		return
 	}
-	got := p.s.cfg.Agents.Keep(p.tenant, p.campaign, keep, p.keptUntil(now))
+	got := p.s.cfg.Agents.Keep(p.Tenant, p.Campaign, keep, p.keptUntil(now))
 	planned.Dial = max(0, planned.Dial-(len(keep)-got))
 }
 
@@ -61,7 +61,7 @@ func (p *pacer) keptUntil(now time.Time) time.Time { return now.Add(p.planned.Ri
 // wanted are the agents who would be given to callers who wait now, were they not kept for the campaign's calls, and the rest of those
 // callers.
 func (p *pacer) wanted(members []acd.Member) (agents map[uuid.UUID]bool, rest []acd.Waiter) {
-	return staffing.WaitingForReserved(p.s.cfg.Agents.Waiting(p.tenant), p.book.waits, p.campaign, members)
+	return staffing.WaitingForReserved(p.s.cfg.Agents.Waiting(p.Tenant), p.book.waits, p.Campaign, members)
 }
 
 // watch learns from the agents how long the campaign's conversations and wrap-ups take.
@@ -74,7 +74,7 @@ func (p *pacer) watch(members []acd.Member) {
 			is.Campaign = was.Campaign
 		}
 		p.agents[m.ID] = is
-		if was.Campaign != p.campaign || was.Status == is.Status {
+		if was.Campaign != p.Campaign || was.Status == is.Status {
 			continue
 		}
 		switch {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store"
@@ -62,7 +63,7 @@ type sight struct {
 // plan looks at the campaign and decides how many leads to dial. The gate decides again for each call.
 func (p *pacer) plan(ctx context.Context, now time.Time) (plan, error) {
 	var seen sight
-	err := p.s.st.InTenant(ctx, p.tenant, func(tx *store.Tx) error {
+	err := p.s.st.InTenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		seen = sight{}
 		return p.look(ctx, tx, now, &seen)
 	})
@@ -86,7 +87,7 @@ func (p *pacer) plan(ctx context.Context, now time.Time) (plan, error) {
 // look reads what a plan needs. A campaign that has nothing to dial and no calls costs two queries.
 func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sight) error {
 	var err error
-	seen.row, err = tx.Q.CampaignGet(ctx, p.tenant, p.campaign)
+	seen.row, err = tx.Q.CampaignGet(ctx, p.Tenant, p.Campaign)
 	if errors.Is(err, store.ErrNotFound) || err == nil && seen.row.Status != string(CampaignRunning) {
 		p.exhausted = true
 		return nil
@@ -100,7 +101,7 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 	seen.heard, seen.lacks = p.hears(seen.row, now)
 	seen.hasLeads = seen.heard
 	if p.dry && seen.heard {
-		leads, err := tx.Q.LeadsWait(ctx, p.tenant, p.campaign, now)
+		leads, err := tx.Q.LeadsWait(ctx, p.Tenant, p.Campaign, now)
 		if err != nil {
 			return err
 		}
@@ -122,18 +123,18 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 	}
 	if !idle {
 		if seen.facts, err = tx.Q.GateFacts(ctx, db.GateFactsParams{
-			TenantID: p.tenant, CampaignID: &p.campaign, VoiceAgentID: seen.taker.voiceAgent, Node: p.s.cfg.NodeID,
+			TenantID: p.Tenant, CampaignID: &p.Campaign, VoiceAgentID: seen.taker.voiceAgent, Node: p.s.cfg.NodeID,
 		}); err != nil {
 			return err
 		}
 		seen.open, seen.opensAt = p.s.gate.mayRing(
 			seen.facts.TenantWindow, seen.facts.CampaignWindow, seen.facts.Holidays, now, campaignRing(seen.facts.RingTimeoutS),
 		)
-		if seen.trunks, err = tx.TrunksInUse(ctx, p.tenant); err != nil {
+		if seen.trunks, err = tx.TrunksInUse(ctx, p.Tenant); err != nil {
 			return err
 		}
 		if seen.calls, err = tx.Q.PacedCalls(ctx, db.PacedCallsParams{
-			TenantID: p.tenant, CampaignID: p.campaign, Known: p.book.known(), AnsweredToo: p.book.people,
+			TenantID: p.Tenant, CampaignID: p.Campaign, Known: p.book.known(), AnsweredToo: p.book.people,
 		}); err != nil {
 			return err
 		}
@@ -147,14 +148,14 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 // lookAtPeople reads what the planner begins with and what the guard goes by, and writes what the pace has become.
 func (p *pacer) lookAtPeople(ctx context.Context, tx *store.Tx, now time.Time, seen *sight) error {
 	if !p.seeded {
-		h, err := paceHistory(ctx, tx, p.tenant, p.campaign, now)
+		h, err := paceHistory(ctx, tx, p.Tenant, p.Campaign, now)
 		if err != nil {
 			return err
 		}
 		seen.history = &h
 	}
 	if age := now.Sub(p.ratesAt); age >= time.Minute || p.ratesOld && age >= ratesEvery {
-		kept, err := readFigures(ctx, tx, p.tenant, p.campaign, now)
+		kept, err := readFigures(ctx, tx, p.Tenant, p.Campaign, now)
 		if err != nil {
 			return err
 		}
@@ -171,14 +172,14 @@ func (p *pacer) lookAtPeople(ctx context.Context, tx *store.Tx, now time.Time, s
 		return nil
 	}
 	return tx.Q.PaceSet(ctx, db.PaceSetParams{
-		TenantID: p.tenant, CampaignID: p.campaign, Node: p.s.cfg.NodeID, Mode: string(p.telling.Mode),
+		TenantID: p.Tenant, CampaignID: p.Campaign, Node: p.s.cfg.NodeID, Mode: string(p.telling.Mode),
 		LinesPerAgent: p.telling.LinesPerAgent, At: now,
 	})
 }
 
 // lookElsewhere finds out whether the agents whom the campaign's callees may ask for are at work at another controller.
 func (p *pacer) lookElsewhere(ctx context.Context, tx *store.Tx, seen *sight) error {
-	rows, err := tx.Q.AgentsAtWork(ctx, p.tenant)
+	rows, err := tx.Q.AgentsAtWork(ctx, p.Tenant)
 	if err != nil {
 		return err
 	}
@@ -284,8 +285,8 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 		return out, nil
 	}
 	hungry := seen.hasLeads && seen.open
-	members = staffing.AvailableTo(p.campaign, members)
-	dealt := p.s.crews.Allocate(p.tenant, p.campaign, hungry && manned, p.parts, members)
+	members = staffing.AvailableTo(p.Campaign, members)
+	dealt := p.s.crews.Allocate(p.Tenant, p.Campaign, hungry && manned, p.parts, members)
 	mine := asked.Countable(seen.taker.demands, want, dealt, members)
 	state := p.stateOf(mine, members, now)
 	wanted, waiting := p.wanted(members)
@@ -294,14 +295,14 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 	state.Arrivals = p.others.PerSecond(now, len(mine), len(fit))
 	var tightest idleness
 	if hungry {
-		state.Room, tightest = p.channelRoom(seen, 2*len(mine)+len(state.Ringing), claimBatch, now)
+		state.Room, tightest = p.channelRoom(seen, 2*len(mine)+len(state.Ringing), leads.ClaimBatch, now)
 	} else {
-		p.s.shares.Leave(p.tenant, p.campaign)
+		p.s.shares.Leave(p.Tenant, p.Campaign)
 	}
 	planned := p.planner.Plan(state)
 	p.s.metrics.plans.WithLabelValues(string(planned.Mode), string(planned.Verdict)).Inc()
 	if planned.Verdict == pacing.Pause {
-		return out, p.s.pauseForAbandons(ctx, p.tenant, p.campaign, p.rates)
+		return out, p.s.pauseForAbandons(ctx, p.Tenant, p.Campaign, p.rates)
 	}
 	p.reserve(&planned, dealt, members, wanted, now)
 	p.told(planned, state, now)
@@ -324,10 +325,10 @@ func (p *pacer) told(planned pacing.Plan, state pacing.State, now time.Time) {
 		mode = DialPredictive
 	}
 	c := campaignPace{
-		tenant: p.tenant, mode: mode, lines: planned.Lines, ready: state.Ready, until: now.Add(paceHolds), rate: p.rates.day.Rate(),
+		tenant: p.Tenant, mode: mode, lines: planned.Lines, ready: state.Ready, until: now.Add(paceHolds), rate: p.rates.day.Rate(),
 		bound: len(state.Ringing) + state.Waiting + planned.Dial, heldBack: planned.HeldBack,
 	}
-	p.s.paces.set(p.campaign, c)
+	p.s.paces.set(p.Campaign, c)
 	if p.telling != nil { // it was written
 		p.written, p.writtenAt, p.telling = *p.telling, now, nil
 	}
@@ -341,20 +342,20 @@ func (p *pacer) told(planned pacing.Plan, state pacing.State, now time.Time) {
 func (p *pacer) planOthers(seen *sight, now time.Time) plan {
 	switch {
 	case !seen.hasLeads:
-		p.s.shares.Leave(p.tenant, p.campaign)
+		p.s.shares.Leave(p.Tenant, p.Campaign)
 		return plan{idle: p.idleFor(seen, now)}
 	case !seen.open:
-		p.s.shares.Leave(p.tenant, p.campaign)
+		p.s.shares.Leave(p.Tenant, p.Campaign)
 		return plan{wait: min(seen.opensAt.Sub(now), p.s.cfg.Poll), idle: p.idleFor(seen, now)}
 	}
 	limit := math.MaxInt32
 	if seen.taker.voiceAgent != nil {
 		limit = int(seen.facts.AgentMax)
 	}
-	free, tightest := p.channelRoom(seen, limit, claimBatch, now)
+	free, tightest := p.channelRoom(seen, limit, leads.ClaimBatch, now)
 	if agent := seen.taker.voiceAgent; agent != nil {
 		slots := int(int64(seen.facts.AgentMax) - seen.facts.AgentUsed)
-		if n := p.s.shares.Room(p.tenant, p.campaign, *agent, slots); n < free {
+		if n := p.s.shares.Room(p.Tenant, p.Campaign, *agent, slots); n < free {
 			free, tightest = n, idleness{on: ReasonAgentCeiling}
 		}
 	}
@@ -377,11 +378,11 @@ func (p *pacer) channelRoom(seen *sight, limit, most int, now time.Time) (free i
 	if seen.taker.voiceAgent != nil {
 		st.VoiceAgent = *seen.taker.voiceAgent
 	}
-	p.s.shares.Set(p.tenant, p.campaign, st)
+	p.s.shares.Set(p.Tenant, p.Campaign, st)
 	free, tightest = room(f, seen.trunks, seen.taker.voiceAgent != nil, now)
 	free = min(most, free)
 	if len(seen.trunks) > 0 {
-		if n := p.s.shares.Room(p.tenant, p.campaign, uuid.Nil, int(channels(seen.trunks)-f.ChannelsUsed)); n < free {
+		if n := p.s.shares.Room(p.Tenant, p.Campaign, uuid.Nil, int(channels(seen.trunks)-f.ChannelsUsed)); n < free {
 			free, tightest = n, idleness{on: ReasonChannels}
 		}
 	}
@@ -390,13 +391,13 @@ func (p *pacer) channelRoom(seen *sight, limit, most int, now time.Time) (free i
 
 // rest gives up the campaign's part of what it shares, while it can't dial.
 func (p *pacer) rest() {
-	p.s.crews.Release(p.tenant, p.campaign)
-	p.s.shares.Leave(p.tenant, p.campaign)
+	p.s.crews.Release(p.Tenant, p.Campaign)
+	p.s.shares.Leave(p.Tenant, p.Campaign)
 }
 
 // room is the number of calls that the tightest ceiling leaves, a voice agent's when one takes the calls, and which one that is.
 func room(f db.GateFactsRow, trunks []db.GateTrunksRow, voiceAgent bool, now time.Time) (n int, tightest idleness) {
-	free := int64(claimBatch)
+	free := int64(leads.ClaimBatch)
 	bound := func(n int64, by Reason) {
 		if n < free {
 			free, tightest = n, idleness{on: by}

@@ -229,6 +229,6 @@ func TestWhoIsTakenMeanwhileIsDialedForNoMore(t *testing.T) {
 	pacer.reserve(&planned, members, members, nil, p.clock.Now())
 	require.Equal(t, 1, planned.Dial)
 	for _, m := range p.agents.Crew(p.tenant) {
-		require.Equal(t, m.ID == left, m.Kept == pacer.campaign)
+		require.Equal(t, m.ID == left, m.Kept == pacer.Campaign)
 	}
 }

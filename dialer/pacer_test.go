@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -76,7 +77,7 @@ func TestPacerFillsTheCeilingAndGoesOn(t *testing.T) {
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET max_concurrent = 3")
-	var leads []Lead
+	var leads []leads.Lead
 	for i := range 8 {
 		leads = append(leads, b.push(t, campaign.ID, fmt.Sprintf("987654320%d", i)))
 	}
@@ -140,7 +141,7 @@ func TestOldPlanIsNotWorkedOff(t *testing.T) {
 	lead := b.push(t, campaign.ID, "9876543210")
 	sw := &fakeSwitch{}
 	p := newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil)
-	leads, _, err := p.claim(t.Context(), claimBatch, b.clock.Now())
+	leads, _, err := p.Claim(t.Context(), leads.ClaimBatch, b.clock.Now())
 	require.NoError(t, err)
 	require.Len(t, leads, 1)
 	require.False(t, p.dial(t.Context(), leads, plan{holds: time.Nanosecond}))
@@ -161,7 +162,7 @@ func TestPacerGoesPastASealedNumber(t *testing.T) {
 	pace(t, b.svc, sw)
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 1 }, waitFor, every)
 	require.NotEqual(t, damaged.ID, *sw.dialed()[0].LeadID)
-	require.Equal(t, string(LeadInvalid), b.lead(t, damaged.ID).Status)
+	require.Equal(t, string(leads.StatusInvalid), b.lead(t, damaged.ID).Status)
 	require.Len(t, b.events(t, store.EventLeadCompleted), 1)
 }
 
@@ -174,11 +175,11 @@ func TestPacerEndsNoLeadUnderAnotherMasterKey(t *testing.T) {
 	lead := b.push(t, campaign.ID, "9876543210")
 	b.lockOut(t)
 	p := newPacer(b.svc.Pacers, &fakeSwitch{}, b.tenant, campaign.ID, nil)
-	leads, _, err := p.claim(t.Context(), claimBatch, b.clock.Now())
+	list, _, err := p.Claim(t.Context(), leads.ClaimBatch, b.clock.Now())
 	require.NoError(t, err)
-	require.Empty(t, leads)
+	require.Empty(t, list)
 	row := b.lead(t, lead.ID)
-	require.Equal(t, string(LeadQueued), row.Status)
+	require.Equal(t, string(leads.StatusQueued), row.Status)
 	require.True(t, row.NextAttemptAt.After(b.clock.Now()))
 	require.Nil(t, row.ClaimedBy)
 }
@@ -307,7 +308,7 @@ func TestLeadRefusedForTheWindowWaits(t *testing.T) {
 	refusing := originatorFunc(func() error { return refuse(ReasonWindow, b.clock.Now(), opens, "closed") })
 	newPacer(b.svc.Pacers, refusing, b.tenant, campaign.ID, nil).round(t.Context())
 	row := b.lead(t, lead.ID)
-	require.Equal(t, string(LeadQueued), row.Status)
+	require.Equal(t, string(leads.StatusQueued), row.Status)
 	require.WithinDuration(t, opens, *row.NextAttemptAt, 0)
 	require.Nil(t, row.ClaimedBy)
 	require.Zero(t, row.Attempts)
@@ -401,7 +402,7 @@ func TestPacerGivesLeadsBackThatASlowTrunkKeepsWaiting(t *testing.T) {
 
 	p.hold = time.Hour
 	for want := 1; want <= 2; want++ {
-		leads, _, err := p.claim(t.Context(), 3, b.clock.Now())
+		leads, _, err := p.Claim(t.Context(), 3, b.clock.Now())
 		require.NoError(t, err)
 		require.Equal(t, 4-want, claimed())
 		require.Equal(t, want == 1, p.dialOne(t.Context(), leads[0], nil, time.Now().Add(-time.Second)))
@@ -469,7 +470,7 @@ func TestPacerScrubsWhatTheRegistryMissed(t *testing.T) {
 	p.round(t.Context())
 	require.Len(t, sw.dialed(), 1)
 	require.Equal(t, clean.ID, *sw.dialed()[0].LeadID)
-	require.Equal(t, string(LeadDNC), b.lead(t, flagged.ID).Status)
+	require.Equal(t, string(leads.StatusDNC), b.lead(t, flagged.ID).Status)
 }
 
 func TestStrictLeadWithoutNumberEnds(t *testing.T) {
@@ -482,7 +483,7 @@ func TestStrictLeadWithoutNumberEnds(t *testing.T) {
 	newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
 	require.Len(t, sw.dialed(), 1)
 	require.Equal(t, kept.ID, *sw.dialed()[0].LeadID)
-	require.Equal(t, string(LeadInvalid), b.lead(t, purged.ID).Status)
+	require.Equal(t, string(leads.StatusInvalid), b.lead(t, purged.ID).Status)
 	require.Len(t, b.events(t, store.EventLeadCompleted), 1)
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/dialer/carrier"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/dialer/week"
@@ -29,7 +30,7 @@ type rules struct {
 	voiceAgents *voiceAgents
 	campaigns   *campaigns
 	flows       *flows
-	leads       *leads
+	leads       *leads.Service
 	audio       *audios
 	plans       *paces
 
@@ -45,7 +46,7 @@ type rules struct {
 type answering struct {
 	*core
 	gate        *rules
-	leads       *leads
+	leads       *leads.Service
 	campaigns   *campaigns
 	flows       *flows
 	voiceAgents *voiceAgents
@@ -57,7 +58,7 @@ type answering struct {
 type pacers struct {
 	*core
 	campaigns *campaigns
-	leads     *leads
+	leads     *leads.Service
 	gate      *rules
 	scrubs    *scrubs
 	audio     *audios
@@ -72,13 +73,6 @@ type campaigns struct {
 	*core
 	voiceAgents *voiceAgents
 	flows       *flows
-}
-
-// leads are added, listed, changed and finished here.
-type leads struct {
-	*core
-
-	uploads *uploads
 }
 
 // voiceAgents keeps the voice AIs of a tenant.
@@ -98,7 +92,7 @@ type flows struct {
 // suppressions are the numbers that a tenant may not call.
 type suppressions struct {
 	*core
-	leads *leads
+	leads *leads.Service
 }
 
 // desk is what an agent does with leads and calls.
@@ -106,7 +100,7 @@ type desk struct {
 	*core
 	calls        Calls
 	gate         *rules
-	leads        *leads
+	leads        *leads.Service
 	suppressions *suppressions
 	voiceAgents  *voiceAgents
 }
@@ -114,7 +108,7 @@ type desk struct {
 // scrubs compare a campaign's leads with the registry.
 type scrubs struct {
 	*core
-	leads *leads
+	leads *leads.Service
 
 	// scrubBatch is how many leads are scrubbed at a time.
 	scrubBatch int32

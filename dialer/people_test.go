@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -215,7 +216,7 @@ func TestNobodyIsDialedForAPhoneOnTheHook(t *testing.T) {
 }
 
 // had gives an ended call of the agent's with a lead, in wrap-up.
-func (p *people) had(t *testing.T, agent, campaign uuid.UUID, number string) (db.Call, Lead) {
+func (p *people) had(t *testing.T, agent, campaign uuid.UUID, number string) (db.Call, leads.Lead) {
 	t.Helper()
 	lead := p.push(t, campaign, number)
 	call, err := p.desk.AgentDial(t.Context(), p.tenant, agent, DialInput{LeadID: input.Some(lead.ID.String())})
@@ -255,7 +256,7 @@ func TestNobodyTakesTheCallee(t *testing.T) {
 	leg := answered()
 	require.Equal(t, []string{ledger.CauseServiceUnavailable}, leg.hangups)
 	p.end(t, leg.call, "completed", ledger.CauseServiceUnavailable)
-	require.Equal(t, string(LeadRetry), p.lead(t, *leg.call.LeadID).Status, "no conversation took place")
+	require.Equal(t, string(leads.StatusRetry), p.lead(t, *leg.call.LeadID).Status, "no conversation took place")
 
 	flowID := p.flow(t, strings.ReplaceAll(`[{"id":"s","type":"start","next":{"default":"h"}},
 		{"id":"h","type":"hangup","data":{"cause":"CALL_REJECTED"}}]`, "\n", ""))

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store"
@@ -288,7 +289,7 @@ func TestPacedCallsAreTakenUpOnce(t *testing.T) {
 func TestPacerLearnsFromItsAgents(t *testing.T) {
 	t.Parallel()
 	campaign, call, id, at := uuid.New(), uuid.New(), uuid.New(), time.Unix(1e9, 0)
-	p := &pacer{claimer: claimer{campaign: campaign}, planner: pacing.New(pacing.Config{Predictive: true})}
+	p := &pacer{Claimer: leads.Claimer{Campaign: campaign}, planner: pacing.New(pacing.Config{Predictive: true})}
 	for _, m := range []acd.Member{
 		{Status: acd.OnCall, Since: at, Call: &call, Campaign: campaign},
 		{Status: acd.OnCall, Since: at, Call: &call},

@@ -1,6 +1,10 @@
 package dialer
 
-import "time"
+import (
+	"time"
+
+	"github.com/ringmaster/ringmaster/dialer/leads"
+)
 
 const (
 	// rampStart is how many calls of a campaign may ring at first, for a voice agent.
@@ -27,7 +31,7 @@ func (r *ramp) take(f callFact) {
 	case factAnswered:
 		r.window++
 	case factUnanswered:
-		if outcomeOfCause(f.cause) != outcomeCongestion {
+		if leads.OutcomeOfCause(f.cause) != leads.OutcomeCongestion {
 			r.window++
 			return
 		}

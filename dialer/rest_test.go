@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -36,7 +37,7 @@ func TestRestingCampaigns(t *testing.T) {
 	require.Eventually(t, rests, waitFor, every)
 
 	elsewhere := b.another(t, "node-2")
-	_, err := elsewhere.Leads.PushLead(t.Context(), b.tenant, campaign.ID, decode[LeadInput](t, `{"phone":"9876543210"}`))
+	_, err := elsewhere.Leads.PushLead(t.Context(), b.tenant, campaign.ID, decode[leads.Input](t, `{"phone":"9876543210"}`))
 	require.NoError(t, err)
 	within(dialed(1), "a lead of another controller")
 	b.end(t, sw.dialed()[0], "completed", "NORMAL_CLEARING")

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -154,7 +155,7 @@ func TestRetriesWiden(t *testing.T) {
 			require.InDelta(t, minutes, wait.Minutes(), 0.01, name)
 		}
 		b.end(t, b.dial(t, campaign, lead), "failed", "USER_BUSY")
-		require.Equal(t, string(LeadExhausted), b.lead(t, lead.ID).Status)
+		require.Equal(t, string(leads.StatusExhausted), b.lead(t, lead.ID).Status)
 	}
 }
 

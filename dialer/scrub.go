@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/dnc"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -34,18 +35,18 @@ func (sc *scrubs) unscrubbedOf(
 	if err != nil {
 		return nil, err
 	}
-	leads := make([]unscrubbed, len(rows))
+	list := make([]unscrubbed, len(rows))
 	for i, row := range rows {
-		number, err := leadPhone(ctx, tx, tenant, row.Phone, row.PhoneSealed)
+		number, err := leads.PhoneOf(ctx, tx, tenant, row.Phone, row.PhoneSealed)
 		if err != nil && !errors.Is(err, store.ErrUnseal) { // one that doesn't open holds the others up in nothing
 			return nil, err
 		}
 		if err != nil {
 			sc.log.ErrorContext(ctx, "decrypting the lead's number failed", "tenant_id", tenant, "lead_id", row.ID, "error", err)
 		}
-		leads[i] = unscrubbed{id: row.ID, number: number, damaged: damaged(err)}
+		list[i] = unscrubbed{id: row.ID, number: number, damaged: leads.Damaged(err)}
 	}
-	return leads, nil
+	return list, nil
 }
 
 // leadReader reads the next leads of a scrub behind one.
@@ -95,9 +96,9 @@ func (sc *scrubs) scrubNext(
 
 // endDamaged ends the leads that wait for a call which there can never be: kept waiting, they would keep their campaign from
 // starting.
-func (sc *scrubs) endDamaged(ctx context.Context, tenant uuid.UUID, leads []unscrubbed) error {
+func (sc *scrubs) endDamaged(ctx context.Context, tenant uuid.UUID, list []unscrubbed) error {
 	var ids []uuid.UUID
-	for _, lead := range leads {
+	for _, lead := range list {
 		if lead.damaged {
 			ids = append(ids, lead.id)
 		}
@@ -105,19 +106,19 @@ func (sc *scrubs) endDamaged(ctx context.Context, tenant uuid.UUID, leads []unsc
 	if len(ids) == 0 {
 		return nil
 	}
-	return sc.st.InTenant(ctx, tenant, func(tx *store.Tx) error { return sc.endWaiting(ctx, tx, tenant, ids, LeadInvalid, sc.now()) })
+	return sc.st.InTenant(ctx, tenant, func(tx *store.Tx) error { return sc.endWaiting(ctx, tx, tenant, ids, leads.StatusInvalid, sc.now()) })
 }
 
 // endWaiting puts those of the leads that wait for a call into a terminal state.
 func (sc *scrubs) endWaiting(
-	ctx context.Context, tx *store.Tx, tenant uuid.UUID, ids []uuid.UUID, status LeadStatus, at time.Time,
+	ctx context.Context, tx *store.Tx, tenant uuid.UUID, ids []uuid.UUID, status leads.Status, at time.Time,
 ) error {
 	waiting, err := tx.Q.LeadsLockWaiting(ctx, tenant, ids)
 	if err != nil {
 		return err
 	}
 	for _, lead := range waiting {
-		if err := sc.leads.finishLead(ctx, tx, lead, status, at); err != nil {
+		if err := sc.leads.Finish(ctx, tx, lead, status, at); err != nil {
 			return err
 		}
 	}
@@ -147,21 +148,21 @@ func (sc *scrubs) scrubCounts(ctx context.Context, tenant, campaign uuid.UUID) (
 
 // scrubLeads marks leads by what the registry says now; false when it can't answer. The registry, which may be far away, is
 // asked outside any transaction.
-func (sc *scrubs) scrubLeads(ctx, asking context.Context, tenant uuid.UUID, leads []unscrubbed) (bool, error) {
-	if len(leads) == 0 {
+func (sc *scrubs) scrubLeads(ctx, asking context.Context, tenant uuid.UUID, list []unscrubbed) (bool, error) {
+	if len(list) == 0 {
 		return true, nil
 	}
-	phones, ids := make([]store.Phone, len(leads)), make([]uuid.UUID, len(leads))
-	for i, lead := range leads {
+	phones, ids := make([]store.Phone, len(list)), make([]uuid.UUID, len(list))
+	for i, lead := range list {
 		phones[i], ids[i] = lead.number, lead.id
 	}
-	listed, err := sc.leads.listed(asking, phones)
+	listed, err := sc.leads.Listed(asking, phones)
 	if err != nil {
 		if asking.Err() != nil {
 			return false, ctx.Err()
 		}
 		sc.log.WarnContext(ctx, "scrubbing leads failed: the do-not-call registry can't answer", "tenant_id", tenant,
-			"leads", len(leads), "error", err)
+			"leads", len(list), "error", err)
 		return false, ctx.Err()
 	}
 	var flagged []uuid.UUID
@@ -176,7 +177,7 @@ func (sc *scrubs) scrubLeads(ctx, asking context.Context, tenant uuid.UUID, lead
 		if err != nil || len(flagged) == 0 {
 			return err
 		}
-		return sc.endWaiting(ctx, tx, tenant, flagged, LeadDNC, now)
+		return sc.endWaiting(ctx, tx, tenant, flagged, leads.StatusDNC, now)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/dnc"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
@@ -73,7 +74,7 @@ func TestScrubLocksNothingWhileItAsks(t *testing.T) {
 	_, err := svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Equal(t, 1, touched)
-	require.Equal(t, string(LeadDNC), b.lead(t, lead.ID).Status)
+	require.Equal(t, string(leads.StatusDNC), b.lead(t, lead.ID).Status)
 	require.Len(t, b.events(t, store.EventLeadCompleted), 1)
 	_, err = svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
@@ -126,7 +127,7 @@ func TestOptedOutLeadHoldsNoStartUp(t *testing.T) {
 	require.NoError(t, err)
 	b.registry.setDown(true)
 	lead := b.push(t, campaign.ID, "9876543210")
-	require.Equal(t, LeadOptedOut, lead.Status)
+	require.Equal(t, leads.StatusOptedOut, lead.Status)
 	require.False(t, lead.DNDChecked)
 	row := b.lead(t, lead.ID)
 	require.Empty(t, row.PhoneSealed, "the number is not kept")
@@ -195,8 +196,8 @@ func TestScrubEndsADamagedNumber(t *testing.T) {
 		_, err = b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 		require.NoError(t, err)
 	}
-	require.Equal(t, string(LeadDNC), b.lead(t, other.ID).Status)
-	require.Equal(t, string(LeadInvalid), b.lead(t, damaged.ID).Status)
+	require.Equal(t, string(leads.StatusDNC), b.lead(t, other.ID).Status)
+	require.Equal(t, string(leads.StatusInvalid), b.lead(t, damaged.ID).Status)
 	require.Len(t, b.events(t, store.EventLeadCompleted), 2, "each once")
 	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 	require.NoError(t, err)
@@ -215,7 +216,7 @@ func TestScrubEndsNothingUnderAnotherMasterKey(t *testing.T) {
 	result, err := b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Equal(t, ScrubResult{Total: 1, Pending: 1}, result)
-	require.Equal(t, string(LeadNew), b.lead(t, lead.ID).Status)
+	require.Equal(t, string(leads.StatusNew), b.lead(t, lead.ID).Status)
 }
 
 // damage flips a bit of a lead's sealed number.

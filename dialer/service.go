@@ -17,6 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/media/netguard"
@@ -99,7 +100,7 @@ type Service struct {
 	Answers *answering
 
 	Campaigns    *campaigns
-	Leads        *leads
+	Leads        *leads.Service
 	Suppressions *suppressions
 	VoiceAgents  *voiceAgents
 	Flows        *flows
@@ -137,7 +138,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	senders := &carrier.Trunks{
 		Store: st, Networks: cfg.CarrierNetworks, HostTrunk: cfg.HostTrunk, Now: cfg.Now, Resolve: carrier.Hosts{Guard: cfg.Guard}.Resolve,
 	}
-	uploads, err := newUploads(cfg.UploadDir)
+	uploads, err := leads.NewUploads(cfg.UploadDir)
 	if err != nil {
 		return nil, fmt.Errorf("create dialer: %w", err)
 	}
@@ -148,7 +149,12 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	}
 	hosts := carrier.Hosts{Store: st, Guard: cfg.Guard, HostTrunk: cfg.HostTrunk, Trunks: senders}
 	s := &Service{
-		core: k, Leads: &leads{core: k, uploads: uploads}, VoiceAgents: &voiceAgents{core: k, hosts: hosts}, Flows: &flows{core: k, hosts: hosts},
+		core: k,
+		Leads: &leads.Service{
+			Store: st, Log: cfg.Logger, Now: cfg.Now, Wake: cfg.Wake, DNC: cfg.DNC, Uploads: uploads, Finished: k.metrics.finished,
+			Unusable: k.metrics.unusable,
+		},
+		VoiceAgents: &voiceAgents{core: k, hosts: hosts}, Flows: &flows{core: k, hosts: hosts},
 		Settings: &tenantSettings{core: k},
 	}
 	s.Suppressions = &suppressions{core: k, leads: s.Leads}

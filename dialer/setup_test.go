@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -221,9 +222,9 @@ func (b *bundle) running(t *testing.T) Campaign {
 	return campaign
 }
 
-func (b *bundle) push(t *testing.T, campaign uuid.UUID, phone string) Lead {
+func (b *bundle) push(t *testing.T, campaign uuid.UUID, phone string) leads.Lead {
 	t.Helper()
-	lead, err := b.svc.Leads.PushLead(t.Context(), b.tenant, campaign, LeadInput{Phone: input.Some(phone)})
+	lead, err := b.svc.Leads.PushLead(t.Context(), b.tenant, campaign, leads.Input{Phone: input.Some(phone)})
 	require.NoError(t, err)
 	return lead
 }

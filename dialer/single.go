@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -40,7 +41,7 @@ func (in CallInput) request() (admission.Request, error) {
 	if v, ok := input.Required(&c, "to", in.To); ok {
 		number, err := store.ParsePhone(v)
 		if err != nil {
-			c.Fail("to", "%s", phoneFault(err))
+			c.Fail("to", "%s", leads.PhoneFault(err))
 		}
 		out.To = number
 	}
@@ -66,7 +67,7 @@ func (in CallInput) request() (admission.Request, error) {
 		out.Category = v
 	}
 	if v, ok := input.Given(&c, "metadata", in.Metadata); ok {
-		checkMetadata(&c, "metadata", v)
+		leads.CheckMetadata(&c, "metadata", v)
 		out.Metadata = json.RawMessage(v)
 	}
 	return out, c.Err()

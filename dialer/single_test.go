@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/dnc"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -39,18 +40,18 @@ func TestPlaceCallChecksItsBody(t *testing.T) {
 		`{"to":"9876543210","from":5,"metadata":[],"voice_agent_id":{},"flow_id":1,"call_category":true}`: {
 			"call_category", "flow_id", "from", "metadata", "voice_agent_id",
 		},
-		`{"to":"9876543210","from":""}`:                                                    {"from"},
-		`{"to":"9876543210","from":"+918111111111","voice_agent_id":"` + agent + `"}`:      {"from"},
-		`{"to":"9876543210","metadata":{"variables":[]}}`:                                  {"metadata.variables"},
-		`{"to":"9876543210","metadata":{"a":"` + strings.Repeat("x", maxMetadata) + `"}}`:  {"metadata"},
-		`{"to":"9876543210","call_category":"fun"}`:                                        {"call_category"},
-		`{"to":"9876543210","voice_agent_id":"x","flow_id":"` + flow + `x"}`:               {"flow_id", "flow_id", "voice_agent_id"},
-		`{"to":"9876543210","voice_agent_id":"` + agent + `","flow_id":"` + flow + `"}`:    {"flow_id"},
-		`{"to":"9876543210","voice_agent_id":"` + other + `"}`:                             {"voice_agent_id"},
-		`{"to":"9876543210","flow_id":"` + agent + `"}`:                                    {"flow_id"},
-		`{"to":"9876543210","from":"+918111111111","voice_agent_id":"` + other + `"}`:      {"from", "voice_agent_id"},
-		`{"to":"9876543210","from":"+918111111111","flow_id":"` + agent + `"}`:             {"flow_id", "from"},
-		`{"to":"9876543210","from":"+918111111111","call_category":"service","unknown":1}`: {"from"},
+		`{"to":"9876543210","from":""}`:                                                         {"from"},
+		`{"to":"9876543210","from":"+918111111111","voice_agent_id":"` + agent + `"}`:           {"from"},
+		`{"to":"9876543210","metadata":{"variables":[]}}`:                                       {"metadata.variables"},
+		`{"to":"9876543210","metadata":{"a":"` + strings.Repeat("x", leads.MaxMetadata) + `"}}`: {"metadata"},
+		`{"to":"9876543210","call_category":"fun"}`:                                             {"call_category"},
+		`{"to":"9876543210","voice_agent_id":"x","flow_id":"` + flow + `x"}`:                    {"flow_id", "flow_id", "voice_agent_id"},
+		`{"to":"9876543210","voice_agent_id":"` + agent + `","flow_id":"` + flow + `"}`:         {"flow_id"},
+		`{"to":"9876543210","voice_agent_id":"` + other + `"}`:                                  {"voice_agent_id"},
+		`{"to":"9876543210","flow_id":"` + agent + `"}`:                                         {"flow_id"},
+		`{"to":"9876543210","from":"+918111111111","voice_agent_id":"` + other + `"}`:           {"from", "voice_agent_id"},
+		`{"to":"9876543210","from":"+918111111111","flow_id":"` + agent + `"}`:                  {"flow_id", "from"},
+		`{"to":"9876543210","from":"+918111111111","call_category":"service","unknown":1}`:      {"from"},
 	} {
 		_, err := b.place(t, body)
 		require.Equal(t, want, fields(t, err), body)

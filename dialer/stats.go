@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -102,19 +103,11 @@ func (t *statistics) CampaignStats(ctx context.Context, tenant, id uuid.UUID) (C
 func leadFigures(kept figures) map[string]int64 {
 	out := map[string]int64{"total": 0}
 	counts := kept.by(figureLead)
-	for _, status := range LeadStatuses() {
+	for _, status := range leads.Statuses() {
 		out[string(status)] = counts[string(status)]
 		out["total"] += counts[string(status)]
 	}
 	return out
-}
-
-// LeadStatuses lists the states of a lead.
-func LeadStatuses() []LeadStatus {
-	return []LeadStatus{
-		LeadNew, LeadQueued, LeadDialing, LeadConnected, LeadCallback, LeadRetry, LeadCompleted, LeadExhausted, LeadDNC, LeadOptedOut,
-		LeadInvalid,
-	}
 }
 
 func agentFigures(ctx context.Context, tx *store.Tx, tenant uuid.UUID) (map[string]int64, error) {

@@ -8,11 +8,17 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/phone"
+)
+
+// Codes of faults.
+const (
+	CodeOptedOut = "opted_out"
 )
 
 // suppressedByTenant is the reason of an entry whose maker gave none.
@@ -73,7 +79,7 @@ func (in SuppressionInput) row() (suppressionRow, error) {
 	if v, ok := input.Required(&c, "phone", in.Phone); ok {
 		var err error
 		if out.phone, err = store.ParsePhone(v); err != nil {
-			c.Fail("phone", "%s", phoneFault(err))
+			c.Fail("phone", "%s", leads.PhoneFault(err))
 		}
 	}
 	if v, ok := input.Given(&c, "reason", in.Reason); ok && c.Text("reason", v, 1, maxSuppressionReason) {
@@ -159,45 +165,45 @@ func (in *SuppressionsInput) UnmarshalJSON(b []byte) error {
 
 // AddSuppressions adds numbers in bulk. Rows that are invalid fail no other; those whose number was on the list, or in an earlier
 // row, are duplicates and tell its entry. What is shown of a number is its mask. Errors: *fault.Error for the body as a whole.
-func (u *suppressions) AddSuppressions(ctx context.Context, tenant uuid.UUID, in SuppressionsInput) (BulkResult, error) {
+func (u *suppressions) AddSuppressions(ctx context.Context, tenant uuid.UUID, in SuppressionsInput) (leads.BulkResult, error) {
 	c := input.Form{}
 	list, ok := input.Required(&c, "suppressions", in.Suppressions)
-	if ok && len(list) > BulkLimit {
-		c.Fail("suppressions", "must have at most %d elements", BulkLimit)
+	if ok && len(list) > leads.BulkLimit {
+		c.Fail("suppressions", "must have at most %d elements", leads.BulkLimit)
 	}
 	if err := c.Err(); err != nil {
-		return BulkResult{}, err
+		return leads.BulkResult{}, err
 	}
-	results := make([]BulkRow, len(list))
+	results := make([]leads.BulkRow, len(list))
 	var rows []suppressionRow
 	var places []int // of rows in results
 	for i, raw := range list {
 		var entry SuppressionInput
 		if err := json.Unmarshal(raw, &entry); err != nil {
-			results[i] = BulkRow{Status: BulkInvalid, Errors: []fault.Field{{Field: "", Message: "must be an object"}}}
+			results[i] = leads.BulkRow{Status: leads.BulkInvalid, Errors: []fault.Field{{Field: "", Message: "must be an object"}}}
 			continue
 		}
 		row, err := entry.row()
 		if invalid, ok := fault.As(err, fault.Invalid); ok {
-			results[i] = BulkRow{Phone: store.NewNumber(entry.Phone.Value).Mask(), Status: BulkInvalid, Errors: invalid.Fields}
+			results[i] = leads.BulkRow{Phone: store.NewNumber(entry.Phone.Value).Mask(), Status: leads.BulkInvalid, Errors: invalid.Fields}
 			continue
 		}
 		rows, places = append(rows, row), append(places, i)
 	}
 	if len(rows) == 0 {
-		return tally(results), nil
+		return leads.Tally(results), nil
 	}
 	entries, added, err := u.suppress(ctx, tenant, rows)
 	if err != nil {
-		return BulkResult{}, fault.Wrap("add suppressions", err)
+		return leads.BulkResult{}, fault.Wrap("add suppressions", err)
 	}
 	for i, place := range places {
-		results[place] = BulkRow{Phone: suppressionOf(entries[i]).Phone, Status: BulkDuplicate, ID: &entries[i].ID}
+		results[place] = leads.BulkRow{Phone: suppressionOf(entries[i]).Phone, Status: leads.BulkDuplicate, ID: &entries[i].ID}
 		if added[i] {
-			results[place].Status = BulkAdded
+			results[place].Status = leads.BulkAdded
 		}
 	}
-	return tally(results), nil
+	return leads.Tally(results), nil
 }
 
 // ListSuppressions gives a page of the list, newest first, and how many entries there are. Errors: *fault.Error.
@@ -206,7 +212,7 @@ func (u *suppressions) ListSuppressions(ctx context.Context, tenant uuid.UUID, f
 	if f.Phone != "" {
 		number, err := store.ParsePhone(f.Phone)
 		if err != nil {
-			return nil, 0, fault.InField("phone", phoneFault(err))
+			return nil, 0, fault.InField("phone", leads.PhoneFault(err))
 		}
 		hash = u.st.PhoneHash(tenant, number)
 	}
@@ -269,16 +275,16 @@ func (u *suppressions) optOut(ctx context.Context, tx *store.Tx, tenant uuid.UUI
 
 // endSuppressed ends the leads of numbers that must not be called again.
 func (u *suppressions) endSuppressed(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hashes [][]byte, at time.Time) error {
-	leads, err := tx.Q.LeadsOfHashes(ctx, tenant, hashes)
+	list, err := tx.Q.LeadsOfHashes(ctx, tenant, hashes)
 	if err != nil {
 		return err
 	}
-	for _, lead := range leads {
-		switch LeadStatus(lead.Status) {
-		case LeadDialing, LeadConnected: // the call's end finds the suppression
-		case LeadOptedOut:
-		case LeadNew, LeadQueued, LeadCallback, LeadRetry, LeadCompleted, LeadExhausted, LeadDNC, LeadInvalid:
-			if err := u.leads.finishLead(ctx, tx, lead, LeadOptedOut, at); err != nil {
+	for _, lead := range list {
+		switch leads.Status(lead.Status) {
+		case leads.StatusDialing, leads.StatusConnected: // the call's end finds the suppression
+		case leads.StatusOptedOut:
+		case leads.StatusNew, leads.StatusQueued, leads.StatusCallback, leads.StatusRetry, leads.StatusCompleted, leads.StatusExhausted, leads.StatusDNC, leads.StatusInvalid:
+			if err := u.leads.Finish(ctx, tx, lead, leads.StatusOptedOut, at); err != nil {
 				return err
 			}
 		}

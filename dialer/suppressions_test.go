@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -67,12 +68,12 @@ func TestOptOutOfACompletedLead(t *testing.T) {
 		require.NoError(t, err)
 	}
 	row := b.lead(t, lead.ID)
-	require.Equal(t, string(LeadOptedOut), row.Status)
+	require.Equal(t, string(leads.StatusOptedOut), row.Status)
 	require.Empty(t, row.PhoneSealed, "a strict tenant forgets the number")
 	require.WithinDuration(t, ended, *row.CompletedAt, 0)
 	events := b.events(t, store.EventLeadCompleted)
 	require.Len(t, events, 1)
-	require.Equal(t, string(LeadCompleted), events[0]["status"])
+	require.Equal(t, string(leads.StatusCompleted), events[0]["status"])
 }
 
 // No transaction ends the leads of all the numbers that come at once: others wait for those.
@@ -89,9 +90,9 @@ func TestManySuppressionsAreSeveralTransactions(t *testing.T) {
 	result, err := b.svc.Suppressions.AddSuppressions(t.Context(), b.tenant, in)
 	require.NoError(t, err)
 	last := len(rows) - 1
-	require.Equal(t, BulkAdded, result.Results[last-1].Status)
-	require.Equal(t, BulkDuplicate, result.Results[last].Status)
+	require.Equal(t, leads.BulkAdded, result.Results[last-1].Status)
+	require.Equal(t, leads.BulkDuplicate, result.Results[last].Status)
 	require.Equal(t, result.Results[0].ID, result.Results[last].ID)
-	require.Equal(t, string(LeadOptedOut), b.lead(t, lead.ID).Status)
+	require.Equal(t, string(leads.StatusOptedOut), b.lead(t, lead.ID).Status)
 	require.Equal(t, 3, storetest.Count(t, b.st, "SELECT count(DISTINCT xmin::text) FROM suppressions"))
 }

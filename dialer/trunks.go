@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -91,10 +92,10 @@ func (h *answering) afterTrunkFault(ctx context.Context, tx *store.Tx, lead db.L
 	if err != nil {
 		return err
 	}
-	status, attempts := LeadRetry, max(0, lead.Attempts-1)
+	status, attempts := leads.StatusRetry, max(0, lead.Attempts-1)
 	if attempts == 0 {
-		status = LeadQueued
+		status = leads.StatusQueued
 	}
-	wait := retryPolicy(campaign.Retry).wait(outcomeCongestion, 1)
+	wait := leads.StoredPolicy(campaign.Retry).Wait(leads.OutcomeCongestion, 1)
 	return h.reschedule(ctx, tx, lead, status, attempts, 1, at.Add(wait))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -111,7 +112,7 @@ func TestTrunkFaultIsNoAttempt(t *testing.T) {
 	for i := range 2 {
 		b.ends(t, b.dial(t, campaign, lead), refusedByTrunk())
 		row := b.lead(t, lead.ID)
-		require.Equal(t, string(LeadQueued), row.Status)
+		require.Equal(t, string(leads.StatusQueued), row.Status)
 		require.Zero(t, row.Attempts)
 		require.EqualValues(t, i+1, row.TrunkFailures)
 		require.WithinDuration(t, b.clock.Now().Add(3*time.Minute), *row.NextAttemptAt, time.Second)
@@ -122,12 +123,12 @@ func TestTrunkFaultIsNoAttempt(t *testing.T) {
 	for i, e := range []ending{busyCallee(), silence()} {
 		other := b.push(t, campaign.ID, fmt.Sprintf("987654321%d", i))
 		b.ends(t, b.dial(t, campaign, other), e)
-		require.Equal(t, string(LeadExhausted), b.lead(t, other.ID).Status, "%+v was an attempt", e)
+		require.Equal(t, string(leads.StatusExhausted), b.lead(t, other.ID).Status, "%+v was an attempt", e)
 	}
 	hopeless := b.push(t, campaign.ID, "9876543220")
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET trunk_failures = $2 WHERE id = $1", hopeless.ID, maxTrunkFailures)
 	b.ends(t, b.dial(t, campaign, hopeless), refusedByTrunk())
-	require.Equal(t, string(LeadExhausted), b.lead(t, hopeless.ID).Status)
+	require.Equal(t, string(leads.StatusExhausted), b.lead(t, hopeless.ID).Status)
 }
 
 // deadTrunk has calls fail, one a few seconds after the other.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -28,18 +29,18 @@ func TestNobodyServedTheCallee(t *testing.T) {
 		set       string // what the row has besides
 		flow      bool
 		abandoned bool
-		lead      LeadStatus
+		lead      leads.Status
 	}{
-		{"left in silence after a crash", 8 * time.Second, "NORMAL_CLEARING", "", false, true, LeadRetry},
-		{"left at once", time.Second, "NORMAL_CLEARING", "", false, false, LeadRetry},
-		{"lost with the host", time.Second, ledger.CauseHostLost, "", false, true, LeadRetry},
-		{"lost with the switch", 0, ledger.CauseCrash, "", false, true, LeadRetry},
-		{"nobody could decide", 3 * time.Second, ledger.CauseServiceUnavailable, "", false, true, LeadRetry},
-		{"left during the announcement", 8 * time.Second, "NORMAL_CLEARING", "announced_at = answer_time", false, false, LeadCompleted},
-		{"lost during the announcement", 8 * time.Second, ledger.CauseHostLost, "announced_at = answer_time", false, true, LeadRetry},
-		{"served by a flow", 8 * time.Second, "NORMAL_CLEARING", "", true, false, LeadCompleted},
-		{"talked", 8 * time.Second, ledger.CauseHostLost, "agent_connect_time = answer_time", false, false, LeadCompleted},
-		{"a machine", 8 * time.Second, "NORMAL_CLEARING", "amd = true, amd_class = 'machine', amd_confidence = 0.99, answered_by_amd = 'machine'", false, false, LeadRetry},
+		{"left in silence after a crash", 8 * time.Second, "NORMAL_CLEARING", "", false, true, leads.StatusRetry},
+		{"left at once", time.Second, "NORMAL_CLEARING", "", false, false, leads.StatusRetry},
+		{"lost with the host", time.Second, ledger.CauseHostLost, "", false, true, leads.StatusRetry},
+		{"lost with the switch", 0, ledger.CauseCrash, "", false, true, leads.StatusRetry},
+		{"nobody could decide", 3 * time.Second, ledger.CauseServiceUnavailable, "", false, true, leads.StatusRetry},
+		{"left during the announcement", 8 * time.Second, "NORMAL_CLEARING", "announced_at = answer_time", false, false, leads.StatusCompleted},
+		{"lost during the announcement", 8 * time.Second, ledger.CauseHostLost, "announced_at = answer_time", false, true, leads.StatusRetry},
+		{"served by a flow", 8 * time.Second, "NORMAL_CLEARING", "", true, false, leads.StatusCompleted},
+		{"talked", 8 * time.Second, ledger.CauseHostLost, "agent_connect_time = answer_time", false, false, leads.StatusCompleted},
+		{"a machine", 8 * time.Second, "NORMAL_CLEARING", "amd = true, amd_class = 'machine', amd_confidence = 0.99, answered_by_amd = 'machine'", false, false, leads.StatusRetry},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/fault"
 )
 
@@ -23,7 +24,7 @@ func TestUploadsAtOnce(t *testing.T) {
 	}
 	var clients []*io.PipeWriter
 	var done []<-chan error
-	for range maxUploads {
+	for range leads.MaxUploads {
 		r, w := io.Pipe()
 		clients = append(clients, w)
 		done = append(done, background(func() error { return upload(r) }))
@@ -32,8 +33,8 @@ func TestUploadsAtOnce(t *testing.T) {
 	}
 	var limit *fault.Error
 	require.ErrorAs(t, upload(strings.NewReader("phone\n9876543210\n")), &limit)
-	require.Equal(t, CodeUploads, limit.Code)
-	require.Equal(t, uploadRetry, limit.RetryAfter)
+	require.Equal(t, leads.CodeUploads, limit.Code)
+	require.Equal(t, leads.UploadRetry, limit.RetryAfter)
 
 	other := setupOn(t, b.st)
 	_, err := b.svc.Leads.UploadLeads(t.Context(), other.tenant, other.running(t).ID, strings.NewReader("phone\n9876543210\n"))
@@ -49,12 +50,12 @@ func TestUploadsAtOnce(t *testing.T) {
 func TestUploadsLeftBehind(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "uploads")
-	_, err := newUploads(dir)
+	_, err := leads.NewUploads(dir)
 	require.NoError(t, err)
 	for _, name := range []string{"ringmaster-leads-123", "notes.txt"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
-	_, err = newUploads(dir)
+	_, err = leads.NewUploads(dir)
 	require.NoError(t, err)
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)

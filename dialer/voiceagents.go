@@ -18,6 +18,15 @@ import (
 	"github.com/ringmaster/ringmaster/store/input"
 )
 
+// Codes of faults.
+const (
+	CodeVoiceAgentInUse        = "VoiceAgentInUse"
+	CodeVoiceAgentArchived     = "voice_agent_archived"
+	CodeNoVoiceAgentConfigured = "NoVoiceAgentConfigured"
+	CodeSubprotocolMismatch    = "SubprotocolMismatch"
+	CodeVoiceAgents            = "too_many_voice_agents"
+)
+
 // CreateVoiceAgent adds a voice agent. Errors: *fault.Error when the tenant has all that it may have.
 func (v *voiceAgents) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in VoiceAgentInput) (VoiceAgent, error) {
 	row, c := newVoiceAgent(), input.Form{}

@@ -100,7 +100,7 @@ func (p *pacer) tellIdle(ctx context.Context) {
 	if p.idleTold != nil && (now == before || time.Since(p.idleToldAt) < tellEvery) || p.exhausted || p.yielded || ctx.Err() != nil {
 		return
 	}
-	params := db.PaceWaitsParams{TenantID: p.tenant, CampaignID: p.campaign, Node: p.s.cfg.NodeID, At: p.s.now()}
+	params := db.PaceWaitsParams{TenantID: p.Tenant, CampaignID: p.Campaign, Node: p.s.cfg.NodeID, At: p.s.now()}
 	if now.on != "" {
 		code := string(now.on)
 		params.WaitsFor = &code
@@ -108,7 +108,7 @@ func (p *pacer) tellIdle(ctx context.Context) {
 	if !now.until.IsZero() {
 		params.WaitsUntil = &now.until
 	}
-	err := p.s.st.InTenant(ctx, p.tenant, func(tx *store.Tx) error { return tx.Q.PaceWaits(ctx, params) })
+	err := p.s.st.InTenant(ctx, p.Tenant, func(tx *store.Tx) error { return tx.Q.PaceWaits(ctx, params) })
 	if err != nil {
 		p.log.WarnContext(ctx, "writing what the campaign waits for failed", "waits_for", now.on, "error", err)
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -194,12 +195,12 @@ func TestWhatACampaignWaitsForIsToldAgain(t *testing.T) {
 // TestLeadsWhoseNumbersCantBeDialedAreSeen in the log, the metrics and the campaign's statistics, and hold no others up.
 func TestLeadsWhoseNumbersCantBeDialedAreSeen(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(t *testing.T, b *bundle, lead Lead){
-		"another hash": func(t *testing.T, b *bundle, lead Lead) {
+	for name, spoil := range map[string]func(t *testing.T, b *bundle, lead leads.Lead){
+		"another hash": func(t *testing.T, b *bundle, lead leads.Lead) {
 			t.Helper()
 			storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET phone_hash = sha256('x') WHERE id = $1", lead.ID)
 		},
-		"a key that does not open": func(t *testing.T, b *bundle, _ Lead) {
+		"a key that does not open": func(t *testing.T, b *bundle, _ leads.Lead) {
 			t.Helper()
 			b.lockOut(t)
 		},
@@ -216,7 +217,7 @@ func TestLeadsWhoseNumbersCantBeDialedAreSeen(t *testing.T) {
 			p := newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil)
 			rounds(t, p)
 			require.Empty(t, sw.dialed())
-			require.Equal(t, string(LeadQueued), b.lead(t, lead.ID).Status, "it is no fault of the lead's, and may pass")
+			require.Equal(t, string(leads.StatusQueued), b.lead(t, lead.ID).Status, "it is no fault of the lead's, and may pass")
 			require.Contains(t, logged.String(), "level=ERROR")
 			require.Contains(t, logged.String(), lead.ID.String())
 			require.NotContains(t, logged.String(), "9876543200")

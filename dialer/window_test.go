@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/week"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
@@ -133,7 +134,7 @@ func TestGateKeepsTheWindow(t *testing.T) {
 	var refusal *RefusalError
 	require.ErrorAs(t, err, &refusal)
 	require.WithinDuration(t, night.Add(11*time.Hour), refusal.RetryAt, 0)
-	require.Equal(t, string(LeadNew), b.lead(t, lead.ID).Status)
+	require.Equal(t, string(leads.StatusNew), b.lead(t, lead.ID).Status)
 	b.clock.Set(refusal.RetryAt)
 	_, err = b.svc.Gate.admitted(t.Context(), req)
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
 )
@@ -104,7 +105,7 @@ func (h agentHandlers) status(ctx context.Context, r *request) (reply, error) {
 }
 
 type nextLeadView struct {
-	Lead *dialer.Lead `json:"lead"`
+	Lead *leads.Lead `json:"lead"`
 }
 
 func (h agentHandlers) nextLead(ctx context.Context, r *request) (reply, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -50,19 +51,19 @@ type Scrubs interface {
 
 // Leads is what the API asks of leads.
 type Leads interface {
-	PushLead(ctx context.Context, tenant, campaign uuid.UUID, in dialer.LeadInput) (dialer.Lead, error)
-	PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in dialer.BulkInput) (dialer.BulkResult, error)
-	UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, file io.Reader) (dialer.LeadUpload, error)
-	ListLeads(ctx context.Context, tenant, campaign uuid.UUID, f dialer.LeadFilter) ([]dialer.Lead, int64, error)
-	GetLead(ctx context.Context, tenant, id uuid.UUID) (dialer.Lead, error)
-	PatchLead(ctx context.Context, tenant, id uuid.UUID, in dialer.LeadEdit) (dialer.Lead, error)
+	PushLead(ctx context.Context, tenant, campaign uuid.UUID, in leads.Input) (leads.Lead, error)
+	PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in leads.BulkInput) (leads.BulkResult, error)
+	UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, file io.Reader) (leads.UploadResult, error)
+	ListLeads(ctx context.Context, tenant, campaign uuid.UUID, f leads.Filter) ([]leads.Lead, int64, error)
+	GetLead(ctx context.Context, tenant, id uuid.UUID) (leads.Lead, error)
+	PatchLead(ctx context.Context, tenant, id uuid.UUID, in leads.Edit) (leads.Lead, error)
 	DeleteLead(ctx context.Context, tenant, id uuid.UUID) error
 }
 
 // Suppressions is what the API asks of opt-outs.
 type Suppressions interface {
 	AddSuppression(ctx context.Context, tenant uuid.UUID, in dialer.SuppressionInput) (dialer.Suppression, error)
-	AddSuppressions(ctx context.Context, tenant uuid.UUID, in dialer.SuppressionsInput) (dialer.BulkResult, error)
+	AddSuppressions(ctx context.Context, tenant uuid.UUID, in dialer.SuppressionsInput) (leads.BulkResult, error)
 	ListSuppressions(ctx context.Context, tenant uuid.UUID, f dialer.SuppressionFilter) ([]dialer.Suppression, int64, error)
 	DeleteSuppression(ctx context.Context, tenant, id uuid.UUID) error
 }
@@ -88,7 +89,7 @@ type Statistics interface {
 
 // Desk is what agents do with leads and calls, and where single calls are placed.
 type Desk interface {
-	NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*dialer.Lead, error)
+	NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*leads.Lead, error)
 	AgentDial(ctx context.Context, tenant, agent uuid.UUID, in dialer.DialInput) (db.Call, error)
 	Dispose(ctx context.Context, tenant, agent uuid.UUID, in dialer.DisposeInput) (dialer.DisposeResult, error)
 	AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error)

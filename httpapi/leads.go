@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 )
 
 func (h leadHandlers) push(ctx context.Context, r *request) (reply, error) {
@@ -12,7 +12,7 @@ func (h leadHandlers) push(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	var in dialer.LeadInput
+	var in leads.Input
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
@@ -25,7 +25,7 @@ func (h leadHandlers) pushMany(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	var in dialer.BulkInput
+	var in leads.BulkInput
 	if err := decodeJSON(r.rc.PostBody(), &in); err != nil {
 		return reply{}, err
 	}
@@ -47,10 +47,10 @@ func blankUnstorable(rows []json.RawMessage) {
 const leadNoun = "lead"
 
 type leadPage struct {
-	Items    []dialer.Lead `json:"items"`
-	Total    int64         `json:"total"`
-	Page     int           `json:"page"`
-	PageSize int           `json:"page_size"`
+	Items    []leads.Lead `json:"items"`
+	Total    int64        `json:"total"`
+	Page     int          `json:"page"`
+	PageSize int          `json:"page_size"`
 }
 
 func (h leadHandlers) list(ctx context.Context, r *request) (reply, error) {
@@ -60,14 +60,14 @@ func (h leadHandlers) list(ctx context.Context, r *request) (reply, error) {
 	}
 	pg, bad := r.page()
 	var statuses []string
-	for _, status := range dialer.LeadStatuses() {
+	for _, status := range leads.Statuses() {
 		statuses = append(statuses, string(status))
 	}
 	status, badStatus := r.queryOneOf("status", statuses...)
 	if err := faults(append(bad, badStatus)...); err != nil {
 		return reply{}, err
 	}
-	leads, total, err := h.leads.ListLeads(ctx, r.who.TenantID, campaignID, dialer.LeadFilter{
+	leads, total, err := h.leads.ListLeads(ctx, r.who.TenantID, campaignID, leads.Filter{
 		Status: status, Limit: pg.limit(), Offset: pg.offset(),
 	})
 	return ok(leadPage{Items: orEmpty(leads), Total: total, Page: pg.number, PageSize: pg.size}), named(err, campaignNoun)
@@ -87,7 +87,7 @@ func (h leadHandlers) patch(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	var in dialer.LeadEdit
+	var in leads.Edit
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}

@@ -1,4 +1,4 @@
-package dialer
+package leads
 
 import (
 	"context"
@@ -14,18 +14,18 @@ import (
 	"github.com/ringmaster/ringmaster/store/input"
 )
 
-// LeadFilter chooses leads of a campaign.
-type LeadFilter struct {
+// Filter chooses leads of a campaign.
+type Filter struct {
 	Status        *string
 	Limit, Offset int32
 }
 
 // ListLeads gives a page of a campaign's leads, in the order in which they came, and how many there are. Errors:
 // store.ErrNotFound for the campaign.
-func (l *leads) ListLeads(ctx context.Context, tenant, campaign uuid.UUID, f LeadFilter) ([]Lead, int64, error) {
+func (l *Service) ListLeads(ctx context.Context, tenant, campaign uuid.UUID, f Filter) ([]Lead, int64, error) {
 	var out []Lead
 	var total int64
-	err := l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := l.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		owner, err := campaignOwner(ctx, tx, tenant, campaign)
 		if err != nil {
 			return err
@@ -39,7 +39,7 @@ func (l *leads) ListLeads(ctx context.Context, tenant, campaign uuid.UUID, f Lea
 		})
 		out = make([]Lead, len(rows))
 		for i, row := range rows {
-			out[i] = leadOf(row, store.PrivacyMode(owner.PrivacyMode))
+			out[i] = ViewOf(row, store.PrivacyMode(owner.PrivacyMode))
 		}
 		return err
 	})
@@ -50,19 +50,19 @@ func (l *leads) ListLeads(ctx context.Context, tenant, campaign uuid.UUID, f Lea
 }
 
 // GetLead gives one lead. Errors: store.ErrNotFound.
-func (l *leads) GetLead(ctx context.Context, tenant, id uuid.UUID) (Lead, error) {
+func (l *Service) GetLead(ctx context.Context, tenant, id uuid.UUID) (Lead, error) {
 	return l.onLead(ctx, tenant, "get lead", func(tx *store.Tx) (db.Lead, error) { return tx.Q.LeadGet(ctx, tenant, id) })
 }
 
-func (l *leads) onLead(ctx context.Context, tenant uuid.UUID, attempt string, do func(*store.Tx) (db.Lead, error)) (Lead, error) {
+func (l *Service) onLead(ctx context.Context, tenant uuid.UUID, attempt string, do func(*store.Tx) (db.Lead, error)) (Lead, error) {
 	var out Lead
-	err := l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := l.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		row, err := do(tx)
 		if err != nil {
 			return err
 		}
 		owner, err := tx.Q.GetTenant(ctx, tenant)
-		out = leadOf(row, store.PrivacyMode(owner.PrivacyMode))
+		out = ViewOf(row, store.PrivacyMode(owner.PrivacyMode))
 		return err
 	})
 	if err != nil {
@@ -71,9 +71,9 @@ func (l *leads) onLead(ctx context.Context, tenant uuid.UUID, attempt string, do
 	return out, nil
 }
 
-// LeadEdit is the body of a lead's edit: an absent member is left alone, null clears. A lead's number is what it was pushed with;
+// Edit is the body of a lead's edit: an absent member is left alone, null clears. A lead's number is what it was pushed with;
 // its state is the dialer's.
-type LeadEdit struct {
+type Edit struct {
 	Name, Email, CRMLeadID input.Opt[string]
 	Metadata, CustomFields input.Opt[input.Object]
 	Priority               input.Opt[int]
@@ -82,7 +82,7 @@ type LeadEdit struct {
 }
 
 // sent names the members that an edit changes; their values are personal.
-func (in LeadEdit) sent() []string {
+func (in Edit) sent() []string {
 	names := []string{}
 	for name, set := range map[string]bool{
 		"name": in.Name.Set, "email": in.Email.Set, "crm_lead_id": in.CRMLeadID.Set, "metadata": in.Metadata.Set,
@@ -105,8 +105,8 @@ func fixedLeadMembers() []string {
 }
 
 // UnmarshalJSON takes the body.
-func (in *LeadEdit) UnmarshalJSON(b []byte) error {
-	*in = LeadEdit{}
+func (in *Edit) UnmarshalJSON(b []byte) error {
+	*in = Edit{}
 	fixed := map[string]*input.Opt[json.RawMessage]{"phone": {}}
 	for _, name := range fixedLeadMembers() {
 		fixed[name] = &input.Opt[json.RawMessage]{}
@@ -128,7 +128,7 @@ func (in *LeadEdit) UnmarshalJSON(b []byte) error {
 }
 
 // apply checks the input's members and puts them into a lead.
-func (in LeadEdit) apply(c *input.Form, to *db.Lead) {
+func (in Edit) apply(c *input.Form, to *db.Lead) {
 	for _, name := range in.fixed {
 		if name == "phone" {
 			c.Fail(name, "can't be changed; push a new lead")
@@ -157,19 +157,19 @@ func (in LeadEdit) apply(c *input.Form, to *db.Lead) {
 	}
 	if v, ok := input.Clearable(c, "metadata", in.Metadata); ok {
 		if to.Metadata = nil; v != nil {
-			checkMetadata(c, "metadata", *v)
+			CheckMetadata(c, "metadata", *v)
 			to.Metadata = json.RawMessage(*v)
 		}
 	}
 	if v, ok := input.Given(c, "custom_fields", in.CustomFields); ok {
-		checkMetadata(c, "custom_fields", v)
+		CheckMetadata(c, "custom_fields", v)
 		to.CustomFields = json.RawMessage(v)
 	}
 }
 
 // PatchLead edits what is known of a lead. Errors: store.ErrNotFound, *fault.Error for a crm_lead_id that
 // another lead of the campaign has.
-func (l *leads) PatchLead(ctx context.Context, tenant, id uuid.UUID, in LeadEdit) (Lead, error) {
+func (l *Service) PatchLead(ctx context.Context, tenant, id uuid.UUID, in Edit) (Lead, error) {
 	c := input.Form{Edit: true}
 	in.apply(&c, &db.Lead{})
 	if err := c.Err(); err != nil {
@@ -200,13 +200,13 @@ func (l *leads) PatchLead(ctx context.Context, tenant, id uuid.UUID, in LeadEdit
 
 // DeleteLead removes a lead. What the tenant must remember of its number, an opt-out, stays. Errors: store.ErrNotFound,
 // *fault.Error while it is being called.
-func (l *leads) DeleteLead(ctx context.Context, tenant, id uuid.UUID) error {
-	err := l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+func (l *Service) DeleteLead(ctx context.Context, tenant, id uuid.UUID) error {
+	err := l.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		row, err := tx.Q.LeadLock(ctx, tenant, id)
 		if err != nil {
 			return err
 		}
-		if row.Status == string(LeadDialing) || row.Status == string(LeadConnected) {
+		if row.Status == string(StatusDialing) || row.Status == string(StatusConnected) {
 			return &fault.Error{Kind: fault.Conflict, Code: CodeLeadInCall, Detail: "the lead is in a call"}
 		}
 		n, err := tx.Q.LeadDelete(ctx, tenant, id)

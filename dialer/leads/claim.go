@@ -1,4 +1,4 @@
-package dialer
+package leads
 
 import (
 	"cmp"
@@ -13,28 +13,31 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-// headEvery is how often a claimer looks from the head of its campaign's leads, where those stand that were given back or are
+// ClaimBatch bounds a claim.
+const ClaimBatch = 50
+
+// HeadEvery is how often a claimer looks from the head of its campaign's leads, where those stand that were given back or are
 // more urgent than they were, while there are enough behind.
-const headEvery = 2 * time.Second
+const HeadEvery = 2 * time.Second
 
-// numberRetry is when a lead is tried again whose number can't be dialed, for a reason that may pass: its tenant's key doesn't open.
-const numberRetry = time.Hour
+// NumberRetry is when a lead is tried again whose number can't be dialed, for a reason that may pass: its tenant's key doesn't open.
+const NumberRetry = time.Hour
 
-// claimer claims leads of one campaign. It goes on where it came to: while somebody holds an old snapshot of the database, the
+// Claimer claims leads of one campaign. It goes on where it came to: while somebody holds an old snapshot of the database, the
 // index entries of all leads that were claimed since stay in it, and each look from the head would step over every one.
-type claimer struct {
-	leads    *leads
-	tenant   uuid.UUID
-	campaign uuid.UUID
-	claimant string
-	lease    time.Duration
-	at       position
-	unopened int // leads of the last claim whose tenant's key doesn't open
+type Claimer struct {
+	Leads    *Service
+	Tenant   uuid.UUID
+	Campaign uuid.UUID
+	Claimant string
+	Lease    time.Duration
+	At       Position
+	Unopened int // leads of the last claim whose tenant's key doesn't open
 }
 
-// position is how far a claimer has come. The zero value is the head.
-type position struct {
-	since  time.Time // when it looked from the head
+// Position is how far a claimer has come. The zero value is the head.
+type Position struct {
+	Since  time.Time // when it looked from the head
 	levels []level   // the highest first; what is above them has nothing left
 }
 
@@ -45,34 +48,34 @@ type level struct {
 	fresh    uuid.UUID // of leads that were never dialed
 }
 
-// claimed is a lead that a claimer holds.
-type claimed struct {
-	id     uuid.UUID
-	number store.Phone
+// Claimed is a lead that a claimer holds.
+type Claimed struct {
+	ID     uuid.UUID
+	Number store.Phone
 }
 
-// claim takes up to n leads and tells how many it took; those that have no number any more, or a damaged one, are ended. First come
+// Claim takes up to n leads and tells how many it took; those that have no number any more, or a damaged one, are ended. First come
 // the callbacks that callees were promised, as they fall due. Then the highest priority: its retries that are due, the longest
 // overdue first, then its leads that were never dialed, in the order in which they came. Then the next priority.
-func (c *claimer) claim(ctx context.Context, n int, now time.Time) (out []claimed, taken int, err error) {
-	at := position{}
-	err = c.leads.st.InTenant(ctx, c.tenant, func(tx *store.Tx) error {
-		at, c.unopened = position{since: c.at.since, levels: slices.Clone(c.at.levels)}, 0
-		if time.Since(at.since) >= headEvery {
-			at = position{since: time.Now()}
+func (c *Claimer) Claim(ctx context.Context, n int, now time.Time) (out []Claimed, taken int, err error) {
+	at := Position{}
+	err = c.Leads.Store.InTenant(ctx, c.Tenant, func(tx *store.Tx) error {
+		at, c.Unopened = Position{Since: c.At.Since, levels: slices.Clone(c.At.levels)}, 0
+		if time.Since(at.Since) >= HeadEvery {
+			at = Position{Since: time.Now()}
 		}
 		var err error
-		out, taken, err = c.claimFrom(ctx, tx, n, now, &at)
+		out, taken, err = c.ClaimFrom(ctx, tx, n, now, &at)
 		return err
 	})
 	if err == nil {
-		c.at = at
+		c.At = at
 	}
 	return out, taken, err
 }
 
-// claimFrom claims from a position on, and from the head what is not found there.
-func (c *claimer) claimFrom(ctx context.Context, tx *store.Tx, n int, now time.Time, at *position) (out []claimed, taken int, err error) {
+// ClaimFrom claims from a position on, and from the head what is not found there.
+func (c *Claimer) ClaimFrom(ctx context.Context, tx *store.Tx, n int, now time.Time, at *Position) (out []Claimed, taken int, err error) {
 	if err := tx.Q.PlanByValues(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -110,8 +113,8 @@ func (c *claimer) claimFrom(ctx context.Context, tx *store.Tx, n int, now time.T
 }
 
 // levels gives the priorities that there are, each from its head.
-func (c *claimer) levels(ctx context.Context, tx *store.Tx, now time.Time) ([]level, error) {
-	priorities, err := tx.Q.LeadPriorities(ctx, c.tenant, c.campaign, now)
+func (c *Claimer) levels(ctx context.Context, tx *store.Tx, now time.Time) ([]level, error) {
+	priorities, err := tx.Q.LeadPriorities(ctx, c.Tenant, c.Campaign, now)
 	out := make([]level, len(priorities))
 	for i, p := range priorities {
 		out[i].priority = p
@@ -120,9 +123,9 @@ func (c *claimer) levels(ctx context.Context, tx *store.Tx, now time.Time) ([]le
 }
 
 // callbacks claims callbacks. There are few at a time: they are looked for from their head.
-func (c *claimer) callbacks(ctx context.Context, tx *store.Tx, n int, now time.Time) ([]db.LeadsClaimFreshRow, error) {
+func (c *Claimer) callbacks(ctx context.Context, tx *store.Tx, n int, now time.Time) ([]db.LeadsClaimFreshRow, error) {
 	rows, err := tx.Q.LeadsClaimCallbacks(ctx, db.LeadsClaimCallbacksParams{
-		TenantID: c.tenant, CampaignID: c.campaign, Now: now, Claimant: c.claimant, Until: now.Add(c.lease),
+		TenantID: c.Tenant, CampaignID: c.Campaign, Now: now, Claimant: c.Claimant, Until: now.Add(c.Lease),
 		Batch: int32(n), //nolint:gosec // at most claimBatch
 	})
 	out := make([]db.LeadsClaimFreshRow, len(rows))
@@ -140,10 +143,10 @@ func sortDue(leads []db.LeadsClaimFreshRow) {
 }
 
 // retries claims those of a level, the longest overdue first.
-func (c *claimer) retries(ctx context.Context, tx *store.Tx, n int, now time.Time, at *level) (out []db.LeadsClaimFreshRow, err error) {
+func (c *Claimer) retries(ctx context.Context, tx *store.Tx, n int, now time.Time, at *level) (out []db.LeadsClaimFreshRow, err error) {
 	rows, err := tx.Q.LeadsClaimRetries(ctx, db.LeadsClaimRetriesParams{
-		TenantID: c.tenant, CampaignID: c.campaign, Priority: at.priority, Now: now, Since: at.due, Claimant: c.claimant,
-		Until: now.Add(c.lease), Batch: int32(n), //nolint:gosec // at most claimBatch
+		TenantID: c.Tenant, CampaignID: c.Campaign, Priority: at.priority, Now: now, Since: at.due, Claimant: c.Claimant,
+		Until: now.Add(c.Lease), Batch: int32(n), //nolint:gosec // at most claimBatch
 	})
 	for _, row := range rows {
 		out = append(out, db.LeadsClaimFreshRow(row))
@@ -155,10 +158,10 @@ func (c *claimer) retries(ctx context.Context, tx *store.Tx, n int, now time.Tim
 }
 
 // fresh claims leads of a level that were never dialed.
-func (c *claimer) fresh(ctx context.Context, tx *store.Tx, n int, now time.Time, at *level) ([]db.LeadsClaimFreshRow, error) {
+func (c *Claimer) fresh(ctx context.Context, tx *store.Tx, n int, now time.Time, at *level) ([]db.LeadsClaimFreshRow, error) {
 	out, err := tx.Q.LeadsClaimFresh(ctx, db.LeadsClaimFreshParams{
-		TenantID: c.tenant, CampaignID: c.campaign, Priority: at.priority, FromID: at.fresh, Now: now, Claimant: c.claimant,
-		Until: now.Add(c.lease), Batch: int32(n), //nolint:gosec // at most claimBatch
+		TenantID: c.Tenant, CampaignID: c.Campaign, Priority: at.priority, FromID: at.fresh, Now: now, Claimant: c.Claimant,
+		Until: now.Add(c.Lease), Batch: int32(n), //nolint:gosec // at most claimBatch
 	})
 	slices.SortFunc(out, func(a, b db.LeadsClaimFreshRow) int { return slices.Compare(a.ID[:], b.ID[:]) })
 	if len(out) > 0 {
@@ -167,27 +170,27 @@ func (c *claimer) fresh(ctx context.Context, tx *store.Tx, n int, now time.Time,
 	return out, err
 }
 
-func (c *claimer) hold(ctx context.Context, tx *store.Tx, out []claimed, lead db.LeadsClaimFreshRow) ([]claimed, error) {
-	number, err := leadPhone(ctx, tx, c.tenant, lead.Phone, lead.PhoneSealed)
+func (c *Claimer) hold(ctx context.Context, tx *store.Tx, out []Claimed, lead db.LeadsClaimFreshRow) ([]Claimed, error) {
+	number, err := PhoneOf(ctx, tx, c.Tenant, lead.Phone, lead.PhoneSealed)
 	if errors.Is(err, store.ErrUnseal) { // the others are dialed all the same
-		c.leads.metrics.unusable.Inc()
-		c.leads.log.ErrorContext(ctx, "decrypting the lead's number failed", "tenant_id", c.tenant, "campaign_id", c.campaign, "lead_id", lead.ID, "error", err)
+		c.Leads.Unusable.Inc()
+		c.Leads.Log.ErrorContext(ctx, "decrypting the lead's number failed", "tenant_id", c.Tenant, "campaign_id", c.Campaign, "lead_id", lead.ID, "error", err)
 	}
 	if errors.Is(err, store.ErrMasterKey) {
-		c.unopened++
+		c.Unopened++
 		return out, tx.Q.LeadPostpone(ctx, db.LeadPostponeParams{
-			TenantID: c.tenant, ID: lead.ID, NextAttemptAt: c.leads.now().Add(numberRetry), Claimant: c.claimant,
+			TenantID: c.Tenant, ID: lead.ID, NextAttemptAt: c.Leads.Now().Add(NumberRetry), Claimant: c.Claimant,
 		})
 	}
-	if err != nil && !damaged(err) {
+	if err != nil && !Damaged(err) {
 		return out, err
 	}
 	if number.IsZero() {
-		row, err := tx.Q.LeadLock(ctx, c.tenant, lead.ID)
+		row, err := tx.Q.LeadLock(ctx, c.Tenant, lead.ID)
 		if err != nil {
 			return out, err
 		}
-		return out, c.leads.finishLead(ctx, tx, row, LeadInvalid, c.leads.now())
+		return out, c.Leads.Finish(ctx, tx, row, StatusInvalid, c.Leads.Now())
 	}
-	return append(out, claimed{id: lead.ID, number: number}), nil
+	return append(out, Claimed{ID: lead.ID, Number: number}), nil
 }

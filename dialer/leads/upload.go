@@ -1,4 +1,4 @@
-package dialer
+package leads
 
 import (
 	"context"
@@ -26,8 +26,8 @@ const (
 	fieldFile = "file"
 )
 
-// LeadUpload is the response to an upload of leads. Rows that were invalid are listed up to a bound.
-type LeadUpload struct {
+// UploadResult is the response to an upload of leads. Rows that were invalid are listed up to a bound.
+type UploadResult struct {
 	Total      int           `json:"total"`
 	Valid      int           `json:"valid"`
 	Invalid    int           `json:"invalid"`
@@ -45,53 +45,53 @@ type UploadError struct {
 // UploadLeads adds the leads of a CSV or XLSX file as a push does, each scrubbed, some at a time: when it fails, the leads of
 // the rows before are there, and are duplicates when the file is sent again. Errors: store.ErrNotFound, *fault.Error for a
 // file that can't be read, *fault.Error while too many of the tenant's are, the reader's own.
-func (l *leads) UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, file io.Reader) (LeadUpload, error) {
-	err := l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+func (l *Service) UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, file io.Reader) (UploadResult, error) {
+	err := l.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		_, err := campaignOwner(ctx, tx, tenant, campaign)
 		return err
 	})
 	if err != nil {
-		return LeadUpload{}, fault.Wrap("upload leads", err)
+		return UploadResult{}, fault.Wrap("upload leads", err)
 	}
-	end, err := l.uploads.begin(tenant)
+	end, err := l.Uploads.begin(tenant)
 	if err != nil {
-		return LeadUpload{}, err
+		return UploadResult{}, err
 	}
 	defer end()
-	leads, err := leadfile.Open(ctx, file, leadfile.Options{Dir: l.uploads.dir, Workbooks: l.uploads.workbooks})
+	leads, err := leadfile.Open(ctx, file, leadfile.Options{Dir: l.Uploads.dir, Workbooks: l.Uploads.workbooks})
 	if err != nil {
-		return LeadUpload{}, fault.Wrap("read uploaded leads", fileFault(err))
+		return UploadResult{}, fault.Wrap("read uploaded leads", fileFault(err))
 	}
 	if err := l.auditUpload(ctx, tenant, campaign, "lead_upload.started", nil); err != nil {
-		return LeadUpload{}, errors.Join(err, leads.Close())
+		return UploadResult{}, errors.Join(err, leads.Close())
 	}
-	up := upload{s: l, tenant: tenant, campaign: campaign, out: LeadUpload{Errors: []UploadError{}}}
+	up := upload{s: l, tenant: tenant, campaign: campaign, out: UploadResult{Errors: []UploadError{}}}
 	err = up.run(ctx, leads)
 	if cerr := leads.Close(); cerr != nil {
-		l.log.WarnContext(ctx, "uploaded file not cleaned up", "tenant_id", tenant, "error", cerr)
+		l.Log.WarnContext(ctx, "uploaded file not cleaned up", "tenant_id", tenant, "error", cerr)
 	}
 	if up.out.Valid > 0 {
-		l.signals.Campaign(campaign)
+		l.Wake.Campaign(campaign)
 	}
 	told := l.auditUpload(ctx, tenant, campaign, "lead_upload.ended", map[string]any{
 		"rows": up.out.Total, "valid": up.out.Valid, "invalid": up.out.Invalid, "duplicates": up.out.Duplicates, "complete": err == nil,
 	})
 	if told != nil {
-		l.log.ErrorContext(ctx, "audit of an upload failed", "tenant_id", tenant, "campaign_id", campaign, "error", told)
+		l.Log.ErrorContext(ctx, "audit of an upload failed", "tenant_id", tenant, "campaign_id", campaign, "error", told)
 	}
-	l.log.InfoContext(ctx, "leads uploaded", "tenant_id", tenant, "campaign_id", campaign, "rows", up.out.Total,
+	l.Log.InfoContext(ctx, "leads uploaded", "tenant_id", tenant, "campaign_id", campaign, "rows", up.out.Total,
 		"valid", up.out.Valid, "invalid", up.out.Invalid, "duplicates", up.out.Duplicates, "complete", err == nil)
 	if err != nil {
-		return LeadUpload{}, fault.Wrap("upload leads", fileFault(err))
+		return UploadResult{}, fault.Wrap("upload leads", fileFault(err))
 	}
 	return up.out, nil
 }
 
 // auditUpload writes the beginning or the end of an upload, whose leads come in many transactions.
-func (l *leads) auditUpload(ctx context.Context, tenant, campaign uuid.UUID, action string, details map[string]any) error {
+func (l *Service) auditUpload(ctx context.Context, tenant, campaign uuid.UUID, action string, details map[string]any) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditUploadTimeout)
 	defer cancel()
-	err := l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := l.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		return tx.Audit(ctx, store.AuditEntry{TenantID: tenant, Action: action, ObjectID: campaign.String(), Details: details})
 	})
 	if err != nil {
@@ -115,10 +115,10 @@ func fileFault(err error) error {
 
 // upload is one upload's work.
 type upload struct {
-	s                *leads
+	s                *Service
 	tenant, campaign uuid.UUID
 	rows             []leadRow
-	out              LeadUpload
+	out              UploadResult
 }
 
 func (u *upload) run(ctx context.Context, leads *leadfile.File) error {
@@ -164,14 +164,14 @@ func (u *upload) take(row leadfile.Row) {
 }
 
 // leadInput gives a row as a push would bring it.
-func leadInput(row leadfile.Row) LeadInput {
+func leadInput(row leadfile.Row) Input {
 	given := func(v string) input.Opt[string] {
 		if v == "" {
 			return input.Opt[string]{}
 		}
 		return input.Some(v)
 	}
-	in := LeadInput{Phone: given(row.Phone), Name: given(row.Name), Email: given(row.Email), CRMLeadID: given(row.CRMLeadID)}
+	in := Input{Phone: given(row.Phone), Name: given(row.Name), Email: given(row.Email), CRMLeadID: given(row.CRMLeadID)}
 	if row.Priority != "" {
 		_ = in.Priority.UnmarshalJSON([]byte(row.Priority)) // keeps what is wrong
 	}
@@ -188,7 +188,7 @@ func (u *upload) flush(ctx context.Context) error {
 	}
 	answered := u.s.scrubRows(ctx, u.tenant, u.rows)
 	added := 0
-	err := u.s.st.InTenant(ctx, u.tenant, func(tx *store.Tx) error {
+	err := u.s.Store.InTenant(ctx, u.tenant, func(tx *store.Tx) error {
 		owner, err := campaignOwner(ctx, tx, u.tenant, u.campaign)
 		if err != nil {
 			return err

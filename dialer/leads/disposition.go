@@ -1,4 +1,4 @@
-package dialer
+package leads
 
 import (
 	"context"
@@ -15,16 +15,16 @@ import (
 
 // Who sets a disposition, or a lead's status.
 const (
-	sourceAgent  = "agent"
-	sourceSystem = "system"
+	SourceAgent  = "agent"
+	SourceSystem = "system"
 )
 
-// disposing is a disposition to set.
-type disposing struct {
-	disposition string
-	notes       *string
-	source      string
-	at          time.Time
+// Disposing is a disposition to set.
+type Disposing struct {
+	Disposition string
+	Notes       *string
+	Source      string
+	At          time.Time
 }
 
 // callDispositionSet is the data of call.disposition_set.
@@ -37,19 +37,19 @@ type callDispositionSet struct {
 	SetAt               time.Time `json:"set_at"`
 }
 
-// setDisposition puts a disposition on a locked call and its lead, and tells so. Errors: *fault.Error when the tenant has
+// SetDisposition puts a disposition on a locked call and its lead, and tells so. Errors: *fault.Error when the tenant has
 // a list that it is not on.
-func setDisposition(ctx context.Context, tx *store.Tx, call db.Call, d disposing) (db.Call, error) {
+func SetDisposition(ctx context.Context, tx *store.Tx, call db.Call, d Disposing) (db.Call, error) {
 	owner, err := tx.Q.GetTenant(ctx, call.TenantID)
 	if err != nil {
 		return call, err
 	}
-	if len(owner.Dispositions) > 0 && !slices.Contains(owner.Dispositions, d.disposition) {
+	if len(owner.Dispositions) > 0 && !slices.Contains(owner.Dispositions, d.Disposition) {
 		return call, fault.InField("disposition", "must be one of the tenant's dispositions")
 	}
 	previous := call.Disposition
 	call, err = tx.Q.CallSetDisposition(ctx, db.CallSetDispositionParams{
-		TenantID: call.TenantID, ID: call.ID, Disposition: d.disposition, Source: d.source, Notes: d.notes,
+		TenantID: call.TenantID, ID: call.ID, Disposition: d.Disposition, Source: d.Source, Notes: d.Notes,
 	})
 	if err != nil {
 		return call, err
@@ -61,16 +61,16 @@ func setDisposition(ctx context.Context, tx *store.Tx, call db.Call, d disposing
 		case err != nil:
 			return call, err
 		case lead.LastCallID != nil && *lead.LastCallID == call.ID:
-			if err := tx.Q.LeadSetDisposition(ctx, &d.disposition, lead.TenantID, lead.ID); err != nil {
+			if err := tx.Q.LeadSetDisposition(ctx, &d.Disposition, lead.TenantID, lead.ID); err != nil {
 				return call, err
 			}
 		}
 	}
 	_, err = tx.Emit(ctx, store.Event{
-		TenantID: call.TenantID, Type: store.EventCallDispositionSet, At: d.at, CallID: &call.ID, CampaignID: call.CampaignID,
+		TenantID: call.TenantID, Type: store.EventCallDispositionSet, At: d.At, CallID: &call.ID, CampaignID: call.CampaignID,
 		Data: callDispositionSet{
-			CallID: call.ID, Disposition: d.disposition, PreviousDisposition: previous, Source: d.source, Notes: call.Notes,
-			SetAt: d.at.UTC(),
+			CallID: call.ID, Disposition: d.Disposition, PreviousDisposition: previous, Source: d.Source, Notes: call.Notes,
+			SetAt: d.At.UTC(),
 		},
 	})
 	return call, err

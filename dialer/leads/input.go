@@ -1,4 +1,4 @@
-package dialer
+package leads
 
 import (
 	"bytes"
@@ -30,17 +30,17 @@ type leadRow struct {
 	crmLeadID string
 	metadata  json.RawMessage
 	listed    bool // on the registry; means nothing unless the registry answered
-	status    LeadStatus
+	status    Status
 	priority  int
 }
 
 // row checks a lead.
-func (in LeadInput) row() (leadRow, error) {
-	c, out := input.Form{}, leadRow{id: store.NewID(), status: LeadNew}
+func (in Input) row() (leadRow, error) {
+	c, out := input.Form{}, leadRow{id: store.NewID(), status: StatusNew}
 	if v, ok := input.Required(&c, "phone", in.Phone); ok {
 		number, err := store.ParsePhone(v)
 		if err != nil {
-			c.Fail("phone", "%s", phoneFault(err))
+			c.Fail("phone", "%s", PhoneFault(err))
 		}
 		out.phone = number
 	}
@@ -62,13 +62,13 @@ func (in LeadInput) row() (leadRow, error) {
 		out.priority = v
 	}
 	if v, ok := input.Given(&c, "metadata", in.Metadata); ok {
-		checkMetadata(&c, "metadata", v)
+		CheckMetadata(&c, "metadata", v)
 		out.metadata = json.RawMessage(v)
 	}
 	return out, c.Err()
 }
 
-func phoneFault(err error) string {
+func PhoneFault(err error) string {
 	switch {
 	case errors.Is(err, phone.ErrLength):
 		return "must have 5 to 20 characters"
@@ -79,14 +79,14 @@ func phoneFault(err error) string {
 	}
 }
 
-// maxMetadata bounds what a tenant keeps with a lead or a call, in bytes of JSON: each event, each list and the voice agent's first frame
+// MaxMetadata bounds what a tenant keeps with a lead or a call, in bytes of JSON: each event, each list and the voice agent's first frame
 // has it.
-const maxMetadata = 16 << 10
+const MaxMetadata = 16 << 10
 
-// checkMetadata refuses what is too long, and what the voice agent's variables or the database could not take.
-func checkMetadata(c *input.Form, field string, metadata input.Object) {
-	if len(metadata) > maxMetadata {
-		c.Fail(field, "must have at most %d bytes", maxMetadata)
+// CheckMetadata refuses what is too long, and what the voice agent's variables or the database could not take.
+func CheckMetadata(c *input.Form, field string, metadata input.Object) {
+	if len(metadata) > MaxMetadata {
+		c.Fail(field, "must have at most %d bytes", MaxMetadata)
 		return
 	}
 	var shape struct {

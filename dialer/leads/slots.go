@@ -1,4 +1,4 @@
-package dialer
+package leads
 
 import (
 	"errors"
@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// maxUploads is how many uploads of a tenant are read at once, maxWorkbooks how many workbooks of all tenants on this host.
-	maxUploads   = 2
+	// MaxUploads is how many uploads of a tenant are read at once, maxWorkbooks how many workbooks of all tenants on this host.
+	MaxUploads   = 2
 	maxWorkbooks = 4
-	// uploadRetry is when a tenant whose uploads are all at work may try again.
-	uploadRetry = 10 * time.Second
+	// UploadRetry is when a tenant whose uploads are all at work may try again.
+	UploadRetry = 10 * time.Second
 )
 
-// uploads bounds what uploads of leads cost this host. It is safe for concurrent use.
-type uploads struct {
+// Uploads bounds what uploads of leads cost this host. It is safe for concurrent use.
+type Uploads struct {
 	dir       string
 	workbooks chan struct{}
 
@@ -32,10 +32,10 @@ type uploads struct {
 	running map[uuid.UUID]int // by tenant
 }
 
-// newUploads keeps workbooks in dir, and removes those that an earlier process has left there; an empty dir is the system's, where
+// NewUploads keeps workbooks in dir, and removes those that an earlier process has left there; an empty dir is the system's, where
 // nothing is removed.
-func newUploads(dir string) (*uploads, error) {
-	u := &uploads{dir: dir, workbooks: make(chan struct{}, maxWorkbooks), running: make(map[uuid.UUID]int)}
+func NewUploads(dir string) (*Uploads, error) {
+	u := &Uploads{dir: dir, workbooks: make(chan struct{}, maxWorkbooks), running: make(map[uuid.UUID]int)}
 	if dir == "" {
 		return u, nil
 	}
@@ -55,12 +55,12 @@ func newUploads(dir string) (*uploads, error) {
 }
 
 // begin takes one of the tenant's places until end is called. Error: *fault.Error.
-func (u *uploads) begin(tenant uuid.UUID) (end func(), err error) {
+func (u *Uploads) begin(tenant uuid.UUID) (end func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.running[tenant] >= maxUploads {
+	if u.running[tenant] >= MaxUploads {
 		return nil, &fault.Error{
-			Kind: fault.Limit, Code: CodeUploads, Detail: fmt.Sprintf("%d uploads of this tenant are being read", maxUploads), RetryAfter: uploadRetry,
+			Kind: fault.Limit, Code: CodeUploads, Detail: fmt.Sprintf("%d uploads of this tenant are being read", MaxUploads), RetryAfter: UploadRetry,
 		}
 	}
 	u.running[tenant]++

@@ -1,4 +1,4 @@
-package dialer
+package leads
 
 import (
 	"encoding/json"
@@ -8,35 +8,35 @@ import (
 	"github.com/ringmaster/ringmaster/store/input"
 )
 
-// callOutcome is what an ended call means to its lead.
-type callOutcome string
+// Outcome is what an ended call means to its lead.
+type Outcome string
 
 const (
-	outcomeConversation callOutcome = "conversation"
-	outcomeBusy         callOutcome = "busy"
-	outcomeNoAnswer     callOutcome = "no_answer"
-	outcomeCongestion   callOutcome = "congestion"
-	outcomeMachine      callOutcome = "machine"
-	outcomeFailed       callOutcome = "failed"
-	outcomeInvalid      callOutcome = "invalid"
-	outcomeNeverBegun   callOutcome = "never_begun"
-	outcomeTrunk        callOutcome = "trunk" // it failed for its trunk's sake
+	OutcomeConversation Outcome = "conversation"
+	OutcomeBusy         Outcome = "busy"
+	OutcomeNoAnswer     Outcome = "no_answer"
+	OutcomeCongestion   Outcome = "congestion"
+	OutcomeMachine      Outcome = "machine"
+	OutcomeFailed       Outcome = "failed"
+	OutcomeInvalid      Outcome = "invalid"
+	OutcomeNeverBegun   Outcome = "never_begun"
+	OutcomeTrunk        Outcome = "trunk" // it failed for its trunk's sake
 )
 
-// outcomeOfCause reads the hang-up cause of a call that nobody answered.
-func outcomeOfCause(cause string) callOutcome {
+// OutcomeOfCause reads the hang-up cause of a call that nobody answered.
+func OutcomeOfCause(cause string) Outcome {
 	switch cause {
 	case "USER_BUSY":
-		return outcomeBusy
+		return OutcomeBusy
 	case "NO_ANSWER", "NO_USER_RESPONSE", "ORIGINATOR_CANCEL", "ALLOTTED_TIMEOUT", "PROGRESS_TIMEOUT", "SUBSCRIBER_ABSENT":
-		return outcomeNoAnswer
+		return OutcomeNoAnswer
 	case "NORMAL_TEMPORARY_FAILURE", "NORMAL_CIRCUIT_CONGESTION", "SWITCH_CONGESTION", "NETWORK_OUT_OF_ORDER",
 		"REQUESTED_CHAN_UNAVAIL", "SERVICE_UNAVAILABLE", "GATEWAY_DOWN", "RECOVERY_ON_TIMER_EXPIRE":
-		return outcomeCongestion
+		return OutcomeCongestion
 	case "UNALLOCATED_NUMBER", "INVALID_NUMBER_FORMAT":
-		return outcomeInvalid
+		return OutcomeInvalid
 	default:
-		return outcomeFailed
+		return OutcomeFailed
 	}
 }
 
@@ -44,25 +44,27 @@ const (
 	// defaultBackoff keeps a lead's gaps alike: the minutes are those before each next attempt.
 	defaultBackoff = 1
 	maxBackoffRate = 10
+	// maxRetryMinutes bounds a gap.
+	maxRetryMinutes = 7 * 24 * 60
 )
 
-// defaultRetry waits longer the less likely the callee is to be there soon.
-func defaultRetry() RetryPolicy {
+// DefaultPolicy waits longer the less likely the callee is to be there soon.
+func DefaultPolicy() RetryPolicy {
 	return RetryPolicy{Busy: 15, NoAnswer: 60, Congestion: 5, Machine: 240, Failed: 30, Backoff: defaultBackoff}
 }
 
-// retryPolicy reads a campaign's policy; what it doesn't say is as by default.
-func retryPolicy(column json.RawMessage) RetryPolicy {
-	policy := defaultRetry()
+// StoredPolicy reads a campaign's policy; what it doesn't say is as by default.
+func StoredPolicy(column json.RawMessage) RetryPolicy {
+	policy := DefaultPolicy()
 	if err := json.Unmarshal(column, &policy); err != nil {
-		return defaultRetry()
+		return DefaultPolicy()
 	}
 	return policy
 }
 
-// wait is the gap after an attempt: the outcome's minutes after the first one, and Backoff times as long after each further one,
+// Wait is the gap after an attempt: the outcome's minutes after the first one, and Backoff times as long after each further one,
 // at most a week.
-func (p RetryPolicy) wait(outcome callOutcome, attempts int32) time.Duration {
+func (p RetryPolicy) Wait(outcome Outcome, attempts int32) time.Duration {
 	const most = maxRetryMinutes * time.Minute
 	gap := float64(p.minutes(outcome)) * math.Pow(max(1, p.Backoff), float64(max(0, attempts-1)))
 	if gap >= maxRetryMinutes {
@@ -71,26 +73,26 @@ func (p RetryPolicy) wait(outcome callOutcome, attempts int32) time.Duration {
 	return time.Duration(gap * float64(time.Minute))
 }
 
-func (p RetryPolicy) minutes(outcome callOutcome) int {
+func (p RetryPolicy) minutes(outcome Outcome) int {
 	switch outcome {
-	case outcomeBusy:
+	case OutcomeBusy:
 		return p.Busy
-	case outcomeNoAnswer:
+	case OutcomeNoAnswer:
 		return p.NoAnswer
-	case outcomeCongestion:
+	case OutcomeCongestion:
 		return p.Congestion
-	case outcomeMachine:
+	case OutcomeMachine:
 		return p.Machine
-	case outcomeFailed, outcomeConversation, outcomeInvalid, outcomeNeverBegun, outcomeTrunk:
+	case OutcomeFailed, OutcomeConversation, OutcomeInvalid, OutcomeNeverBegun, OutcomeTrunk:
 		return p.Failed
 	default:
 		return p.Failed
 	}
 }
 
-// apply checks the members that were sent, and puts them into a campaign's policy.
-func (v RetryInput) apply(c *input.Form, to *json.RawMessage) {
-	policy := retryPolicy(*to)
+// Apply checks the members that were sent, and puts them into a campaign's policy.
+func (v RetryInput) Apply(c *input.Form, to *json.RawMessage) {
+	policy := StoredPolicy(*to)
 	for _, m := range []struct {
 		field   string
 		minutes input.Opt[int]

@@ -1,14 +1,18 @@
-package dialer
+package leads
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ringmaster/ringmaster/dialer/dnc"
+	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -16,9 +20,16 @@ import (
 	"github.com/ringmaster/ringmaster/store/phone"
 )
 
+// Codes of faults.
+const (
+	CodeDuplicateLead = "duplicate_lead"
+	CodeLeadInCall    = "lead_in_call"
+	CodeUploads       = "too_many_uploads"
+)
+
 // PushLead adds one lead, scrubbed. Errors: *fault.Error, store.ErrNotFound for the campaign, *fault.Error with
 // the members id and crm_lead_id of the lead that is there already.
-func (l *leads) PushLead(ctx context.Context, tenant, campaign uuid.UUID, in LeadInput) (Lead, error) {
+func (l *Service) PushLead(ctx context.Context, tenant, campaign uuid.UUID, in Input) (Lead, error) {
 	row, err := in.row()
 	if err != nil {
 		return Lead{}, err
@@ -26,7 +37,7 @@ func (l *leads) PushLead(ctx context.Context, tenant, campaign uuid.UUID, in Lea
 	rows := []leadRow{row}
 	answered := l.scrubRows(ctx, tenant, rows)
 	var out Lead
-	err = l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err = l.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		owner, err := campaignOwner(ctx, tx, tenant, campaign)
 		if err != nil {
 			return err
@@ -39,13 +50,13 @@ func (l *leads) PushLead(ctx context.Context, tenant, campaign uuid.UUID, in Lea
 		if !ok {
 			return l.duplicate(ctx, tx, tenant, campaign, rows[0])
 		}
-		out = leadOf(made, store.PrivacyMode(owner.PrivacyMode))
+		out = ViewOf(made, store.PrivacyMode(owner.PrivacyMode))
 		return nil
 	})
 	if err != nil {
 		return Lead{}, fault.Wrap("push lead", err)
 	}
-	l.signals.Campaign(campaign)
+	l.Wake.Campaign(campaign)
 	return out, nil
 }
 
@@ -57,7 +68,7 @@ func campaignOwner(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID
 	return tx.Q.GetTenant(ctx, tenant)
 }
 
-func (l *leads) duplicate(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID, row leadRow) error {
+func (l *Service) duplicate(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID, row leadRow) error {
 	there, err := tx.Q.LeadFindDuplicate(ctx, db.LeadFindDuplicateParams{
 		TenantID: tenant, CampaignID: campaign, PhoneHash: row.hash, CrmLeadID: input.OrNil(row.crmLeadID),
 	})
@@ -71,15 +82,15 @@ func (l *leads) duplicate(ctx context.Context, tx *store.Tx, tenant, campaign uu
 }
 
 // scrubRows asks the registry about rows that come in, and gives them their hashes; false when it can't answer.
-func (l *leads) scrubRows(ctx context.Context, tenant uuid.UUID, rows []leadRow) bool {
+func (l *Service) scrubRows(ctx context.Context, tenant uuid.UUID, rows []leadRow) bool {
 	phones := make([]store.Phone, len(rows))
 	for i := range rows {
-		rows[i].hash = l.st.PhoneHash(tenant, rows[i].phone)
+		rows[i].hash = l.Store.PhoneHash(tenant, rows[i].phone)
 		phones[i] = rows[i].phone
 	}
-	listed, err := l.listed(ctx, phones)
+	listed, err := l.Listed(ctx, phones)
 	if err != nil {
-		l.log.WarnContext(ctx, "scrubbing leads failed: the do-not-call registry can't answer", "tenant_id", tenant,
+		l.Log.WarnContext(ctx, "scrubbing leads failed: the do-not-call registry can't answer", "tenant_id", tenant,
 			"leads", len(rows), "error", err)
 		return false
 	}
@@ -91,11 +102,11 @@ func (l *leads) scrubRows(ctx context.Context, tenant uuid.UUID, rows []leadRow)
 
 var errNoRegistry = errors.New("ask do-not-call registry: none configured")
 
-func (l *leads) listed(ctx context.Context, phones []store.Phone) ([]bool, error) {
-	if l.cfg.DNC == nil {
+func (l *Service) Listed(ctx context.Context, phones []store.Phone) ([]bool, error) {
+	if l.DNC == nil {
 		return nil, errNoRegistry
 	}
-	listed, err := l.cfg.DNC.Listed(ctx, phones)
+	listed, err := l.DNC.Listed(ctx, phones)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +118,7 @@ func (l *leads) listed(ctx context.Context, phones []store.Phone) ([]bool, error
 
 // insertLeads adds the rows that are no duplicates and returns them by id. A number that opted out is kept as
 // opted_out, without the number itself where the tenant is strict.
-func (l *leads) insertLeads(
+func (l *Service) insertLeads(
 	ctx context.Context, tx *store.Tx, owner db.Tenant, campaign uuid.UUID, rows []leadRow, scrubbed bool,
 ) (map[uuid.UUID]db.Lead, error) {
 	hashes := make([][]byte, len(rows))
@@ -123,17 +134,17 @@ func (l *leads) insertLeads(
 		optedOut[string(h)] = true
 	}
 	strict := store.PrivacyMode(owner.PrivacyMode) == store.PrivacyStrict
-	p := db.LeadsInsertParams{TenantID: owner.ID, CampaignID: campaign, Now: l.now(), Hashes: hashes}
+	p := db.LeadsInsertParams{TenantID: owner.ID, CampaignID: campaign, Now: l.Now(), Hashes: hashes}
 	for _, r := range rows {
 		status, number, sealed := r.status, r.phone.National(), []byte{}
 		switch {
 		case optedOut[string(r.hash)]:
-			status = LeadOptedOut
+			status = StatusOptedOut
 		case scrubbed && r.listed:
-			status = LeadDNC
+			status = StatusDNC
 		}
 		if strict {
-			if number = ""; status != LeadOptedOut {
+			if number = ""; status != StatusOptedOut {
 				if sealed, err = tx.SealPhone(ctx, owner.ID, r.phone); err != nil {
 					return nil, err
 				}
@@ -152,7 +163,7 @@ func (l *leads) insertLeads(
 	added := make(map[uuid.UUID]db.Lead, len(made))
 	for _, lead := range made {
 		added[lead.ID] = lead
-		if lead.Status != string(LeadNew) {
+		if lead.Status != string(StatusNew) {
 			if err := l.emitLeadCompleted(ctx, tx, lead); err != nil {
 				return nil, err
 			}
@@ -163,7 +174,7 @@ func (l *leads) insertLeads(
 
 // PushLeads adds leads in bulk, each scrubbed. Rows that are invalid or duplicates fail no other. Errors:
 // *fault.Error for the body as a whole, store.ErrNotFound for the campaign.
-func (l *leads) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in BulkInput) (BulkResult, error) {
+func (l *Service) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in BulkInput) (BulkResult, error) {
 	c := input.Form{}
 	list, ok := input.Required(&c, "leads", in.Leads)
 	if ok && len(list) > BulkLimit {
@@ -172,7 +183,7 @@ func (l *leads) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in Bu
 	if err := c.Err(); err != nil {
 		return BulkResult{}, err
 	}
-	inputs := make([]LeadInput, len(list))
+	inputs := make([]Input, len(list))
 	results := make([]BulkRow, len(list))
 	var rows []leadRow
 	var places []int // of rows in results
@@ -189,7 +200,7 @@ func (l *leads) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in Bu
 		rows, places = append(rows, row), append(places, i)
 	}
 	answered := l.scrubRows(ctx, tenant, rows)
-	err := l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := l.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		owner, err := campaignOwner(ctx, tx, tenant, campaign)
 		if err != nil {
 			return err
@@ -215,8 +226,8 @@ func (l *leads) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in Bu
 	if err != nil {
 		return BulkResult{}, fault.Wrap("push leads", err)
 	}
-	l.signals.Campaign(campaign)
-	return tally(results), nil
+	l.Wake.Campaign(campaign)
+	return Tally(results), nil
 }
 
 // echoRaw shows what was sent for a phone that is none.
@@ -227,7 +238,7 @@ func echoRaw(sent string, privacy store.PrivacyMode) string {
 	return sent
 }
 
-func tally(results []BulkRow) BulkResult {
+func Tally(results []BulkRow) BulkResult {
 	out := BulkResult{Total: len(results), Results: results}
 	for _, r := range results {
 		switch r.Status {
@@ -242,11 +253,11 @@ func tally(results []BulkRow) BulkResult {
 	return out
 }
 
-func leadOf(row db.Lead, privacy store.PrivacyMode) Lead {
+func ViewOf(row db.Lead, privacy store.PrivacyMode) Lead {
 	out := Lead{
 		ID: row.ID, CampaignID: row.CampaignID, Phone: phone.FromSuffix(row.PhoneLast4), Name: row.Name, Email: row.Email,
 		Metadata: row.Metadata, CRMLeadID: row.CrmLeadID, DNDChecked: row.DndChecked, DNDClean: row.DndClean,
-		DNDCheckedAt: store.UTC(row.DndCheckedAt), CustomFields: row.CustomFields, Status: LeadStatus(row.Status),
+		DNDCheckedAt: store.UTC(row.DndCheckedAt), CustomFields: row.CustomFields, Status: Status(row.Status),
 		Priority: int(row.Priority), StatusSetBy: row.StatusSetBy, Attempts: int(row.Attempts), NextAttemptAt: store.UTC(row.NextAttemptAt),
 		LastCallID: row.LastCallID, Disposition: row.Disposition, CreatedAt: row.CreatedAt.UTC(),
 		UpdatedAt: row.UpdatedAt.UTC(), CompletedAt: store.UTC(row.CompletedAt),
@@ -270,8 +281,8 @@ type leadCompleted struct {
 	Metadata    json.RawMessage `json:"metadata"`
 }
 
-func (l *leads) emitLeadCompleted(ctx context.Context, tx *store.Tx, lead db.Lead) error {
-	at := l.now()
+func (l *Service) emitLeadCompleted(ctx context.Context, tx *store.Tx, lead db.Lead) error {
+	at := l.Now()
 	if lead.CompletedAt != nil {
 		at = *lead.CompletedAt
 	}
@@ -284,15 +295,15 @@ func (l *leads) emitLeadCompleted(ctx context.Context, tx *store.Tx, lead db.Lea
 		},
 	})
 	if err == nil {
-		l.metrics.finished.WithLabelValues(lead.Status).Inc()
+		l.Finished.WithLabelValues(lead.Status).Inc()
 	}
 	return err
 }
 
-// finishLead puts a lead into a terminal state and tells so, once: one that had ended before, and whose owner opts out later,
+// Finish puts a lead into a terminal state and tells so, once: one that had ended before, and whose owner opts out later,
 // keeps its time. A strict tenant's number is forgotten at once when its owner has opted out.
-func (l *leads) finishLead(ctx context.Context, tx *store.Tx, lead db.Lead, status LeadStatus, at time.Time) error {
-	told := lead.CompletedAt != nil && final(LeadStatus(lead.Status))
+func (l *Service) Finish(ctx context.Context, tx *store.Tx, lead db.Lead, status Status, at time.Time) error {
+	told := lead.CompletedAt != nil && Final(Status(lead.Status))
 	if told {
 		at = *lead.CompletedAt
 	}
@@ -302,7 +313,7 @@ func (l *leads) finishLead(ctx context.Context, tx *store.Tx, lead db.Lead, stat
 	if err != nil {
 		return err
 	}
-	if status == LeadOptedOut {
+	if status == StatusOptedOut {
 		if err := tx.Q.LeadPurgePhone(ctx, lead.TenantID, lead.ID); err != nil {
 			return err
 		}
@@ -311,4 +322,19 @@ func (l *leads) finishLead(ctx context.Context, tx *store.Tx, lead db.Lead, stat
 		return nil
 	}
 	return l.emitLeadCompleted(ctx, tx, done)
+}
+
+// Service are added, listed, changed, claimed and finished here. It is safe for concurrent use.
+type Service struct {
+	Store *store.Store
+	Log   *slog.Logger
+	Now   func() time.Time
+	// Wake is told of leads that have come in.
+	Wake *wake.Signals
+	// DNC is the do-not-call registry; without one no lead is clean.
+	DNC     dnc.Provider
+	Uploads *Uploads
+	// Finished counts leads that reached a terminal state, Unusable those that were due and have no number that can be dialed.
+	Finished *prometheus.CounterVec
+	Unusable prometheus.Counter
 }
