@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/ringmaster/ringmaster/dialer/audio"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -58,7 +59,7 @@ func (p answerPlan) detectsBeside(s *answering, c *db.Campaign) bool {
 	case p.people != nil, c.AnnouncementUrl != nil:
 		return true
 	case p.flow != nil:
-		return !p.flow.beginsWithVoiceAgent(s.now())
+		return !p.flow.BeginsWithVoiceAgent(s.now())
 	}
 	return false
 }
@@ -77,7 +78,7 @@ func (h *answering) disclose(ctx context.Context, leg switchctl.Leg, plan answer
 		h.noteAnnounced(ctx, call)
 	}()
 	defer func() { <-noted }()
-	bySwitch := plan.people != nil || plan.flow != nil && !plan.flow.beginsWithVoiceAgent(h.now())
+	bySwitch := plan.people != nil || plan.flow != nil && !plan.flow.BeginsWithVoiceAgent(h.now())
 	err := leg.Announce(ctx, switchctl.Announcement{URL: *plan.campaign.AnnouncementUrl, RecordToEnd: bySwitch, Stereo: plan.people == nil})
 	switch {
 	case err == nil:
@@ -115,7 +116,7 @@ func (h *answering) noteAnnounced(ctx context.Context, call db.Call) {
 func (h *answering) untold(ctx context.Context, leg switchctl.Leg, c *db.Campaign, why error) {
 	call := leg.Call()
 	h.log.WarnContext(ctx, "playing the announcement failed, hanging up", "call_id", call.ID, "campaign_id", c.ID, "error", why)
-	h.audio.doubt(*c.AnnouncementUrl, h.now().Add(audioDoubt))
+	h.audio.Doubt(*c.AnnouncementUrl, h.now().Add(audio.DoubtFor))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
 	err := h.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/figures"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -189,7 +190,7 @@ func TestAnnouncementComesFirst(t *testing.T) {
 				require.Equal(t, string(leads.StatusRetry), b.lead(t, *call.LeadID).Status)
 				stats, err := b.svc.Statistics.CampaignStats(t.Context(), b.tenant, campaign.ID)
 				require.NoError(t, err)
-				require.Equal(t, AbandonFigures{Rate24h: 1, RateTotal: 1, Answered: 1, Abandoned: 1}, stats.Abandon)
+				require.Equal(t, figures.Abandon{Rate24h: 1, RateTotal: 1, Answered: 1, Abandoned: 1}, stats.Abandon)
 				_, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, b.freshNumber())))
 				require.Equal(t, ReasonAnnouncement, reason(t, err))
 				return

@@ -49,16 +49,6 @@ const (
 	ActionRunFlow           PostAnswerAction = "run_flow"
 )
 
-// VoiceAgentStatus is the state of a voice agent; only an active one gets new calls.
-type VoiceAgentStatus string
-
-// The states of a voice agent; archived is final.
-const (
-	VoiceAgentActive   VoiceAgentStatus = "active"
-	VoiceAgentPaused   VoiceAgentStatus = "paused"
-	VoiceAgentArchived VoiceAgentStatus = "archived"
-)
-
 // Campaign is the response object of a campaign.
 type Campaign struct {
 	ID                      uuid.UUID        `json:"id"`
@@ -113,81 +103,6 @@ type CallingWindow struct {
 type WindowInput struct {
 	Timezone, From, To input.Opt[string]
 	Days               input.Opt[[]string]
-}
-
-// ScrubResult is the response to a scrub of a campaign's leads: Scrubbed counts the leads checked by now, Flagged
-// those of them that are on the registry, Pending those that the registry could not answer for.
-type ScrubResult struct {
-	Total    int `json:"total"`
-	Scrubbed int `json:"scrubbed"`
-	Flagged  int `json:"flagged"`
-	Pending  int `json:"pending"`
-	// RegistryVersion and RegistryAgeS tell which registry answered, and how old its newest file is; null when none is known.
-	RegistryVersion *string `json:"registry_version"`
-	RegistryAgeS    *int64  `json:"registry_age_s"`
-}
-
-// AudioFormat is the audio of a voice agent's WebSocket.
-type AudioFormat struct {
-	Encoding     string `json:"encoding"`
-	SampleRateHz int    `json:"sample_rate_hz"`
-	Channels     int    `json:"channels"`
-	FrameMS      int    `json:"frame_ms"`
-}
-
-// VoiceAgent is the response object of a voice agent.
-type VoiceAgent struct {
-	ID                  uuid.UUID        `json:"id"`
-	TenantID            uuid.UUID        `json:"tenant_id"`
-	Name                string           `json:"name"`
-	WSURL               string           `json:"ws_url"`
-	AuthToken           *string          `json:"auth_token"`
-	AudioFormat         AudioFormat      `json:"audio_format"`
-	ExternalAgentID     *string          `json:"external_agent_id"`
-	TransferDestination *string          `json:"transfer_destination"`
-	MaxConcurrent       int              `json:"max_concurrent"`
-	Status              VoiceAgentStatus `json:"status"`
-	TokenLifetime       string           `json:"token_lifetime"`
-	Subprotocol         string           `json:"subprotocol"`
-	WSDisconnectAction  string           `json:"ws_disconnect_action"`
-	MonitorScope        string           `json:"monitor_scope"`
-	CreatedAt           time.Time        `json:"created_at"`
-	UpdatedAt           time.Time        `json:"updated_at"`
-}
-
-// VoiceAgentInput is the body of a voice agent's creation or edit. In an edit, null leaves a member as it is.
-type VoiceAgentInput struct {
-	Name                input.Opt[string]
-	WSURL               input.Opt[string]
-	AuthToken           input.Opt[string]
-	AudioFormat         input.Opt[AudioFormatInput]
-	ExternalAgentID     input.Opt[string]
-	TransferDestination input.Opt[string]
-	MaxConcurrent       input.Opt[int]
-	Status              input.Opt[string]
-	TokenLifetime       input.Opt[string]
-	Subprotocol         input.Opt[string]
-	WSDisconnectAction  input.Opt[string]
-	MonitorScope        input.Opt[string]
-}
-
-// AudioFormatInput is the audio_format member of a VoiceAgentInput; sample_rate is taken for sample_rate_hz where
-// that is absent.
-type AudioFormatInput struct {
-	Encoding     input.Opt[string]
-	SampleRateHz input.Opt[int]
-	Channels     input.Opt[int]
-	FrameMS      input.Opt[int]
-}
-
-// DefaultVoiceAgent names the tenant's default voice agent, or none.
-type DefaultVoiceAgent struct {
-	VoiceAgentID *uuid.UUID `json:"voice_agent_id"`
-}
-
-// DefaultVoiceAgentInput is the body that sets the default voice agent; null clears it.
-type DefaultVoiceAgentInput struct {
-	VoiceAgentID input.Opt[string]
 }
 
 // ChannelsUsage is the tenant's channel allocation and whether it is enforced, which it is once an active trunk

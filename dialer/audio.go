@@ -23,17 +23,17 @@ const (
 	audioRetry = 30 * time.Second
 )
 
-// audio is a member of a campaign and the audio that it names.
-type audio struct{ member, url string }
+// clip is a member of a campaign and the audio that it names.
+type clip struct{ member, url string }
 
 // heardOf is what a campaign's callees must be able to hear.
-func heardOf(row db.Campaign) []audio {
-	var out []audio
+func heardOf(row db.Campaign) []clip {
+	var out []clip
 	if row.AnnouncementUrl != nil {
-		out = append(out, audio{fieldAnnouncementURL, *row.AnnouncementUrl})
+		out = append(out, clip{fieldAnnouncementURL, *row.AnnouncementUrl})
 	}
 	if row.Amd && row.VoicemailAction == voicemailMessage && row.VoicemailMessageUrl != nil {
-		out = append(out, audio{fieldVoicemailURL, *row.VoicemailMessageUrl})
+		out = append(out, clip{fieldVoicemailURL, *row.VoicemailMessageUrl})
 	}
 	return out
 }
@@ -45,8 +45,8 @@ type hearing struct {
 	kick             chan struct{} // wanted has changed
 
 	mu     sync.Mutex
-	wanted []audio // written by the pacer
-	failed bool    // the last fetch has; written by run
+	wanted []clip // written by the pacer
+	failed bool   // the last fetch has; written by run
 }
 
 // hearBeside fetches beside the pacer until what it returns is called.
@@ -62,7 +62,7 @@ func (p *pacer) hearBeside(ctx context.Context) (stop func()) {
 }
 
 // want says what is to be kept at hand, and tells whether the last fetch has failed.
-func (h *hearing) want(list []audio) (failed bool) {
+func (h *hearing) want(list []clip) (failed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !slices.Equal(list, h.wanted) {
@@ -101,11 +101,11 @@ func (h *hearing) fetch(ctx context.Context) bool {
 	h.mu.Unlock()
 	all, news := true, false
 	for _, a := range list {
-		was := h.s.audio.atHand(a.url, h.s.now())
+		was := h.s.audio.AtHand(a.url, h.s.now())
 		if h.s.cfg.Prompts != nil {
 			_, _ = h.s.cfg.Prompts.Path(ctx, h.tenant.String(), a.url) // its error is logged where it is fetched
 		}
-		is := h.s.audio.atHand(a.url, h.s.now())
+		is := h.s.audio.AtHand(a.url, h.s.now())
 		all, news = all && is, news || is != was
 	}
 	h.mu.Lock()
@@ -124,7 +124,7 @@ func (h *hearing) fetch(ctx context.Context) bool {
 func (p *pacer) hears(row db.Campaign, now time.Time) (heard bool, lacks string) {
 	list := heardOf(row)
 	failed := p.hearing.want(list)
-	missing := slices.IndexFunc(list, func(a audio) bool { return !p.s.audio.atHand(a.url, now) })
+	missing := slices.IndexFunc(list, func(a clip) bool { return !p.s.audio.AtHand(a.url, now) })
 	if missing >= 0 && failed {
 		lacks = list[missing].member
 	}

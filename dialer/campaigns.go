@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/figures"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -254,7 +255,7 @@ func (cs *campaigns) halt(ctx context.Context, tenant, id uuid.UUID, h halting) 
 		var rate *float64
 		if h.to == CampaignPaused { // read before the lock is taken
 			var err error
-			if rate, err = abandonRate(ctx, tx, tenant, id, cs.now()); err != nil {
+			if rate, err = figures.AbandonRate(ctx, tx, tenant, id, cs.now()); err != nil {
 				return db.Campaign{}, err
 			}
 		}

@@ -9,7 +9,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/scrub"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -257,14 +260,14 @@ func TestPredictiveStartsOnlyScrubbed(t *testing.T) {
 	b.registry.setDown(false)
 	result, err := b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
-	require.Equal(t, ScrubResult{Total: 2, Scrubbed: 2}, result)
+	require.Equal(t, scrub.Result{Total: 2, Scrubbed: 2}, result)
 	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 	require.NoError(t, err)
 }
 
 func TestStartNeedsWhatTakesTheCalls(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *Config) { c.Subprotocols = []string{SubprotocolAlpha} })
+	b := setup(t, func(c *Config) { c.Subprotocols = []string{voiceagents.SubprotocolAlpha} })
 	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant,
 		decode[CampaignInput](t, `{"name":"c","dial_mode":"progressive","post_answer_action":"connect_voice_agent"}`))
 	require.NoError(t, err)
@@ -275,24 +278,24 @@ func TestStartNeedsWhatTakesTheCalls(t *testing.T) {
 		require.ErrorAs(t, err, &missing)
 		require.Equal(t, wanted, missing.Code)
 	}
-	start(CodeNoVoiceAgentConfigured)
+	start(voiceagents.CodeNoVoiceAgentConfigured)
 	beta, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant,
-		decode[VoiceAgentInput](t, `{"name":"b","ws_url":"ws://127.0.0.1:9/","subprotocol":"audio.beta.org"}`))
+		decode[voiceagents.Input](t, `{"name":"b","ws_url":"ws://127.0.0.1:9/","subprotocol":"audio.beta.org"}`))
 	require.NoError(t, err)
 	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"voice_agent_id":"`+beta.ID.String()+`"}`))
 	require.NoError(t, err)
-	start(CodeSubprotocolMismatch)
+	start(voiceagents.CodeSubprotocolMismatch)
 	archived, err := b.svc.VoiceAgents.ArchiveVoiceAgent(t.Context(), b.tenant, b.agent(t).ID)
 	require.NoError(t, err)
 	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"voice_agent_id":"`+archived.ID.String()+`"}`))
 	require.NoError(t, err)
-	start(CodeNoVoiceAgentConfigured)
+	start(voiceagents.CodeNoVoiceAgentConfigured)
 
 	flowing, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant,
 		decode[CampaignInput](t, `{"name":"f","dial_mode":"progressive","post_answer_action":"run_flow"}`))
 	require.NoError(t, err)
 	campaign = flowing
-	start(CodeNoFlowConfigured)
+	start(flows.CodeNoFlowConfigured)
 }
 
 func TestStartWithTestKey(t *testing.T) {

@@ -83,7 +83,7 @@ func (dk *desk) disposeLead(ctx context.Context, tx *store.Tx, call db.Call, d d
 	case d.optOut && len(call.PeerHash) == 0:
 		return fault.InField("opt_out", "can't be kept: the call came without a telephone number")
 	case d.optOut:
-		return dk.suppressions.optOut(ctx, tx, call.TenantID, call.PeerHash, at)
+		return dk.suppressions.OptOut(ctx, tx, call.TenantID, call.PeerHash, at)
 	case d.callbackAt != nil:
 		return dk.promiseCallback(ctx, tx, call, *d.callbackAt)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/figures"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -100,10 +101,10 @@ func (b *bundle) scan(t *testing.T, campaign uuid.UUID) CampaignStats {
 		}
 		return err
 	})
-	out.AnswerRate = share(float64(talked), ended, 4)
-	out.AvgTalkS, out.AvgWaitS = share(talk.Seconds(), talked, 1), share(wait.Seconds(), waited, 1)
-	out.Abandon.Rate24h = share(float64(abandonedLately), lately, 4)
-	out.Abandon.RateTotal = share(float64(out.Abandon.Abandoned), out.Abandon.Answered, 4)
+	out.AnswerRate = figures.Share(float64(talked), ended, 4)
+	out.AvgTalkS, out.AvgWaitS = figures.Share(talk.Seconds(), talked, 1), figures.Share(wait.Seconds(), waited, 1)
+	out.Abandon.Rate24h = figures.Share(float64(abandonedLately), lately, 4)
+	out.Abandon.RateTotal = figures.Share(float64(out.Abandon.Abandoned), out.Abandon.Answered, 4)
 	return out
 }
 
@@ -272,7 +273,7 @@ func TestFiguresEqualTheRows(t *testing.T) {
 		}
 		wg.Go(func() {
 			if round%2 == 0 {
-				errs <- b.svc.Statistics.foldFigures(t.Context())
+				errs <- b.svc.Figures.Fold(t.Context())
 			}
 		})
 		wg.Wait()
@@ -286,7 +287,7 @@ func TestFiguresEqualTheRows(t *testing.T) {
 			b.requireFigures(t, campaign)
 		}
 	}
-	require.NoError(t, b.svc.Statistics.foldFigures(t.Context()))
+	require.NoError(t, b.svc.Figures.Fold(t.Context()))
 	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM campaign_deltas"))
 	for _, campaign := range w.campaigns {
 		got := b.requireFigures(t, campaign)
@@ -294,7 +295,7 @@ func TestFiguresEqualTheRows(t *testing.T) {
 		require.Positive(t, got.Leads["total"])
 	}
 	b.clock.Advance(48 * time.Hour)
-	require.NoError(t, b.svc.Statistics.foldFigures(t.Context()))
+	require.NoError(t, b.svc.Figures.Fold(t.Context()))
 	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM campaign_counts WHERE minute > 'epoch'"), "minutes that no window reaches")
 	for _, campaign := range w.campaigns {
 		b.requireFigures(t, campaign)
@@ -309,10 +310,10 @@ func TestFiguresOfACampaignThatIsGone(t *testing.T) {
 		storetest.Lead(t, b.st, b.tenant, stays, fmt.Sprintf("98765432%02d", i))
 		storetest.Lead(t, b.st, b.tenant, goes, fmt.Sprintf("98765432%02d", i))
 	}
-	require.NoError(t, b.svc.Statistics.foldFigures(t.Context()))
+	require.NoError(t, b.svc.Figures.Fold(t.Context()))
 	storetest.Lead(t, b.st, b.tenant, goes, "9876543298")
 	storetest.Exec(t, b.st, b.tenant, "DELETE FROM campaigns WHERE id = $1", goes)
-	require.NoError(t, b.svc.Statistics.foldFigures(t.Context()))
+	require.NoError(t, b.svc.Figures.Fold(t.Context()))
 	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM campaign_deltas"))
 	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM campaign_counts WHERE campaign_id = $1", goes))
 	require.EqualValues(t, 5, b.requireFigures(t, stays).Leads["total"])
@@ -326,8 +327,8 @@ func TestFiguresAreFolded(t *testing.T) {
 	storetest.Lead(t, b.st, b.tenant, campaign, "9876543210")
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	wg.Go(func() { b.svc.Statistics.KeepFigures(ctx) })
-	wg.Go(func() { b.another(t, "node-2").Statistics.KeepFigures(ctx) })
+	wg.Go(func() { b.svc.Figures.Keep(ctx) })
+	wg.Go(func() { b.another(t, "node-2").Figures.Keep(ctx) })
 	require.Eventually(t, func() bool { return storetest.Count(t, b.st, "SELECT count(*) FROM campaign_deltas") == 0 },
 		10*time.Second, 5*time.Millisecond)
 	cancel()

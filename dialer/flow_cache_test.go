@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -16,9 +17,9 @@ func TestFlowsAreReadOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	f := b.saved(t, flowNodes(`{"id":"a","type":"hangup"}`))
-	read := func() (plan *flowPlan, err error) {
+	read := func() (plan *flows.Plan, err error) {
 		err = b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
-			plan, err = b.svc.Flows.storedFlow(t.Context(), tx, b.tenant, f.ID)
+			plan, err = b.svc.Flows.Stored(t.Context(), tx, b.tenant, f.ID)
 			return err
 		})
 		return plan, err
@@ -27,13 +28,13 @@ func TestFlowsAreReadOnce(t *testing.T) {
 	require.NoError(t, err)
 	again, err := read()
 	require.NoError(t, err)
-	require.Same(t, first.graph, again.graph)
-	_, err = b.svc.Flows.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: input.Some(flowNodes(`{"id":"a","type":"hangup","data":{"cause":"USER_BUSY"}}`))})
+	require.Same(t, first.Graph, again.Graph)
+	_, err = b.svc.Flows.PatchFlow(t.Context(), b.tenant, f.ID, flows.Input{Nodes: input.Some(flowNodes(`{"id":"a","type":"hangup","data":{"cause":"USER_BUSY"}}`))})
 	require.NoError(t, err)
 	changed, err := read()
 	require.NoError(t, err)
-	require.NotSame(t, first.graph, changed.graph)
-	require.Greater(t, changed.version, first.version)
+	require.NotSame(t, first.Graph, changed.Graph)
+	require.Greater(t, changed.Version, first.Version)
 	storetest.Exec(t, b.st, b.tenant, "DELETE FROM flows WHERE id = $1", f.ID)
 	var missing *fault.Error
 	_, err = read()

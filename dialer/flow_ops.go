@@ -29,7 +29,7 @@ func (o legOperations) ConnectVoiceAgent(ctx context.Context, id uuid.UUID) (str
 	defer cancel()
 	err := o.h.st.InTenant(deciding, call.TenantID, func(tx *store.Tx) error {
 		var err error
-		agent, err = o.h.voiceAgents.resolveAgent(deciding, tx, call.TenantID, &id, nil)
+		agent, err = o.h.voiceAgents.Resolve(deciding, tx, call.TenantID, &id, nil)
 		return err
 	})
 	_, missing := fault.As(err, fault.Dependency)

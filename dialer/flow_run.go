@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -22,14 +23,14 @@ const (
 )
 
 // runFlow runs a flow on a leg to its end. The call's own end, or ours, is no error.
-func (h *answering) runFlow(ctx context.Context, leg switchctl.Leg, plan *flowPlan) error {
+func (h *answering) runFlow(ctx context.Context, leg switchctl.Leg, plan *flows.Plan) error {
 	s, call := h, leg.Call()
-	if plan.resume != nil || !plan.beginsWithVoiceAgent(s.now()) {
+	if plan.Resume != nil || !plan.BeginsWithVoiceAgent(s.now()) {
 		h.recordFlow(ctx, leg)
 	}
 	keeper := &flowKeeper{s: s, call: call, plan: plan}
-	if plan.resume != nil {
-		keeper.kept = len(plan.resume.Trace)
+	if plan.Resume != nil {
+		keeper.kept = len(plan.Resume.Trace)
 	}
 	deciding, cancel := context.WithTimeout(ctx, decisionLimit)
 	facts, err := h.facts(deciding, call)
@@ -41,8 +42,8 @@ func (h *answering) runFlow(ctx context.Context, leg switchctl.Leg, plan *flowPl
 		return fmt.Errorf("begin the flow: %w", err)
 	}
 	ops := legOperations{h: h, leg: leg}
-	outcome, err := plan.graph.Run(ctx, ops, flow.Options{
-		Variables: facts, Web: s.cfg.Web, Now: s.cfg.Now, Resume: plan.resume, Keep: keeper.keep,
+	outcome, err := plan.Graph.Run(ctx, ops, flow.Options{
+		Variables: facts, Web: s.cfg.Web, Now: s.cfg.Now, Resume: plan.Resume, Keep: keeper.keep,
 	})
 	switch {
 	case ctx.Err() != nil:
@@ -50,10 +51,10 @@ func (h *answering) runFlow(ctx context.Context, leg switchctl.Leg, plan *flowPl
 	case errors.Is(err, switchctl.ErrHandedOver):
 		return err
 	case errors.Is(err, flow.ErrLimit):
-		s.log.WarnContext(ctx, "flow exceeded its limit, hanging up", "call_id", call.ID, "flow_id", plan.id, "version", plan.version, "error", err)
+		s.log.WarnContext(ctx, "flow exceeded its limit, hanging up", "call_id", call.ID, "flow_id", plan.ID, "version", plan.Version, "error", err)
 		return leg.Hangup(ctx, causeFlowLoops)
 	case err != nil:
-		s.log.ErrorContext(ctx, "running the flow failed, hanging up", "call_id", call.ID, "flow_id", plan.id, "version", plan.version, "error", err)
+		s.log.ErrorContext(ctx, "running the flow failed, hanging up", "call_id", call.ID, "flow_id", plan.ID, "version", plan.Version, "error", err)
 		return errors.Join(err, leg.Hangup(ctx, ledger.CauseServiceUnavailable))
 	}
 	return ops.close(ctx, outcome)
@@ -105,14 +106,14 @@ func (h *answering) facts(ctx context.Context, call db.Call) (flow.Variables, er
 type flowKeeper struct {
 	s    *answering
 	call db.Call
-	plan *flowPlan
+	plan *flows.Plan
 	kept int // steps of the trace that are written
 }
 
 func (k *flowKeeper) begin(ctx context.Context) error {
 	return k.s.st.InTenant(ctx, k.call.TenantID, func(tx *store.Tx) error {
 		_, err := tx.Q.FlowRunBegin(ctx, db.FlowRunBeginParams{
-			TenantID: k.call.TenantID, CallID: k.call.ID, FlowID: k.plan.id, Version: k.plan.version,
+			TenantID: k.call.TenantID, CallID: k.call.ID, FlowID: k.plan.ID, Version: k.plan.Version,
 		})
 		return err
 	})
@@ -123,7 +124,7 @@ func (k *flowKeeper) keep(ctx context.Context, state flow.State) error {
 	defer cancel()
 	err := k.write(ctx, state)
 	if err != nil {
-		k.s.log.WarnContext(ctx, "writing the flow's state failed", "call_id", k.call.ID, "flow_id", k.plan.id, "error", err)
+		k.s.log.WarnContext(ctx, "writing the flow's state failed", "call_id", k.call.ID, "flow_id", k.plan.ID, "error", err)
 	}
 	return err
 }
@@ -142,12 +143,12 @@ func (k *flowKeeper) write(ctx context.Context, state flow.State) error {
 	err = k.s.st.InTenant(ctx, k.call.TenantID, func(tx *store.Tx) error {
 		if state.Node != "" {
 			return tx.Q.FlowRunKeep(ctx, db.FlowRunKeepParams{
-				TenantID: k.call.TenantID, CallID: k.call.ID, FlowID: k.plan.id, State: rawState,
+				TenantID: k.call.TenantID, CallID: k.call.ID, FlowID: k.plan.ID, State: rawState,
 				Steps: rawSteps, Kept: int32(kept), //nolint:gosec // at most MaxSteps
 			})
 		}
 		end := db.FlowRunEndParams{
-			TenantID: k.call.TenantID, CallID: k.call.ID, FlowID: k.plan.id, Outcome: state.Outcome, EndedAt: k.s.now(),
+			TenantID: k.call.TenantID, CallID: k.call.ID, FlowID: k.plan.ID, Outcome: state.Outcome, EndedAt: k.s.now(),
 			Steps: rawSteps, Kept: int32(kept), //nolint:gosec // at most MaxSteps
 		}
 		if state.Error != "" {

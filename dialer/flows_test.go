@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/carrier"
+	"github.com/ringmaster/ringmaster/dialer/flows"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/media/netguard/dnstest"
 	"github.com/ringmaster/ringmaster/store"
@@ -79,9 +81,9 @@ func flowNodes(list ...string) json.RawMessage {
 	return json.RawMessage(`[{"id":"s","type":"start","next":{"default":"a"}},` + strings.Join(list, ",") + `]`)
 }
 
-func (b *bundle) saved(t *testing.T, nodes json.RawMessage) Flow {
+func (b *bundle) saved(t *testing.T, nodes json.RawMessage) flows.Flow {
 	t.Helper()
-	f, err := b.svc.Flows.CreateFlow(t.Context(), b.tenant, FlowInput{Name: input.Some("F"), Nodes: input.Some(nodes)})
+	f, err := b.svc.Flows.CreateFlow(t.Context(), b.tenant, flows.Input{Name: input.Some("F"), Nodes: input.Some(nodes)})
 	require.NoError(t, err)
 	return f
 }
@@ -110,7 +112,7 @@ func TestFlowOfAnInboundCall(t *testing.T) {
 	leg := &menuLeg{fakeLeg: fakeLeg{call: call}, cut: cancel}
 	require.ErrorIs(t, h.Answered(ctx, leg), context.Canceled)
 	require.Equal(t, []string{"record", "play http://x/inbound", "gather http://x/menu"}, leg.done)
-	_, err = b.svc.Flows.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: input.Some(flowNodes(`{"id":"a","type":"hangup"}`))})
+	_, err = b.svc.Flows.PatchFlow(t.Context(), b.tenant, f.ID, flows.Input{Nodes: input.Some(flowNodes(`{"id":"a","type":"hangup"}`))})
 	require.NoError(t, err)
 	leg = &menuLeg{fakeLeg: fakeLeg{call: call}, presses: []string{"7", "1"}, transfer: switchctl.OutcomeFailed, missing: "http://x/menu"}
 	require.NoError(t, h.Answered(t.Context(), leg))
@@ -225,7 +227,7 @@ func TestForeignFlow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := storetest.Tenant(t, b.st)
-	theirs, err := b.svc.Flows.CreateFlow(t.Context(), other, FlowInput{Name: input.Some("F"), Nodes: input.Some(flowNodes(`{"id":"a","type":"hangup"}`))})
+	theirs, err := b.svc.Flows.CreateFlow(t.Context(), other, flows.Input{Name: input.Some("F"), Nodes: input.Some(flowNodes(`{"id":"a","type":"hangup"}`))})
 	require.NoError(t, err)
 	number := storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
 	err = b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
@@ -235,13 +237,13 @@ func TestForeignFlow(t *testing.T) {
 	require.Error(t, err, "a number can't name another tenant's flow")
 	_, err = b.svc.Flows.GetFlow(t.Context(), b.tenant, theirs.ID)
 	require.ErrorIs(t, err, store.ErrNotFound)
-	_, err = b.svc.Flows.PatchFlow(t.Context(), b.tenant, theirs.ID, FlowInput{Name: input.Some("G")})
+	_, err = b.svc.Flows.PatchFlow(t.Context(), b.tenant, theirs.ID, flows.Input{Name: input.Some("G")})
 	require.ErrorIs(t, err, store.ErrNotFound)
 	require.ErrorIs(t, b.svc.Flows.DeleteFlow(t.Context(), b.tenant, theirs.ID), store.ErrNotFound)
 	// A campaign that somebody led to one by hand runs nothing.
 	var missing *fault.Error
 	err = b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
-		_, err := b.svc.Flows.storedFlow(t.Context(), tx, b.tenant, theirs.ID)
+		_, err := b.svc.Flows.Stored(t.Context(), tx, b.tenant, theirs.ID)
 		return err
 	})
 	require.ErrorAs(t, err, &missing)
@@ -251,19 +253,19 @@ func TestFlowVersionsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	f := b.saved(t, flowNodes(`{"id":"a","type":"hangup"}`))
-	for i := range keptVersions + 3 {
-		_, err := b.svc.Flows.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Name: input.Some(fmt.Sprintf("F%d", i))})
+	for i := range flows.KeptVersions + 3 {
+		_, err := b.svc.Flows.PatchFlow(t.Context(), b.tenant, f.ID, flows.Input{Name: input.Some(fmt.Sprintf("F%d", i))})
 		require.NoError(t, err)
 	}
-	require.Equal(t, keptVersions+1, storetest.Count(t, b.st, "SELECT count(*) FROM flow_versions"))
+	require.Equal(t, flows.KeptVersions+1, storetest.Count(t, b.st, "SELECT count(*) FROM flow_versions"))
 	got, err := b.svc.Flows.GetFlow(t.Context(), b.tenant, f.ID)
 	require.NoError(t, err)
-	require.Equal(t, keptVersions+4, got.Version)
+	require.Equal(t, flows.KeptVersions+4, got.Version)
 	var invalid *fault.Error
-	_, err = b.svc.Flows.CreateFlow(t.Context(), b.tenant, FlowInput{Name: input.Some("x"), Nodes: input.Some(json.RawMessage(`[{"id":"s","type":"start"}]`))})
+	_, err = b.svc.Flows.CreateFlow(t.Context(), b.tenant, flows.Input{Name: input.Some("x"), Nodes: input.Some(json.RawMessage(`[{"id":"s","type":"start"}]`))})
 	require.ErrorAs(t, err, &invalid)
 	require.Equal(t, []fault.Field{{Field: "nodes.s.next.default", Message: "is required"}}, invalid.Fields)
-	_, err = b.svc.Flows.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: input.Some(append(got.Nodes, strings.Repeat(" ", maxFlowBytes)...))})
+	_, err = b.svc.Flows.PatchFlow(t.Context(), b.tenant, f.ID, flows.Input{Nodes: input.Some(append(got.Nodes, strings.Repeat(" ", flows.MaxFlowBytes)...))})
 	require.Equal(t, []string{"nodes"}, fields(t, err), "too long")
 	require.NoError(t, b.svc.Flows.DeleteFlow(t.Context(), b.tenant, f.ID))
 }
@@ -450,13 +452,13 @@ func TestSIPHostsWhereTheyAreGiven(t *testing.T) {
 		"sip:desk@8.8.4.4": carrier.CodeHostNotAllowed, "sip:112@8.8.8.8": carrier.CodeHostNotAllowed, "+447700900123": "validation_error",
 		"+14155550100": "validation_error",
 	} {
-		_, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
+		_, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[voiceagents.Input](t,
 			`{"name":"a","ws_url":"wss://127.0.0.1/x","transfer_destination":"`+destination+`"}`))
 		kind := "sip_uri"
 		if !strings.HasPrefix(destination, "sip") {
 			kind = "e164"
 		}
-		_, ferr := b.svc.Flows.CreateFlow(t.Context(), b.tenant, decode[FlowInput](t, `{"name":"f","nodes":[{"id":"s","type":"start","next":{"default":"t"}},
+		_, ferr := b.svc.Flows.CreateFlow(t.Context(), b.tenant, decode[flows.Input](t, `{"name":"f","nodes":[{"id":"s","type":"start","next":{"default":"t"}},
 			{"id":"t","type":"transfer","data":{"destination_type":"`+kind+`","destination":"`+destination+`"}}]}`))
 		if code == "" {
 			require.NoError(t, err, destination)
@@ -469,10 +471,10 @@ func TestSIPHostsWhereTheyAreGiven(t *testing.T) {
 			require.Equal(t, code, invalid.Code, destination)
 		}
 	}
-	made, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t, `{"name":"a","ws_url":"wss://127.0.0.1/x"}`))
+	made, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[voiceagents.Input](t, `{"name":"a","ws_url":"wss://127.0.0.1/x"}`))
 	require.NoError(t, err)
 	var invalid *fault.Error
-	_, err = b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"transfer_destination":"sip:desk@8.8.4.4"}`))
+	_, err = b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[voiceagents.Input](t, `{"transfer_destination":"sip:desk@8.8.4.4"}`))
 	require.ErrorAs(t, err, &invalid)
 	_, err = b.svc.Settings.PatchSettings(t.Context(), b.tenant, decode[SettingsInput](t, `{"sip_hosts":["8.8.4.4"]}`))
 	require.ErrorAs(t, err, &invalid, "the operator's to set")

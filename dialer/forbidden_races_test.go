@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/suppressions"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -126,7 +127,7 @@ func (p *people) suppressing(t *testing.T, number string) map[string]func() erro
 			return err
 		},
 		"suppression": func() error {
-			_, err := p.svc.Suppressions.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some(number)})
+			_, err := p.svc.Suppressions.AddSuppression(t.Context(), p.tenant, suppressions.Input{Phone: input.Some(number)})
 			return err
 		},
 	}
@@ -220,7 +221,7 @@ func TestOptOutAtAnyMoment(t *testing.T) {
 		var both sync.WaitGroup
 		started := make(chan struct{}, 1)
 		suppress := func() {
-			_, err := p.svc.Suppressions.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some(number)})
+			_, err := p.svc.Suppressions.AddSuppression(t.Context(), p.tenant, suppressions.Input{Phone: input.Some(number)})
 			if err != nil {
 				t.Error(err)
 			}
@@ -307,7 +308,7 @@ func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 	evening := time.Date(2026, 11, 20, 20, 58, 50, 0, ist())
 	suppress := func(t *testing.T, p *people, adm admission.Terms) {
 		t.Helper()
-		_, err := p.svc.Suppressions.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some(adm.To.National())})
+		_, err := p.svc.Suppressions.AddSuppression(t.Context(), p.tenant, suppressions.Input{Phone: input.Some(adm.To.National())})
 		require.NoError(t, err)
 	}
 	exec := func(sql string) func(*testing.T, *people, admission.Terms) {
@@ -377,7 +378,7 @@ func TestSuppressionDuringAnotherRoute(t *testing.T) {
 	var suppressed <-chan error
 	err = p.svc.Gate.Readmit(t.Context(), readmission(adm), func(context.Context, *store.Tx) error {
 		suppressed = background(func() error { //nolint:contextcheck // it is somebody else's
-			_, err := p.svc.Suppressions.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some("9876543210")})
+			_, err := p.svc.Suppressions.AddSuppression(t.Context(), p.tenant, suppressions.Input{Phone: input.Some("9876543210")})
 			return err
 		})
 		p.waitsOr(t, 1, suppressed) //nolint:contextcheck // the test's own
@@ -430,7 +431,7 @@ func TestOptOutEndsWhatRings(t *testing.T) {
 		}
 	}
 	p.work(t)
-	_, err := p.svc.Suppressions.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: input.Some("9876543210")})
+	_, err := p.svc.Suppressions.AddSuppression(t.Context(), p.tenant, suppressions.Input{Phone: input.Some("9876543210")})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		return storetest.Count(t, p.st, "SELECT count(*) FROM river_job WHERE kind = 'unring' AND state = 'completed'") == 2

@@ -138,9 +138,9 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 	}
 	p := newPacer(b.svc.Pacers, &busySwitch{b: b, rang: &rang}, b.tenant, campaign.ID, nil)
 	before := len(rang)
-	scrub := &rescrub{s: b.svc.Scrubs, tenant: b.tenant, campaign: campaign.ID}
+	scrub := b.svc.Scrubs.Beside(b.tenant, campaign.ID)
 	for range 4 {
-		scrub.once(t.Context())
+		scrub.Once(t.Context())
 		p.round(t.Context())
 	}
 	require.Greater(t, len(rang), before)

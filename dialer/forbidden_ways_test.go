@@ -17,6 +17,8 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/suppressions"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -103,7 +105,7 @@ func newLawWorld(t *testing.T, privacy store.PrivacyMode, seed uint64) *lawWorld
 	storetest.Exec(t, w.p.st, w.p.tenant, `UPDATE campaigns SET max_attempts = 50, retry = '{"busy":0,"no_answer":30,"failed":0,"backoff":1}'`)
 	w.agent = w.p.person(t)
 	voiceAgent := w.p.agent(t)
-	_, err := w.p.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), w.p.tenant, DefaultVoiceAgentInput{VoiceAgentID: input.Some(voiceAgent.ID.String())})
+	_, err := w.p.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), w.p.tenant, voiceagents.DefaultInput{VoiceAgentID: input.Some(voiceAgent.ID.String())})
 	require.NoError(t, err)
 	w.voiceAgent = voiceAgent.ID.String()
 	w.flow = w.p.saved(t, flowNodes(`{"id":"a","type":"hangup"}`)).ID.String()
@@ -211,7 +213,7 @@ func (w *lawWorld) again(t *testing.T) {
 			w.listed[number] = w.p.clock.Now()
 		}
 	case 1:
-		_, err := w.p.svc.Suppressions.AddSuppression(t.Context(), w.p.tenant, SuppressionInput{Phone: input.Some(number)})
+		_, err := w.p.svc.Suppressions.AddSuppression(t.Context(), w.p.tenant, suppressions.Input{Phone: input.Some(number)})
 		require.NoError(t, err)
 		w.optedOut[number] = true
 		require.Equal(t, 1, w.p.ending(t, call.ID), "it rings on")

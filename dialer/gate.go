@@ -35,7 +35,7 @@ type registryAnswer struct {
 func (g *rules) Admit(ctx context.Context, req admission.Request) (*admission.Admission, error) {
 	adm, err := g.admit(ctx, req)
 	var refusal *RefusalError
-	if errors.As(err, &refusal) && refusal.fetch != "" && req.AgentID != nil && g.audio.fetched(ctx, req.TenantID, refusal.fetch) {
+	if errors.As(err, &refusal) && refusal.fetch != "" && req.AgentID != nil && g.audio.Fetch(ctx, req.TenantID, refusal.fetch) {
 		adm, err = g.admit(ctx, req)
 	}
 	switch {

@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
@@ -158,7 +159,7 @@ func inWindow(c *candidate) *denial {
 }
 
 func voiceAgentTakesCalls(c *candidate) *denial {
-	if c.req.VoiceAgentID != nil && c.facts.AgentStatus != string(VoiceAgentActive) {
+	if c.req.VoiceAgentID != nil && c.facts.AgentStatus != string(voiceagents.StatusActive) {
 		return deny("the voice agent is %s", orGone(c.facts.AgentStatus)).until(c.soon())
 	}
 	return nil
@@ -196,7 +197,7 @@ func categoryDeclared(c *candidate) *denial {
 // announcementAtHand refuses a campaign's call whose callee could not be told what all are told.
 func announcementAtHand(c *candidate) *denial {
 	url := c.facts.AnnouncementUrl
-	if c.req.CampaignID == nil || url == nil || c.gate.audio.atHand(*url, c.now) {
+	if c.req.CampaignID == nil || url == nil || c.gate.audio.AtHand(*url, c.now) {
 		return nil
 	}
 	d := deny("the campaign's announcement can't be played").until(c.now.Add(time.Second))

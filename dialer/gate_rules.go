@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -92,7 +93,7 @@ func ruleTable() []rule {
 			waits: campaignWaits(ReasonWindow, slog.LevelInfo).untilThen(),
 		},
 		{
-			reason: ReasonVoiceAgent, of: anyNumber, check: plain(voiceAgentTakesCalls), answer: missing(CodeNoVoiceAgentConfigured),
+			reason: ReasonVoiceAgent, of: anyNumber, check: plain(voiceAgentTakesCalls), answer: missing(voiceagents.CodeNoVoiceAgentConfigured),
 			claim: claimBacksOff, waits: campaignWaits(ReasonVoiceAgent, slog.LevelWarn),
 		},
 		{reason: ReasonDailyCap, of: toNumber | nextRoute, check: underDailyCap, answer: conflict, claim: claimPostponed},

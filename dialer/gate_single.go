@@ -21,18 +21,18 @@ func (g *rules) flowTaker(ctx context.Context, tx *store.Tx, tenant, id uuid.UUI
 	if _, err := tx.Q.FlowHold(ctx, tenant, id); err != nil {
 		return answerTarget{}, err
 	}
-	plan, err := g.flows.storedFlow(ctx, tx, tenant, id)
+	plan, err := g.flows.Stored(ctx, tx, tenant, id)
 	if err != nil {
 		return answerTarget{}, err
 	}
-	by := answerTarget{modes: flowModes(plan.graph)}
-	first := plan.graph.FirstVoiceAgent(g.now())
+	by := answerTarget{modes: flowModes(plan.Graph)}
+	first := plan.Graph.FirstVoiceAgent(g.now())
 	if first == nil {
-		by.demands = plan.graph.AsksAgent(g.now())
+		by.demands = plan.Graph.AsksAgent(g.now())
 		by.people = len(by.demands) > 0
 		return by, nil
 	}
-	agent, err := g.voiceAgents.resolveAgent(ctx, tx, tenant, &first.VoiceAgentID, nil)
+	agent, err := g.voiceAgents.Resolve(ctx, tx, tenant, &first.VoiceAgentID, nil)
 	by.voiceAgent = &agent.ID
 	return by, err
 }

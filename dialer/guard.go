@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/figures"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -16,7 +17,7 @@ import (
 )
 
 // pauseForAbandons pauses a campaign of which too many callees find nobody. One that no longer runs is left alone.
-func (p *pacers) pauseForAbandons(ctx context.Context, tenant, id uuid.UUID, t tallies) error {
+func (p *pacers) pauseForAbandons(ctx context.Context, tenant, id uuid.UUID, t figures.Tallies) error {
 	err := p.campaigns.pauseForAbandons(ctx, tenant, id)
 	if runsNoMore(err) {
 		return nil
@@ -26,7 +27,7 @@ func (p *pacers) pauseForAbandons(ctx context.Context, tenant, id uuid.UUID, t t
 	}
 	p.metrics.autoPaused.Inc()
 	p.log.WarnContext(ctx, "campaign paused: too many callees found no agent", "tenant_id", tenant, "campaign_id", id,
-		"answered_24h", t.day.Answered, "abandoned_24h", t.day.Abandoned, "source", sourceAbandonRate)
+		"answered_24h", t.Day.Answered, "abandoned_24h", t.Day.Abandoned, "source", sourceAbandonRate)
 	return nil
 }
 

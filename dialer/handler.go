@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -168,17 +169,17 @@ func (h *answering) inboundAgent(ctx context.Context, tx *store.Tx, number db.Nu
 	var target inboundTarget
 	var node *uuid.UUID
 	if number.FlowID != nil {
-		plan, err := h.flows.storedFlow(ctx, tx, number.TenantID, *number.FlowID)
+		plan, err := h.flows.Stored(ctx, tx, number.TenantID, *number.FlowID)
 		if err != nil {
 			return target, err
 		}
-		first := plan.graph.FirstVoiceAgent(h.now())
+		first := plan.Graph.FirstVoiceAgent(h.now())
 		if first == nil {
 			return target, nil
 		}
 		node, target.handlesBusy = &first.VoiceAgentID, first.HandlesBusy
 	}
-	agent, err := h.voiceAgents.resolveAgent(ctx, tx, number.TenantID, node, nil)
+	agent, err := h.voiceAgents.Resolve(ctx, tx, number.TenantID, node, nil)
 	target.id = &agent.ID
 	return target, err
 }
@@ -222,7 +223,7 @@ func (h *answering) Answered(ctx context.Context, leg switchctl.Leg) error {
 // flow after a restart.
 type answerPlan struct {
 	people   *peoplePlan
-	flow     *flowPlan
+	flow     *flows.Plan
 	agent    db.VoiceAgent
 	campaign *db.Campaign
 }
@@ -237,14 +238,14 @@ func (h *answering) plan(ctx context.Context, call db.Call) (answerPlan, error) 
 				return err
 			}
 		}
-		if plan.flow, err = cutOffFlow(ctx, tx, call); err != nil || plan.flow != nil {
+		if plan.flow, err = flows.CutOffFlow(ctx, tx, call); err != nil || plan.flow != nil {
 			return err
 		}
 		if call.Direction == directionInbound {
 			stored, flowErr := tx.Q.FlowOfNumber(ctx, call.TenantID, call.ToNumber.Reveal())
 			switch {
 			case flowErr == nil:
-				plan.flow, err = h.flows.storedFlow(ctx, tx, call.TenantID, stored.ID)
+				plan.flow, err = h.flows.Stored(ctx, tx, call.TenantID, stored.ID)
 			case errors.Is(flowErr, store.ErrNotFound):
 				plan.agent, err = h.admittedAgent(ctx, tx, call, nil)
 			default:
@@ -258,7 +259,7 @@ func (h *answering) plan(ctx context.Context, call db.Call) (answerPlan, error) 
 				return nil
 			}
 			if call.FlowID != nil {
-				plan.flow, err = h.flows.storedFlow(ctx, tx, call.TenantID, *call.FlowID)
+				plan.flow, err = h.flows.Stored(ctx, tx, call.TenantID, *call.FlowID)
 				return err
 			}
 			plan.agent, err = h.admittedAgent(ctx, tx, call, nil)
@@ -295,5 +296,5 @@ func (h *answering) admittedAgent(ctx context.Context, tx *store.Tx, call db.Cal
 			return agent, err
 		}
 	}
-	return h.voiceAgents.resolveAgent(ctx, tx, call.TenantID, nil, campaign)
+	return h.voiceAgents.Resolve(ctx, tx, call.TenantID, nil, campaign)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/figures"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -78,13 +79,13 @@ func TestLateConnectCountsWhenItHappens(t *testing.T) {
 				return err
 			}))
 			require.Equal(t, c.late, p.call(t, call.ID).Abandoned)
-			day := p.tallies(t, campaign).day
+			day := p.tallies(t, campaign).Day
 			require.Equal(t, 1, day.Answered)
 			require.Equal(t, c.late, day.Abandoned == 1)
 			close(leg.over)
 			require.NoError(t, <-answered)
 			p.end(t, call, "completed", "NORMAL_CLEARING")
-			require.Equal(t, c.late, p.tallies(t, campaign).day.Abandoned == 1)
+			require.Equal(t, c.late, p.tallies(t, campaign).Day.Abandoned == 1)
 		})
 	}
 }
@@ -104,12 +105,12 @@ func (l *lateLeg) ConnectAgent(_ context.Context, _ switchctl.AgentConnect) (swi
 func (l *lateLeg) Announce(context.Context, switchctl.Announcement) error { return nil }
 
 // tallies are a campaign's as the guard reads them.
-func (p *people) tallies(t *testing.T, campaign uuid.UUID) tallies {
+func (p *people) tallies(t *testing.T, campaign uuid.UUID) figures.Tallies {
 	t.Helper()
-	var out tallies
+	var out figures.Tallies
 	require.NoError(t, p.st.InTenant(t.Context(), p.tenant, func(tx *store.Tx) error {
-		kept, err := readFigures(t.Context(), tx, p.tenant, campaign, p.clock.Now())
-		out = kept.tallies()
+		kept, err := figures.Read(t.Context(), tx, p.tenant, campaign, p.clock.Now())
+		out = kept.Tallies()
 		return err
 	}))
 	return out

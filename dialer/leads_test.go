@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/scrub"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -252,12 +253,12 @@ func TestScrubAgain(t *testing.T) {
 	clean, flagged := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543290")
 	result, err := b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
-	require.Equal(t, ScrubResult{Total: 2, Pending: 2}, result)
+	require.Equal(t, scrub.Result{Total: 2, Pending: 2}, result)
 	b.registry.setDown(false)
 	b.registry.add("9876543290")
 	result, err = b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
-	require.Equal(t, ScrubResult{Total: 2, Scrubbed: 2, Flagged: 1}, result)
+	require.Equal(t, scrub.Result{Total: 2, Scrubbed: 2, Flagged: 1}, result)
 	require.True(t, b.lead(t, clean.ID).DndClean)
 	require.Equal(t, string(leads.StatusDNC), b.lead(t, flagged.ID).Status)
 	require.Len(t, b.events(t, store.EventLeadCompleted), 1)

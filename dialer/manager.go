@@ -25,7 +25,7 @@ const managerBackoff = time.Second
 func (p *pacers) Run(ctx context.Context, originator Originator) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
-	beside.Go(func() { p.scrubs.scrubOpen(ctx) })
+	beside.Go(func() { p.scrubs.Run(ctx) })
 	for {
 		if err := p.manage(ctx, originator); ctx.Err() == nil {
 			p.log.WarnContext(ctx, "pacers stopped, starting them again", "error", err)

@@ -39,7 +39,7 @@ func (cs *campaigns) callModes(ctx context.Context, tx *store.Tx, row db.Campaig
 	if err != nil {
 		return modes, err
 	}
-	return modes | flowModes(plan.graph), nil
+	return modes | flowModes(plan.Graph), nil
 }
 
 // flowModes are the kinds of calls that a flow makes, wherever it leads.

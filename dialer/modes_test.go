@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/dnc"
+	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -126,7 +127,7 @@ func TestGateSeesWhatARunningCampaignHasBecome(t *testing.T) {
 			_, err = p.svc.Gate.admitted(t.Context(), request("9876543201"))
 			require.NoError(t, err)
 			if c.then == "" {
-				_, err = p.svc.Flows.PatchFlow(t.Context(), p.tenant, f.ID, FlowInput{Nodes: input.Some(flowNodes(
+				_, err = p.svc.Flows.PatchFlow(t.Context(), p.tenant, f.ID, flows.Input{Nodes: input.Some(flowNodes(
 					`{"id":"a","type":"play_audio","data":{"audio_url":"http://127.0.0.1/p.wav"},"next":{"default":"q"}}`, `{"id":"q",`+ask))})
 				require.NoError(t, err)
 			} else {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/figures"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
@@ -75,7 +76,7 @@ type pacer struct {
 	idleToldAt time.Time
 	begun      int // calls that this round has begun
 	// rates are the campaign's answered and abandoned calls as they were read at ratesAt; ratesOld when there are others since.
-	rates    tallies
+	rates    figures.Tallies
 	ratesAt  time.Time
 	ratesOld bool
 	// telling is what is to be written of the pace, written what was, at writtenAt.
@@ -322,7 +323,7 @@ func (p *pacer) postpone(ctx context.Context, lead leads.Claimed, at time.Time) 
 func (p *pacer) scrubBeside(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var scrubbing sync.WaitGroup
-	scrubbing.Go(func() { p.s.scrubs.keepScrubbed(ctx, p.Tenant, p.Campaign) })
+	scrubbing.Go(func() { p.s.scrubs.Keep(ctx, p.Tenant, p.Campaign) })
 	return func() {
 		cancel()
 		scrubbing.Wait()

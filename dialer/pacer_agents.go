@@ -95,7 +95,7 @@ func (p *pacer) stateOf(mine, members []acd.Member, now time.Time) pacing.State 
 	taken := staffing.ConnectedCalls(members)
 	ringing, waiting := p.book.onTheWay(taken)
 	state := pacing.State{
-		Waiting: len(waiting), Listening: p.book.listening(now, taken), Day: p.rates.day, Total: p.rates.total,
+		Waiting: len(waiting), Listening: p.book.listening(now, taken), Day: p.rates.Day, Total: p.rates.Total,
 	}
 	for _, at := range ringing {
 		state.Ringing = append(state.Ringing, max(0, now.Sub(at)))

@@ -135,8 +135,8 @@ func (p *people) visited(pacer *pacer, others int) {
 	for range others {
 		pacer.others.Took.Add(time.Hour)
 	}
-	pacer.rates.day = pacing.Tally{Answered: 500, Abandoned: 5}
-	pacer.rates.total, pacer.ratesAt = pacer.rates.day, p.clock.Now()
+	pacer.rates.Day = pacing.Tally{Answered: 500, Abandoned: 5}
+	pacer.rates.Total, pacer.ratesAt = pacer.rates.Day, p.clock.Now()
 }
 
 // TestInboundCallersHoldBackAProgressiveCampaign: with five agents and callers who come all the time, not one call for each.

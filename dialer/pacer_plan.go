@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/figures"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
@@ -46,7 +47,7 @@ type sight struct {
 	trunks []db.GateTrunksRow
 	calls  []db.PacedCallsRow
 	// rates is nil where nothing has changed since they were read; history where the planner knows it.
-	rates   *tallies
+	rates   *figures.Tallies
 	history *pacing.History
 	// elsewhere: the agents whom callees may ask for are at work at another controller, and not here.
 	elsewhere bool
@@ -155,11 +156,11 @@ func (p *pacer) lookAtPeople(ctx context.Context, tx *store.Tx, now time.Time, s
 		seen.history = &h
 	}
 	if age := now.Sub(p.ratesAt); age >= time.Minute || p.ratesOld && age >= ratesEvery {
-		kept, err := readFigures(ctx, tx, p.Tenant, p.Campaign, now)
+		kept, err := figures.Read(ctx, tx, p.Tenant, p.Campaign, now)
 		if err != nil {
 			return err
 		}
-		t := kept.tallies()
+		t := kept.Tallies()
 		seen.rates = &t
 	}
 	if seen.hasLeads && now.Sub(p.askedAt) >= askEvery && !p.manned {
@@ -325,7 +326,7 @@ func (p *pacer) told(planned pacing.Plan, state pacing.State, now time.Time) {
 		mode = DialPredictive
 	}
 	c := campaignPace{
-		tenant: p.Tenant, mode: mode, lines: planned.Lines, ready: state.Ready, until: now.Add(paceHolds), rate: p.rates.day.Rate(),
+		tenant: p.Tenant, mode: mode, lines: planned.Lines, ready: state.Ready, until: now.Add(paceHolds), rate: p.rates.Day.Rate(),
 		bound: len(state.Ringing) + state.Waiting + planned.Dial, heldBack: planned.HeldBack,
 	}
 	p.s.paces.set(p.Campaign, c)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/scrub"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -457,16 +458,16 @@ func TestPacerScrubsWhatTheRegistryMissed(t *testing.T) {
 	b.registry.add("9876543290")
 	sw := &fakeSwitch{}
 	p := newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil)
-	scrub := &rescrub{s: b.svc.Scrubs, tenant: b.tenant, campaign: campaign.ID}
-	scrub.once(t.Context())
+	pass := b.svc.Scrubs.Beside(b.tenant, campaign.ID)
+	pass.Once(t.Context())
 	p.round(t.Context())
 	require.Empty(t, sw.dialed(), "an unscrubbed lead is not dialed")
 	b.registry.setDown(false)
 	asked := b.registry.asked
-	scrub.once(t.Context())
+	pass.Once(t.Context())
 	require.Equal(t, asked, b.registry.asked, "a registry that failed is left alone a while")
-	b.clock.Advance(registryRetry)
-	scrub.once(t.Context())
+	b.clock.Advance(scrub.RegistryRetry)
+	pass.Once(t.Context())
 	p.round(t.Context())
 	require.Len(t, sw.dialed(), 1)
 	require.Equal(t, clean.ID, *sw.dialed()[0].LeadID)

@@ -4,9 +4,14 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/ringmaster/ringmaster/dialer/audio"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
+	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/scrub"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
+	"github.com/ringmaster/ringmaster/dialer/suppressions"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/dialer/week"
 	"github.com/ringmaster/ringmaster/store"
@@ -27,11 +32,11 @@ func (k *core) now() time.Time { return k.cfg.Now() }
 // rules are the rules of dialing, which the gate applies.
 type rules struct {
 	*core
-	voiceAgents *voiceAgents
+	voiceAgents *voiceagents.Service
 	campaigns   *campaigns
-	flows       *flows
+	flows       *flows.Service
 	leads       *leads.Service
-	audio       *audios
+	audio       *audio.Shelf
 	plans       *paces
 
 	// Admitted, unless nil, is told of each leg that may be dialed. Set it before there are any.
@@ -48,9 +53,9 @@ type answering struct {
 	gate        *rules
 	leads       *leads.Service
 	campaigns   *campaigns
-	flows       *flows
-	voiceAgents *voiceAgents
-	audio       *audios
+	flows       *flows.Service
+	voiceAgents *voiceagents.Service
+	audio       *audio.Shelf
 	carriers    *carrier.Trunks
 }
 
@@ -60,8 +65,8 @@ type pacers struct {
 	campaigns *campaigns
 	leads     *leads.Service
 	gate      *rules
-	scrubs    *scrubs
-	audio     *audios
+	scrubs    *scrub.Service
+	audio     *audio.Shelf
 
 	crews  staffing.Allocator
 	shares staffing.Shares
@@ -71,28 +76,8 @@ type pacers struct {
 // campaigns are made, changed, started and stopped here.
 type campaigns struct {
 	*core
-	voiceAgents *voiceAgents
-	flows       *flows
-}
-
-// voiceAgents keeps the voice AIs of a tenant.
-type voiceAgents struct {
-	*core
-	hosts carrier.Hosts
-}
-
-// flows keeps the call flows of a tenant.
-type flows struct {
-	*core
-	hosts carrier.Hosts
-
-	cache flowCache
-}
-
-// suppressions are the numbers that a tenant may not call.
-type suppressions struct {
-	*core
-	leads *leads.Service
+	voiceAgents *voiceagents.Service
+	flows       *flows.Service
 }
 
 // desk is what an agent does with leads and calls.
@@ -101,17 +86,8 @@ type desk struct {
 	calls        Calls
 	gate         *rules
 	leads        *leads.Service
-	suppressions *suppressions
-	voiceAgents  *voiceAgents
-}
-
-// scrubs compare a campaign's leads with the registry.
-type scrubs struct {
-	*core
-	leads *leads.Service
-
-	// scrubBatch is how many leads are scrubbed at a time.
-	scrubBatch int32
+	suppressions *suppressions.Service
+	voiceAgents  *voiceagents.Service
 }
 
 // statistics are the figures of campaigns and tenants.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -58,7 +59,7 @@ func (h *answering) overflow(ctx context.Context, leg switchctl.Leg, c *db.Campa
 	}
 	switch c.OverflowAction {
 	case overflowFlow:
-		var plan *flowPlan
+		var plan *flows.Plan
 		err := h.st.InTenant(ctx, c.TenantID, func(tx *store.Tx) error {
 			var err error
 			plan, err = h.campaigns.campaignFlow(ctx, tx, *c)

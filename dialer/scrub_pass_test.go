@@ -101,7 +101,7 @@ func bigDraft(t *testing.T) (*bundle, uuid.UUID, *meteredRegistry) {
 func (b *bundle) scrubber(t *testing.T, node string, registry dnc.Provider, change ...func(*Config)) *Service {
 	t.Helper()
 	svc := b.another(t, node, append(change, func(c *Config) { c.DNC = registry })...)
-	svc.Scrubs.scrubBatch = testBatch
+	svc.Scrubs.Batch = testBatch
 	return svc
 }
 
@@ -228,11 +228,11 @@ func TestScrubOutlivesItsWorkerAndItsRegistry(t *testing.T) {
 	storetest.Exec(t, b.st, b.tenant, "UPDATE scrubs SET held_until = now()")
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { svc.Scrubs.scrubOpen(ctx) })
+	running.Go(func() { svc.Scrubs.Run(ctx) })
 	defer running.Wait()
 	defer cancel()
 	require.Eventually(t, func() bool { return storetest.Count(t, b.st, "SELECT count(*) FROM scrubs") == 0 }, waitFor, every)
-	counts, err := svc.Scrubs.scrubCounts(t.Context(), b.tenant, campaign)
+	counts, err := svc.Scrubs.Counts(t.Context(), b.tenant, campaign)
 	require.NoError(t, err)
 	require.Equal(t, bigCampaign, counts.Scrubbed)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/scrub"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
@@ -87,7 +88,7 @@ func TestScrubsAtOnce(t *testing.T) {
 	b := setup(t)
 	campaign := b.aiCampaign(t)
 	b.registry.setDown(true)
-	b.svc.Scrubs.scrubBatch = 100
+	b.svc.Scrubs.Batch = 100
 	const leads = 130
 	var csv strings.Builder
 	csv.WriteString("phone\n")
@@ -102,7 +103,7 @@ func TestScrubsAtOnce(t *testing.T) {
 	require.Equal(t, leads, up.Valid)
 	result, err := b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
-	require.Equal(t, ScrubResult{Total: leads, Pending: leads}, result)
+	require.Equal(t, scrub.Result{Total: leads, Pending: leads}, result)
 	b.registry.setDown(false)
 	var all sync.WaitGroup
 	for range 3 {
@@ -134,7 +135,7 @@ func TestOptedOutLeadHoldsNoStartUp(t *testing.T) {
 	b.registry.setDown(false)
 	result, err := b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
-	require.Equal(t, ScrubResult{Total: 1, Pending: 1}, result)
+	require.Equal(t, scrub.Result{Total: 1, Pending: 1}, result)
 	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 	require.NoError(t, err)
 }
@@ -215,7 +216,7 @@ func TestScrubEndsNothingUnderAnotherMasterKey(t *testing.T) {
 	b.lockOut(t)
 	result, err := b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
-	require.Equal(t, ScrubResult{Total: 1, Pending: 1}, result)
+	require.Equal(t, scrub.Result{Total: 1, Pending: 1}, result)
 	require.Equal(t, string(leads.StatusNew), b.lead(t, lead.ID).Status)
 }
 

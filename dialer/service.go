@@ -14,11 +14,17 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/audio"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
+	"github.com/ringmaster/ringmaster/dialer/figures"
 	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/scrub"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
+	"github.com/ringmaster/ringmaster/dialer/suppressions"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
@@ -101,11 +107,12 @@ type Service struct {
 
 	Campaigns    *campaigns
 	Leads        *leads.Service
-	Suppressions *suppressions
-	VoiceAgents  *voiceAgents
-	Flows        *flows
-	Scrubs       *scrubs
+	Suppressions *suppressions.Service
+	VoiceAgents  *voiceagents.Service
+	Flows        *flows.Service
+	Scrubs       *scrub.Service
 	Statistics   *statistics
+	Figures      *figures.Keeper
 	Settings     *tenantSettings
 	Pacers       *pacers
 }
@@ -116,7 +123,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 		return nil, errors.New("create dialer: node id is required")
 	}
 	if len(cfg.Subprotocols) == 0 {
-		cfg.Subprotocols = []string{SubprotocolAlpha, SubprotocolBeta}
+		cfg.Subprotocols = []string{voiceagents.SubprotocolAlpha, voiceagents.SubprotocolBeta}
 	}
 	cfg.CarrierProfile = cmp.Or(cfg.CarrierProfile, "external")
 	cfg.Poll = cmp.Or(cfg.Poll, time.Second)
@@ -143,7 +150,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 		return nil, fmt.Errorf("create dialer: %w", err)
 	}
 	k := &core{cfg: cfg, st: st, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), signals: cfg.Wake}
-	paces, audio := newPaces(), &audios{prompts: cfg.Prompts, now: cfg.Now}
+	paces, audio := newPaces(), &audio.Shelf{Prompts: cfg.Prompts, Now: cfg.Now}
 	if cfg.Registerer != nil {
 		cfg.Registerer.MustRegister(newPaceCollector(paces))
 	}
@@ -154,11 +161,16 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 			Store: st, Log: cfg.Logger, Now: cfg.Now, Wake: cfg.Wake, DNC: cfg.DNC, Uploads: uploads, Finished: k.metrics.finished,
 			Unusable: k.metrics.unusable,
 		},
-		VoiceAgents: &voiceAgents{core: k, hosts: hosts}, Flows: &flows{core: k, hosts: hosts},
-		Settings: &tenantSettings{core: k},
+		VoiceAgents: &voiceagents.Service{
+			Store: st, Wake: cfg.Wake, Guard: cfg.Guard.Check, Hosts: hosts, Subprotocols: cfg.Subprotocols,
+		}, Flows: &flows.Service{Store: st, Hosts: hosts},
+		Settings: &tenantSettings{core: k}, Figures: &figures.Keeper{Store: st, Log: cfg.Logger, Now: cfg.Now},
 	}
-	s.Suppressions = &suppressions{core: k, leads: s.Leads}
-	s.Scrubs = &scrubs{core: k, leads: s.Leads, scrubBatch: scrubBatch}
+	s.Suppressions = &suppressions.Service{Store: st, Log: cfg.Logger, Now: cfg.Now, Leads: s.Leads}
+	s.Scrubs = &scrub.Service{
+		Store: st, Log: cfg.Logger, Now: cfg.Now, Wake: cfg.Wake, DNC: cfg.DNC, Leads: s.Leads, Poll: cfg.Poll, ScrubFor: cfg.ScrubFor,
+		Batch: scrub.DefaultBatch,
+	}
 	s.Campaigns = &campaigns{core: k, voiceAgents: s.VoiceAgents, flows: s.Flows}
 	s.Gate = &rules{
 		core: k, voiceAgents: s.VoiceAgents, campaigns: s.Campaigns, flows: s.Flows, leads: s.Leads, audio: audio, plans: paces, legal: legal,

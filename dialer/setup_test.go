@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -198,10 +199,10 @@ func decode[T any](t *testing.T, body string) T {
 	return in
 }
 
-func (b *bundle) agent(t *testing.T) VoiceAgent {
+func (b *bundle) agent(t *testing.T) voiceagents.VoiceAgent {
 	t.Helper()
 	agent, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant,
-		decode[VoiceAgentInput](t, `{"name":"agent","ws_url":"ws://127.0.0.1:9/echo","max_concurrent":100}`))
+		decode[voiceagents.Input](t, `{"name":"agent","ws_url":"ws://127.0.0.1:9/echo","max_concurrent":100}`))
 	require.NoError(t, err)
 	return agent
 }

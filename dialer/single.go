@@ -118,7 +118,7 @@ func (dk *desk) resolveSingle(ctx context.Context, tx *store.Tx, req *admission.
 		return c.Err()
 	}
 	if req.VoiceAgentID != nil {
-		_, found, err := dk.voiceAgents.usableAgent(ctx, tx, req.TenantID, req.VoiceAgentID)
+		_, found, err := dk.voiceAgents.Usable(ctx, tx, req.TenantID, req.VoiceAgentID)
 		if !found && err == nil {
 			c.Fail("voice_agent_id", "names no voice agent")
 		}
@@ -127,7 +127,7 @@ func (dk *desk) resolveSingle(ctx context.Context, tx *store.Tx, req *admission.
 	if err := c.Err(); err != nil {
 		return err
 	}
-	agent, err := dk.voiceAgents.resolveAgent(ctx, tx, req.TenantID, nil, nil)
+	agent, err := dk.voiceAgents.Resolve(ctx, tx, req.TenantID, nil, nil)
 	req.VoiceAgentID = &agent.ID
 	return err
 }

@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/dnc"
+	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -73,7 +75,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 		require.ErrorAs(t, err, &missing)
 		require.Equal(t, code, missing.Code)
 	}
-	dependency(`{"to":"9876543210"}`, CodeNoVoiceAgentConfigured)
+	dependency(`{"to":"9876543210"}`, voiceagents.CodeNoVoiceAgentConfigured)
 	agent := p.agent(t)
 	named := `"voice_agent_id":"` + agent.ID.String() + `"`
 	call, err := place(`{"to":"9876543210",` + named + `,"metadata":{"a":1,"variables":{"b":"c"}}}`)
@@ -82,7 +84,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 	require.True(t, call.Amd, "as a campaign's call to a voice agent")
 	require.JSONEq(t, `{"a":1,"variables":{"b":"c"}}`, string(call.Metadata))
 	require.Equal(t, map[string]any{"a": 1.0, "variables": map[string]any{"b": "c"}}, p.events(t, store.EventCallStarted)[0]["metadata"])
-	_, err = p.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), p.tenant, DefaultVoiceAgentInput{VoiceAgentID: input.Some(agent.ID.String())})
+	_, err = p.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), p.tenant, voiceagents.DefaultInput{VoiceAgentID: input.Some(agent.ID.String())})
 	require.NoError(t, err)
 	call, err = place(`{"to":"9876543211","voice_agent_id":null,"flow_id":null,"from":null,"metadata":null,"call_category":null}`)
 	require.NoError(t, err)
@@ -92,7 +94,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 		`{"id":"h","type":"hangup"}`))
 	call, err = place(`{"to":"9876543212","flow_id":"` + talks.ID.String() + `"}`)
 	require.NoError(t, err)
-	require.Equal(t, CodeFlowInUse, conflictCode(t, p.svc.Flows.DeleteFlow(t.Context(), p.tenant, talks.ID)), "it rings")
+	require.Equal(t, flows.CodeFlowInUse, conflictCode(t, p.svc.Flows.DeleteFlow(t.Context(), p.tenant, talks.ID)), "it rings")
 	require.Equal(t, []uuid.UUID{agent.ID, talks.ID}, []uuid.UUID{*call.VoiceAgentID, *call.FlowID}, "its first node's slot is taken")
 	leg := &fakeLeg{call: call}
 	require.NoError(t, p.svc.Answers.Answered(t.Context(), leg))
@@ -109,14 +111,14 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 		require.Equal(t, CodeMaxConcurrent, limit.Code)
 	}
 	storetest.Exec(t, p.st, p.tenant, "UPDATE voice_agents SET status = 'paused'")
-	dependency(`{"to":"9876543213",`+named+`}`, CodeNoVoiceAgentConfigured)
-	dependency(`{"to":"9876543213","flow_id":"`+talks.ID.String()+`"}`, CodeNoVoiceAgentConfigured)
+	dependency(`{"to":"9876543213",`+named+`}`, voiceagents.CodeNoVoiceAgentConfigured)
+	dependency(`{"to":"9876543213","flow_id":"`+talks.ID.String()+`"}`, voiceagents.CodeNoVoiceAgentConfigured)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE voice_agents SET status = 'active'")
-	elsewhere := p.another(t, "node-1", func(c *Config) { c.Subprotocols = []string{SubprotocolBeta} })
+	elsewhere := p.another(t, "node-1", func(c *Config) { c.Subprotocols = []string{voiceagents.SubprotocolBeta} })
 	_, err = elsewhere.Desk(p.sw).PlaceCall(t.Context(), p.tenant, EnvironmentLive, decode[CallInput](t, `{"to":"9876543213",`+named+`}`))
 	var missing *fault.Error
 	require.ErrorAs(t, err, &missing)
-	require.Equal(t, CodeSubprotocolMismatch, missing.Code)
+	require.Equal(t, voiceagents.CodeSubprotocolMismatch, missing.Code)
 
 	// One whose flow asks for people needs one who is ready, and counts on that one alone.
 	asks := p.saved(t, flowNodes(`{"id":"a","type":"connect_agent","data":{"max_wait_s":60},"next":{"ended":"h","timeout":"h","unavailable":"h"}}`,

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/figures"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -23,8 +24,8 @@ type CampaignStats struct {
 	Leads map[string]int64 `json:"leads"`
 	Calls CallFigures      `json:"calls"`
 	// AnswerRate is over the calls that have ended.
-	AnswerRate float64        `json:"answer_rate"`
-	Abandon    AbandonFigures `json:"abandon"`
+	AnswerRate float64         `json:"answer_rate"`
+	Abandon    figures.Abandon `json:"abandon"`
 	// Agents counts the tenant's agents by their status.
 	Agents map[string]int64 `json:"agents"`
 	// AvgTalkS is from answer to hang-up, AvgWaitS from the wish for an agent to the agent.
@@ -82,7 +83,7 @@ func (t *statistics) CampaignStats(ctx context.Context, tenant, id uuid.UUID) (C
 		if out.Agents, err = agentFigures(ctx, tx, tenant); err != nil {
 			return err
 		}
-		kept, err := readFigures(ctx, tx, tenant, id, t.now())
+		kept, err := figures.Read(ctx, tx, tenant, id, t.now())
 		if err != nil {
 			return err
 		}
@@ -100,9 +101,9 @@ func (t *statistics) CampaignStats(ctx context.Context, tenant, id uuid.UUID) (C
 	return out, nil
 }
 
-func leadFigures(kept figures) map[string]int64 {
+func leadFigures(kept figures.Figures) map[string]int64 {
 	out := map[string]int64{"total": 0}
-	counts := kept.by(figureLead)
+	counts := kept.By(figures.Lead)
 	for _, status := range leads.Statuses() {
 		out[string(status)] = counts[string(status)]
 		out["total"] += counts[string(status)]
@@ -122,9 +123,9 @@ func agentFigures(ctx context.Context, tx *store.Tx, tenant uuid.UUID) (map[stri
 	return out, err
 }
 
-func (out *CampaignStats) addCalls(kept figures) {
-	out.Calls = CallFigures{ByStatus: map[string]int64{}, ByCause: kept.by(figureCause)}
-	counts := kept.by(figureCall)
+func (out *CampaignStats) addCalls(kept figures.Figures) {
+	out.Calls = CallFigures{ByStatus: map[string]int64{}, ByCause: kept.By(figures.Cause)}
+	counts := kept.By(figures.Call)
 	for _, status := range []string{
 		ledger.StatusDialing, ledger.StatusRinging, ledger.StatusAnswered, ledger.StatusAgentConnected,
 		ledger.StatusCompleted, ledger.StatusFailed,
@@ -136,10 +137,10 @@ func (out *CampaignStats) addCalls(kept figures) {
 	completed := counts[ledger.StatusCompleted]
 	ended := completed + counts[ledger.StatusFailed]
 	out.Calls.Live = out.Calls.Total - ended
-	out.AnswerRate = share(float64(completed), ended, 4)
-	out.AvgTalkS = share(float64(kept.total(figureTalk))/1e6, completed, 1)
-	out.AvgWaitS = share(float64(kept.total(figureWait))/1e6, kept.total(figureWaited), 1)
-	out.Abandon = kept.abandon()
+	out.AnswerRate = figures.Share(float64(completed), ended, 4)
+	out.AvgTalkS = figures.Share(float64(kept.Total(figures.Talk))/1e6, completed, 1)
+	out.AvgWaitS = figures.Share(float64(kept.Total(figures.Wait))/1e6, kept.Total(figures.Waited), 1)
+	out.Abandon = kept.Abandon()
 }
 
 // ceiling finds the tightest bound; of equal ones the first named. An account's channels are those of its active trunks: a single
@@ -207,10 +208,10 @@ func (t *statistics) takesCalls(
 	if err != nil {
 		return nil, false, err
 	}
-	if first := plan.graph.FirstVoiceAgent(t.now()); first != nil {
+	if first := plan.Graph.FirstVoiceAgent(t.now()); first != nil {
 		return &first.VoiceAgentID, false, nil
 	}
-	return nil, len(plan.graph.AsksAgent(t.now())) > 0, nil
+	return nil, len(plan.Graph.AsksAgent(t.now())) > 0, nil
 }
 
 // ChannelsUsage tells the tenant's channel allocation and use.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/suppressions"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -22,22 +23,22 @@ func TestOptOutStaysOnTheList(t *testing.T) {
 	b.push(t, campaign.ID, "9876543211")
 	for _, phone := range []string{"9876543210", "9876543211"} { // on the list before, and not
 		if phone == "9876543210" {
-			_, err := b.svc.Suppressions.AddSuppression(t.Context(), b.tenant, decode[SuppressionInput](t, `{"phone":"9876543210"}`))
+			_, err := b.svc.Suppressions.AddSuppression(t.Context(), b.tenant, decode[suppressions.Input](t, `{"phone":"9876543210"}`))
 			require.NoError(t, err)
 		}
 		number, err := store.ParsePhone(phone)
 		require.NoError(t, err)
 		require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
-			return b.svc.Suppressions.optOut(t.Context(), tx, b.tenant, b.st.PhoneHash(b.tenant, number), b.clock.Now())
+			return b.svc.Suppressions.OptOut(t.Context(), tx, b.tenant, b.st.PhoneHash(b.tenant, number), b.clock.Now())
 		}))
-		list, _, err := b.svc.Suppressions.ListSuppressions(t.Context(), b.tenant, SuppressionFilter{Phone: phone, Limit: 10})
+		list, _, err := b.svc.Suppressions.ListSuppressions(t.Context(), b.tenant, suppressions.Filter{Phone: phone, Limit: 10})
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.True(t, list[0].OptedOut)
 		require.Equal(t, "••••"+phone[6:], list[0].Phone)
 		var conflict *fault.Error
 		require.ErrorAs(t, b.svc.Suppressions.DeleteSuppression(t.Context(), b.tenant, list[0].ID), &conflict)
-		require.Equal(t, CodeOptedOut, conflict.Code)
+		require.Equal(t, suppressions.CodeOptedOut, conflict.Code)
 	}
 }
 
@@ -48,7 +49,7 @@ func TestOptOutForgetsANumberFromBeforeTheTenantWasStrict(t *testing.T) {
 	lead := b.push(t, campaign.ID, "9876543210")
 	other := b.push(t, campaign.ID, "9876543211")
 	b.strict(t)
-	_, err := b.svc.Suppressions.AddSuppression(t.Context(), b.tenant, decode[SuppressionInput](t, `{"phone":"9876543210"}`))
+	_, err := b.svc.Suppressions.AddSuppression(t.Context(), b.tenant, decode[suppressions.Input](t, `{"phone":"9876543210"}`))
 	require.NoError(t, err)
 	require.True(t, b.lead(t, lead.ID).Phone.IsZero())
 	require.False(t, b.lead(t, other.ID).Phone.IsZero())
@@ -64,7 +65,7 @@ func TestOptOutOfACompletedLead(t *testing.T) {
 	ended := *b.lead(t, lead.ID).CompletedAt
 	b.clock.Advance(time.Minute)
 	for range 2 {
-		_, err := b.svc.Suppressions.AddSuppression(t.Context(), b.tenant, decode[SuppressionInput](t, `{"phone":"9876543210"}`))
+		_, err := b.svc.Suppressions.AddSuppression(t.Context(), b.tenant, decode[suppressions.Input](t, `{"phone":"9876543210"}`))
 		require.NoError(t, err)
 	}
 	row := b.lead(t, lead.ID)
@@ -80,13 +81,13 @@ func TestOptOutOfACompletedLead(t *testing.T) {
 func TestManySuppressionsAreSeveralTransactions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	lead := b.push(t, b.running(t).ID, fmt.Sprintf("98%08d", 2*suppressAtOnce))
+	lead := b.push(t, b.running(t).ID, fmt.Sprintf("98%08d", 2*suppressions.SuppressAtOnce))
 	var rows []string
-	for i := range 2*suppressAtOnce + 1 {
+	for i := range 2*suppressions.SuppressAtOnce + 1 {
 		rows = append(rows, fmt.Sprintf(`{"phone":"98%08d"}`, i))
 	}
 	rows = append(rows, rows[0])
-	in := decode[SuppressionsInput](t, `{"suppressions":[`+strings.Join(rows, ",")+`]}`)
+	in := decode[suppressions.ListInput](t, `{"suppressions":[`+strings.Join(rows, ",")+`]}`)
 	result, err := b.svc.Suppressions.AddSuppressions(t.Context(), b.tenant, in)
 	require.NoError(t, err)
 	last := len(rows) - 1

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -39,7 +40,7 @@ func (cs *campaigns) answerTargetOf(ctx context.Context, tx *store.Tx, row db.Ca
 	if err != nil {
 		return answerTarget{}, err
 	}
-	asks := plan.graph.AsksAgent(cs.now())
+	asks := plan.Graph.AsksAgent(cs.now())
 	return answerTarget{people: len(asks) > 0, demands: asks}, nil
 }
 
@@ -55,21 +56,21 @@ func (cs *campaigns) actionAgent(ctx context.Context, tx *store.Tx, row db.Campa
 		if err != nil {
 			return db.VoiceAgent{}, false, err
 		}
-		first := plan.graph.FirstVoiceAgent(cs.now())
+		first := plan.Graph.FirstVoiceAgent(cs.now())
 		if first == nil {
 			return db.VoiceAgent{}, false, nil
 		}
 		node = &first.VoiceAgentID
 	}
-	agent, err := cs.voiceAgents.resolveAgent(ctx, tx, row.TenantID, node, row.VoiceAgentID)
+	agent, err := cs.voiceAgents.Resolve(ctx, tx, row.TenantID, node, row.VoiceAgentID)
 	return agent, err == nil, err
 }
 
-func (cs *campaigns) campaignFlow(ctx context.Context, tx *store.Tx, row db.Campaign) (*flowPlan, error) {
+func (cs *campaigns) campaignFlow(ctx context.Context, tx *store.Tx, row db.Campaign) (*flows.Plan, error) {
 	if row.FlowID == nil {
-		return nil, &fault.Error{Kind: fault.Dependency, Code: CodeNoFlowConfigured, Detail: "the campaign runs a flow and names none"}
+		return nil, &fault.Error{Kind: fault.Dependency, Code: flows.CodeNoFlowConfigured, Detail: "the campaign runs a flow and names none"}
 	}
-	return cs.flows.storedFlow(ctx, tx, row.TenantID, *row.FlowID)
+	return cs.flows.Stored(ctx, tx, row.TenantID, *row.FlowID)
 }
 
 // maxWait is how long a callee of the campaign may wait for an agent.

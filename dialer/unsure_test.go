@@ -52,7 +52,7 @@ func TestUnsureMachineCountsWhenAbandoned(t *testing.T) {
 			}
 			if !c.heardLate {
 				verdict()
-				require.Zero(t, p.tallies(t, campaign).day, "nobody is abandoned yet")
+				require.Zero(t, p.tallies(t, campaign).Day, "nobody is abandoned yet")
 			}
 			if c.late {
 				require.NoError(t, p.st.InTenant(t.Context(), p.tenant, func(tx *store.Tx) error {
@@ -68,8 +68,8 @@ func TestUnsureMachineCountsWhenAbandoned(t *testing.T) {
 			require.NoError(t, p.st.InTenant(t.Context(), p.tenant, func(tx *store.Tx) error {
 				return p.agents.CallEnded(t.Context(), tx, p.call(t, call.ID))
 			}))
-			require.Equal(t, c.want, p.tallies(t, campaign).day)
-			require.Equal(t, c.want, p.tallies(t, campaign).total)
+			require.Equal(t, c.want, p.tallies(t, campaign).Day)
+			require.Equal(t, c.want, p.tallies(t, campaign).Total)
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -19,12 +20,12 @@ import (
 func TestVoiceAgentDefaults(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	made, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
+	made, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[voiceagents.Input](t,
 		`{"name":"a","ws_url":"wss://127.0.0.1/x","auth_token":null,"max_concurrent":null}`))
 	require.NoError(t, err)
-	wanted := VoiceAgent{
-		ID: made.ID, TenantID: b.tenant, Name: "a", WSURL: "wss://127.0.0.1/x", MaxConcurrent: 10, Status: VoiceAgentActive,
-		AudioFormat:   AudioFormat{Encoding: "pcm_s16le", SampleRateHz: 16000, Channels: 1, FrameMS: 20},
+	wanted := voiceagents.VoiceAgent{
+		ID: made.ID, TenantID: b.tenant, Name: "a", WSURL: "wss://127.0.0.1/x", MaxConcurrent: 10, Status: voiceagents.StatusActive,
+		AudioFormat:   voiceagents.AudioFormat{Encoding: "pcm_s16le", SampleRateHz: 16000, Channels: 1, FrameMS: 20},
 		TokenLifetime: "30min_with_refresh", Subprotocol: "audio.alpha.org", WSDisconnectAction: "hangup",
 		MonitorScope: "tenant", CreatedAt: made.CreatedAt, UpdatedAt: made.UpdatedAt,
 	}
@@ -42,22 +43,22 @@ func TestVoiceAgentAudioFormats(t *testing.T) {
 	agent := b.agent(t)
 	for _, c := range []struct {
 		body   string
-		wanted AudioFormat
+		wanted voiceagents.AudioFormat
 	}{
-		{`{"encoding":"pcma","sample_rate":8000}`, AudioFormat{"pcma", 8000, 1, 20}},
-		{`{"sample_rate":16000,"sample_rate_hz":8000}`, AudioFormat{"pcma", 8000, 1, 20}},
-		{`{"encoding":"pcm_s16le"}`, AudioFormat{"pcm_s16le", 16000, 1, 20}},
-		{`{"sample_rate_hz":24000,"frame_ms":40}`, AudioFormat{"pcm_s16le", 24000, 1, 40}},
-		{`{"encoding":"pcmu"}`, AudioFormat{"pcmu", 8000, 1, 40}},
+		{`{"encoding":"pcma","sample_rate":8000}`, voiceagents.AudioFormat{Encoding: "pcma", SampleRateHz: 8000, Channels: 1, FrameMS: 20}},
+		{`{"sample_rate":16000,"sample_rate_hz":8000}`, voiceagents.AudioFormat{Encoding: "pcma", SampleRateHz: 8000, Channels: 1, FrameMS: 20}},
+		{`{"encoding":"pcm_s16le"}`, voiceagents.AudioFormat{Encoding: "pcm_s16le", SampleRateHz: 16000, Channels: 1, FrameMS: 20}},
+		{`{"sample_rate_hz":24000,"frame_ms":40}`, voiceagents.AudioFormat{Encoding: "pcm_s16le", SampleRateHz: 24000, Channels: 1, FrameMS: 40}},
+		{`{"encoding":"pcmu"}`, voiceagents.AudioFormat{Encoding: "pcmu", SampleRateHz: 8000, Channels: 1, FrameMS: 40}},
 	} {
-		got, err := b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, agent.ID, decode[VoiceAgentInput](t, `{"audio_format":`+c.body+`}`))
+		got, err := b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, agent.ID, decode[voiceagents.Input](t, `{"audio_format":`+c.body+`}`))
 		require.NoError(t, err)
 		require.Equal(t, c.wanted, got.AudioFormat, c.body)
 	}
 	for _, bad := range []string{
 		`{"encoding":"opus"}`, `{"sample_rate_hz":16000}`, `{"channels":3}`, `{"frame_ms":7}`, `{"sample_rate":"8000"}`, `[]`, `"pcma"`,
 	} {
-		_, err := b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, agent.ID, decode[VoiceAgentInput](t, `{"audio_format":`+bad+`}`))
+		_, err := b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, agent.ID, decode[voiceagents.Input](t, `{"audio_format":`+bad+`}`))
 		require.Contains(t, fields(t, err)[0], "audio_format", bad)
 	}
 }
@@ -86,11 +87,11 @@ func TestVoiceAgentValidation(t *testing.T) {
 		`{"name":"a","ws_url":"ws://8.8.8.8/","transfer_destination":"sip:b.example"}`:              {"transfer_destination"},
 		`{"name":"` + strings.Repeat("é", 201) + `","ws_url":"ws://8.8.8.8/"}`:                      {"name"},
 	} {
-		_, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t, body))
+		_, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[voiceagents.Input](t, body))
 		require.Equal(t, wanted, fields(t, err), body)
 	}
 	_, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant,
-		decode[VoiceAgentInput](t, `{"name":"`+strings.Repeat("é", 200)+`","ws_url":"ws://8.8.8.8/","max_concurrent":10000}`))
+		decode[voiceagents.Input](t, `{"name":"`+strings.Repeat("é", 200)+`","ws_url":"ws://8.8.8.8/","max_concurrent":10000}`))
 	require.NoError(t, err)
 }
 
@@ -98,31 +99,31 @@ func TestPatchVoiceAgent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.sipHosts(t, "8.8.8.8")
-	made, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
+	made, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[voiceagents.Input](t,
 		`{"name":"a","ws_url":"ws://127.0.0.1/","auth_token":"secret","external_agent_id":"e","transfer_destination":"sip:a@8.8.8.8"}`))
 	require.NoError(t, err)
 	require.Equal(t, "secret", *made.AuthToken)
-	same, err := b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t,
+	same, err := b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[voiceagents.Input](t,
 		`{"name":null,"ws_url":null,"auth_token":null,"audio_format":null,"max_concurrent":null,"status":null,"external_agent_id":null}`))
 	require.NoError(t, err)
 	require.Equal(t, "••••", *same.AuthToken)
 	same.UpdatedAt, same.AuthToken = made.UpdatedAt, made.AuthToken
 	require.Equal(t, made, same, "null modifies nothing")
-	paused, err := b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"status":"paused","name":"b","max_concurrent":4}`))
+	paused, err := b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[voiceagents.Input](t, `{"status":"paused","name":"b","max_concurrent":4}`))
 	require.NoError(t, err)
-	require.Equal(t, VoiceAgentPaused, paused.Status)
+	require.Equal(t, voiceagents.StatusPaused, paused.Status)
 	require.Equal(t, "b", paused.Name)
 	require.Equal(t, 4, paused.MaxConcurrent)
 	archived, err := b.svc.VoiceAgents.ArchiveVoiceAgent(t.Context(), b.tenant, made.ID)
 	require.NoError(t, err)
-	require.Equal(t, VoiceAgentArchived, archived.Status)
-	_, err = b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"status":"active"}`))
-	require.Equal(t, CodeVoiceAgentArchived, conflictCode(t, err))
-	_, err = b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, uuid.New(), VoiceAgentInput{})
+	require.Equal(t, voiceagents.StatusArchived, archived.Status)
+	_, err = b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[voiceagents.Input](t, `{"status":"active"}`))
+	require.Equal(t, voiceagents.CodeVoiceAgentArchived, conflictCode(t, err))
+	_, err = b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, uuid.New(), voiceagents.Input{})
 	require.ErrorIs(t, err, store.ErrNotFound)
 
 	active := b.agent(t)
-	for status, wanted := range map[string][]VoiceAgent{"active": {active}, "archived": {archived}, "paused": {}} {
+	for status, wanted := range map[string][]voiceagents.VoiceAgent{"active": {active}, "archived": {archived}, "paused": {}} {
 		listed, err := b.svc.VoiceAgents.ListVoiceAgents(t.Context(), b.tenant, &status)
 		require.NoError(t, err)
 		require.Equal(t, wanted, listed)
@@ -143,15 +144,15 @@ func TestDefaultVoiceAgent(t *testing.T) {
 	require.Nil(t, none.VoiceAgentID)
 	agent := b.agent(t)
 	b.sipHosts(t, "8.8.8.8", "127.0.0.0/8")
-	set, err := b.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), b.tenant, decode[DefaultVoiceAgentInput](t, `{"voice_agent_id":"`+agent.ID.String()+`"}`))
+	set, err := b.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), b.tenant, decode[voiceagents.DefaultInput](t, `{"voice_agent_id":"`+agent.ID.String()+`"}`))
 	require.NoError(t, err)
 	require.Equal(t, agent.ID, *set.VoiceAgentID)
 	for _, id := range []string{uuid.NewString(), "nonsense"} {
-		_, err = b.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), b.tenant, DefaultVoiceAgentInput{VoiceAgentID: input.Some(id)})
+		_, err = b.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), b.tenant, voiceagents.DefaultInput{VoiceAgentID: input.Some(id)})
 		require.ErrorIs(t, err, store.ErrNotFound)
 	}
 	for _, body := range []string{`{}`, `{"voice_agent_id":5}`} {
-		_, err = b.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), b.tenant, decode[DefaultVoiceAgentInput](t, body))
+		_, err = b.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), b.tenant, decode[voiceagents.DefaultInput](t, body))
 		require.Equal(t, []string{"voice_agent_id"}, fields(t, err))
 	}
 	got, err := b.svc.VoiceAgents.DefaultVoiceAgent(t.Context(), b.tenant)
@@ -161,7 +162,7 @@ func TestDefaultVoiceAgent(t *testing.T) {
 	got, err = b.svc.VoiceAgents.DefaultVoiceAgent(t.Context(), b.tenant)
 	require.NoError(t, err)
 	require.Nil(t, got.VoiceAgentID, "a deleted agent is no default")
-	cleared, err := b.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), b.tenant, DefaultVoiceAgentInput{VoiceAgentID: input.Null[string]()})
+	cleared, err := b.svc.VoiceAgents.SetDefaultVoiceAgent(t.Context(), b.tenant, voiceagents.DefaultInput{VoiceAgentID: input.Null[string]()})
 	require.NoError(t, err)
 	require.Nil(t, cleared.VoiceAgentID)
 }
@@ -173,7 +174,7 @@ func TestDeleteVoiceAgentInUse(t *testing.T) {
 	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
 	require.NoError(t, err)
 	err = b.svc.VoiceAgents.DeleteVoiceAgent(t.Context(), b.tenant, *campaign.VoiceAgentID)
-	require.Equal(t, CodeVoiceAgentInUse, conflictCode(t, err))
+	require.Equal(t, voiceagents.CodeVoiceAgentInUse, conflictCode(t, err))
 	b.end(t, adm.Call, "failed", "USER_BUSY")
 	require.NoError(t, b.svc.VoiceAgents.DeleteVoiceAgent(t.Context(), b.tenant, *campaign.VoiceAgentID))
 	require.ErrorIs(t, b.svc.VoiceAgents.DeleteVoiceAgent(t.Context(), b.tenant, *campaign.VoiceAgentID), store.ErrNotFound)
@@ -185,7 +186,7 @@ func (b *bundle) resolve(t *testing.T, node, campaign *uuid.UUID) (db.VoiceAgent
 	var agent db.VoiceAgent
 	err := b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
 		var err error
-		agent, err = b.svc.VoiceAgents.resolveAgent(t.Context(), tx, b.tenant, node, campaign)
+		agent, err = b.svc.VoiceAgents.Resolve(t.Context(), tx, b.tenant, node, campaign)
 		return err
 	})
 	return agent, err
@@ -209,7 +210,7 @@ func TestVoiceAgentResolution(t *testing.T) {
 	_, err = b.resolve(t, nil, &campaign)
 	var missing *fault.Error
 	require.ErrorAs(t, err, &missing)
-	require.Equal(t, CodeNoVoiceAgentConfigured, missing.Code, "nobody else takes an archived agent's calls")
+	require.Equal(t, voiceagents.CodeNoVoiceAgentConfigured, missing.Code, "nobody else takes an archived agent's calls")
 }
 
 func TestLazyVoiceAgentIsMadeOnce(t *testing.T) {
@@ -227,7 +228,7 @@ func TestLazyVoiceAgentIsMadeOnce(t *testing.T) {
 			var agent db.VoiceAgent
 			err := b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
 				var err error
-				agent, err = b.svc.VoiceAgents.resolveAgent(t.Context(), tx, b.tenant, nil, nil)
+				agent, err = b.svc.VoiceAgents.Resolve(t.Context(), tx, b.tenant, nil, nil)
 				return err
 			})
 			mu.Lock()
@@ -263,7 +264,7 @@ func TestAuthTokenIsMasked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const secret, masked = "a secret of some length", "••••ngth"
-	made, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
+	made, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[voiceagents.Input](t,
 		`{"name":"a","ws_url":"ws://127.0.0.1/","auth_token":"`+secret+`"}`))
 	require.NoError(t, err)
 	require.Equal(t, secret, *made.AuthToken)
@@ -273,8 +274,8 @@ func TestAuthTokenIsMasked(t *testing.T) {
 		require.NoError(t, err)
 		return string(plain)
 	}
-	patch := func(body string) VoiceAgent {
-		v, err := b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, body))
+	patch := func(body string) voiceagents.VoiceAgent {
+		v, err := b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[voiceagents.Input](t, body))
 		require.NoError(t, err)
 		return v
 	}
@@ -286,7 +287,7 @@ func TestAuthTokenIsMasked(t *testing.T) {
 	list, err := b.svc.VoiceAgents.ListVoiceAgents(t.Context(), b.tenant, nil)
 	require.NoError(t, err)
 	require.Equal(t, masked, *list[0].AuthToken)
-	_, err = b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"auth_token":"••••wxyz"}`))
+	_, err = b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[voiceagents.Input](t, `{"auth_token":"••••wxyz"}`))
 	require.Error(t, err, "another mask is no token")
 	require.Equal(t, "••••oken", *patch(`{"auth_token":"quite another token"}`).AuthToken)
 	require.Equal(t, "quite another token", kept())
@@ -296,7 +297,7 @@ func TestAuthTokenIsMasked(t *testing.T) {
 		`"ws_url":"wss://127.0.0.2/"`, `"ws_url":"wss://127.0.0.1:8443/"`, `"ws_url":"ws://127.0.0.1/"`, `"ws_url":"wss://127.0.0.2/","auth_token":null`,
 		`"ws_url":"wss://127.0.0.2/","auth_token":"••••oken"`,
 	} {
-		_, err = b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, "{"+members+"}"))
+		_, err = b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[voiceagents.Input](t, "{"+members+"}"))
 		require.Equal(t, []string{"auth_token"}, fields(t, err), "the token is not sent to whom it wasn't given for: %s", members)
 	}
 	require.Equal(t, "••••more", *patch(`{"ws_url":"ws://127.0.0.2/","auth_token":"and yet one more"}`).AuthToken)

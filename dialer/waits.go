@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/media/prompt"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -40,9 +42,9 @@ func (p *pacer) failedFor(err error) {
 		if w, ok := waitOf(refusal); ok {
 			p.idle = w
 		}
-	case errors.As(err, &missing) && missing.Code == CodeNoVoiceAgentConfigured:
+	case errors.As(err, &missing) && missing.Code == voiceagents.CodeNoVoiceAgentConfigured:
 		p.idle = idleness{on: ReasonVoiceAgent}
-	case errors.As(err, &missing) && missing.Code == CodeNoFlowConfigured:
+	case errors.As(err, &missing) && missing.Code == flows.CodeNoFlowConfigured:
 		p.idle = idleness{on: ReasonFlow}
 	case errors.Is(err, switchctl.ErrLinkDown):
 		p.idle = idleness{on: ReasonSwitch}

@@ -213,6 +213,7 @@ func TestLeadsWhoseNumbersCantBeDialedAreSeen(t *testing.T) {
 			spoil(t, b, lead)
 			var logged bytes.Buffer
 			b.svc.log = slog.New(slog.NewTextHandler(&logged, nil))
+			b.svc.Leads.Log = b.svc.log
 			sw := &fakeSwitch{}
 			p := newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil)
 			rounds(t, p)

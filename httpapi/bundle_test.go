@@ -18,6 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
 	"github.com/ringmaster/ringmaster/media/netguard"
@@ -272,7 +273,7 @@ func (f *switchVoiceAgents) fail(err error) {
 }
 
 // ListVoiceAgents is the operation that the tests of errors use.
-func (f *switchVoiceAgents) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status *string) ([]dialer.VoiceAgent, error) {
+func (f *switchVoiceAgents) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status *string) ([]voiceagents.VoiceAgent, error) {
 	f.mu.Lock()
 	err := f.err
 	f.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -62,7 +63,7 @@ type callView struct {
 	// Metadata is what a single call was placed with.
 	Metadata json.RawMessage `json:"metadata"`
 	// Flows are shown of one call alone, when it went through some.
-	Flows []dialer.FlowRun `json:"flows,omitempty"`
+	Flows []flows.Run `json:"flows,omitempty"`
 }
 
 // verdictView is what machine detection said, and how long after the answer.

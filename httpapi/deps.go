@@ -11,7 +11,11 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/scrub"
+	"github.com/ringmaster/ringmaster/dialer/suppressions"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -46,7 +50,7 @@ type Campaigns interface {
 
 // Scrubs compare leads with the do-not-call registry.
 type Scrubs interface {
-	Scrub(ctx context.Context, tenant, campaign uuid.UUID) (dialer.ScrubResult, error)
+	Scrub(ctx context.Context, tenant, campaign uuid.UUID) (scrub.Result, error)
 }
 
 // Leads is what the API asks of leads.
@@ -62,22 +66,22 @@ type Leads interface {
 
 // Suppressions is what the API asks of opt-outs.
 type Suppressions interface {
-	AddSuppression(ctx context.Context, tenant uuid.UUID, in dialer.SuppressionInput) (dialer.Suppression, error)
-	AddSuppressions(ctx context.Context, tenant uuid.UUID, in dialer.SuppressionsInput) (leads.BulkResult, error)
-	ListSuppressions(ctx context.Context, tenant uuid.UUID, f dialer.SuppressionFilter) ([]dialer.Suppression, int64, error)
+	AddSuppression(ctx context.Context, tenant uuid.UUID, in suppressions.Input) (suppressions.Suppression, error)
+	AddSuppressions(ctx context.Context, tenant uuid.UUID, in suppressions.ListInput) (leads.BulkResult, error)
+	ListSuppressions(ctx context.Context, tenant uuid.UUID, f suppressions.Filter) ([]suppressions.Suppression, int64, error)
 	DeleteSuppression(ctx context.Context, tenant, id uuid.UUID) error
 }
 
 // VoiceAgents is what the API asks of voice agents.
 type VoiceAgents interface {
-	CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in dialer.VoiceAgentInput) (dialer.VoiceAgent, error)
-	ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status *string) ([]dialer.VoiceAgent, error)
-	GetVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (dialer.VoiceAgent, error)
-	PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in dialer.VoiceAgentInput) (dialer.VoiceAgent, error)
-	ArchiveVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (dialer.VoiceAgent, error)
+	CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in voiceagents.Input) (voiceagents.VoiceAgent, error)
+	ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status *string) ([]voiceagents.VoiceAgent, error)
+	GetVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (voiceagents.VoiceAgent, error)
+	PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in voiceagents.Input) (voiceagents.VoiceAgent, error)
+	ArchiveVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (voiceagents.VoiceAgent, error)
 	DeleteVoiceAgent(ctx context.Context, tenant, id uuid.UUID) error
-	DefaultVoiceAgent(ctx context.Context, tenant uuid.UUID) (dialer.DefaultVoiceAgent, error)
-	SetDefaultVoiceAgent(ctx context.Context, tenant uuid.UUID, in dialer.DefaultVoiceAgentInput) (dialer.DefaultVoiceAgent, error)
+	DefaultVoiceAgent(ctx context.Context, tenant uuid.UUID) (voiceagents.Default, error)
+	SetDefaultVoiceAgent(ctx context.Context, tenant uuid.UUID, in voiceagents.DefaultInput) (voiceagents.Default, error)
 }
 
 // Statistics are figures of campaigns and tenants.
@@ -98,13 +102,13 @@ type Desk interface {
 
 // Flows is what the API asks of flows.
 type Flows interface {
-	CreateFlow(ctx context.Context, tenant uuid.UUID, in dialer.FlowInput) (dialer.Flow, error)
+	CreateFlow(ctx context.Context, tenant uuid.UUID, in flows.Input) (flows.Flow, error)
 	FlowIDs(ctx context.Context, tenant uuid.UUID) ([]uuid.UUID, error)
-	ListFlows(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID) ([]dialer.Flow, error)
-	GetFlow(ctx context.Context, tenant, id uuid.UUID) (dialer.Flow, error)
-	PatchFlow(ctx context.Context, tenant, id uuid.UUID, in dialer.FlowInput) (dialer.Flow, error)
+	ListFlows(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID) ([]flows.Flow, error)
+	GetFlow(ctx context.Context, tenant, id uuid.UUID) (flows.Flow, error)
+	PatchFlow(ctx context.Context, tenant, id uuid.UUID, in flows.Input) (flows.Flow, error)
 	DeleteFlow(ctx context.Context, tenant, id uuid.UUID) error
-	FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]dialer.FlowRun, error)
+	FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]flows.Run, error)
 }
 
 // Settings is what the API asks of a tenant's settings.

@@ -12,8 +12,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/account"
+	"github.com/ringmaster/ringmaster/dialer/flows"
+	"github.com/ringmaster/ringmaster/dialer/suppressions"
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -85,16 +86,16 @@ func things(t *testing.T, b *bundle, tenant uuid.UUID, number string) map[string
 	}
 }
 
-func suppressionOf(t *testing.T, number string) dialer.SuppressionInput {
+func suppressionOf(t *testing.T, number string) suppressions.Input {
 	t.Helper()
-	var in dialer.SuppressionInput
+	var in suppressions.Input
 	require.NoError(t, json.Unmarshal([]byte(`{"phone":"`+number+`"}`), &in))
 	return in
 }
 
-func flowOf(t *testing.T) dialer.FlowInput {
+func flowOf(t *testing.T) flows.Input {
 	t.Helper()
-	var in dialer.FlowInput
+	var in flows.Input
 	require.NoError(t, json.Unmarshal([]byte(`{"name":"f","nodes":[{"id":"s","type":"start","next":{"default":"h"}},{"id":"h","type":"hangup"}]}`), &in))
 	return in
 }

@@ -348,7 +348,7 @@ func (c *Controller) start(ctx context.Context) error {
 	c.working.Go(func() { c.keepPartitions(background) })
 	c.working.Go(func() { c.library.KeepAdopting(background, c.cfg.Node) })
 	c.working.Go(func() { c.sweepNightly(background) })
-	c.working.Go(func() { c.dialer.Statistics.KeepFigures(background) })
+	c.working.Go(func() { c.dialer.Figures.Keep(background) })
 	dialing, stopDialing := context.WithCancel(background)
 	c.stopDialing, c.dialed = stopDialing, make(chan struct{})
 	c.working.Go(func() {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/stretchr/testify/require"
 )
 
@@ -58,7 +57,7 @@ func TestRecordHoldsBack(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Len(t, raw, size)
-			pcm := raw[wav.HeaderSize:]
+			pcm := raw[wavHeader:]
 			require.Len(t, pcm, 2*c.samples)
 			heard := -1
 			for i := 0; i < len(pcm) && heard < 0; i += 2 {

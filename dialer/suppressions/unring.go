@@ -1,4 +1,4 @@
-package dialer
+package suppressions
 
 import (
 	"context"
@@ -66,13 +66,13 @@ type hanger interface {
 // unringWorker works the jobs of its host.
 type unringWorker struct {
 	river.WorkerDefaults[UnringArgs]
-	s     *suppressions
+	s     *Service
 	calls hanger
 }
 
 // AddWorker makes River's client end calls to numbers that have been suppressed. It tells which queue must be worked, with how many jobs at
 // once.
-func (u *suppressions) AddWorker(all *river.Workers, calls hanger, node string) (queue string, jobs int, err error) {
+func (u *Service) AddWorker(all *river.Workers, calls hanger, node string) (queue string, jobs int, err error) {
 	if err := river.AddWorkerSafely(all, &unringWorker{s: u, calls: calls}); err != nil {
 		return "", 0, fmt.Errorf("add the worker that ends calls: %w", err)
 	}
@@ -88,7 +88,7 @@ func (*unringWorker) NextRetry(*river.Job[UnringArgs]) time.Time { return time.N
 // Work implements river.Worker. A call that has been answered meanwhile goes on: its callee hears who calls, and can say so again.
 func (w *unringWorker) Work(ctx context.Context, job *river.Job[UnringArgs]) error {
 	args, status := job.Args, ""
-	err := w.s.st.InTenant(ctx, args.TenantID, func(tx *store.Tx) error {
+	err := w.s.Store.InTenant(ctx, args.TenantID, func(tx *store.Tx) error {
 		row, err := tx.Q.CallStatusByID(ctx, args.TenantID, args.CallID)
 		status = row.Status
 		return err
@@ -104,7 +104,7 @@ func (w *unringWorker) Work(ctx context.Context, job *river.Job[UnringArgs]) err
 	err = w.calls.Hangup(ctx, args.TenantID, args.CallID, ledger.CauseNormalClearing)
 	switch {
 	case err == nil:
-		w.s.log.InfoContext(ctx, "call ended, its callee has opted out", "tenant_id", args.TenantID, "call_id", args.CallID)
+		w.s.Log.InfoContext(ctx, "call ended, its callee has opted out", "tenant_id", args.TenantID, "call_id", args.CallID)
 		return nil
 	case errors.Is(err, ledger.ErrCallEnded) && time.Since(job.CreatedAt) < ringLimit:
 		// Its row is not closed yet, or its host doesn't run it yet.

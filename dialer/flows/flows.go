@@ -1,4 +1,4 @@
-package dialer
+package flows
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -18,12 +19,12 @@ import (
 )
 
 const (
-	// keptVersions are those of a flow that stay for the calls that began with them.
-	keptVersions = 20
+	// KeptVersions are those of a flow that stay for the calls that began with them.
+	KeptVersions = 20
 	// maxFlows bounds a tenant's flows.
 	maxFlows = 1000
-	// maxFlowBytes bounds a flow's nodes, in bytes of JSON.
-	maxFlowBytes = 512 << 10
+	// MaxFlowBytes bounds a flow's nodes, in bytes of JSON.
+	MaxFlowBytes = 512 << 10
 	// CodeFlowInUse refuses to delete a flow that a number, a campaign or a live call names.
 	CodeFlowInUse = "flow_in_use"
 )
@@ -38,22 +39,22 @@ type Flow struct {
 	UpdatedAt time.Time       `json:"updated_at"`
 }
 
-// FlowInput is the body of a flow's creation or edit.
-type FlowInput struct {
+// Input is the body of a flow's creation or edit.
+type Input struct {
 	Name  input.Opt[string]
 	Nodes input.Opt[json.RawMessage]
 }
 
 // UnmarshalJSON takes the body.
-func (in *FlowInput) UnmarshalJSON(b []byte) error {
-	*in = FlowInput{}
+func (in *Input) UnmarshalJSON(b []byte) error {
+	*in = Input{}
 	err := input.Members(b, map[string]json.Unmarshaler{"name": &in.Name, "nodes": &in.Nodes})
 	return err
 }
 
 // check applies an input to a flow's row, and tells what is wrong with it. Its field for a node's fault is
 // nodes.<node id>.<field>.
-func (in FlowInput) check(ctx context.Context, tx *store.Tx, row *db.Flow, edit bool) error {
+func (in Input) check(ctx context.Context, tx *store.Tx, row *db.Flow, edit bool) error {
 	c := input.Form{Edit: edit}
 	if name, ok := input.Required(&c, "name", in.Name); ok && c.Text("name", name, 1, 200) {
 		row.Name = name
@@ -62,8 +63,8 @@ func (in FlowInput) check(ctx context.Context, tx *store.Tx, row *db.Flow, edit 
 	if !ok {
 		return c.Err()
 	}
-	if len(nodes) > maxFlowBytes {
-		c.Fail("nodes", "must have at most %d bytes", maxFlowBytes)
+	if len(nodes) > MaxFlowBytes {
+		c.Fail("nodes", "must have at most %d bytes", MaxFlowBytes)
 		return c.Err()
 	}
 	row.Nodes = nodes
@@ -88,7 +89,7 @@ func (in FlowInput) check(ctx context.Context, tx *store.Tx, row *db.Flow, edit 
 			c.Fail("nodes."+node+".data.voice_agent_id", "names no voice agent")
 		case err != nil:
 			return err
-		case agent.Status == string(VoiceAgentArchived):
+		case agent.Status == string(voiceagents.StatusArchived):
 			c.Fail("nodes."+node+".data.voice_agent_id", "names a voice agent that is archived")
 		}
 	}
@@ -96,8 +97,8 @@ func (in FlowInput) check(ctx context.Context, tx *store.Tx, row *db.Flow, edit 
 }
 
 // checkTargets refuses transfers to SIP URIs that can't be dialed. One that a variable completes is checked when it is dialed.
-func (f *flows) checkTargets(ctx context.Context, tenant uuid.UUID, in FlowInput) error {
-	if len(in.Nodes.Value) > maxFlowBytes {
+func (f *Service) checkTargets(ctx context.Context, tenant uuid.UUID, in Input) error {
+	if len(in.Nodes.Value) > MaxFlowBytes {
 		return nil // told with all else that is wrong
 	}
 	graph, err := flow.Parse(in.Nodes.Value)
@@ -106,7 +107,7 @@ func (f *flows) checkTargets(ctx context.Context, tenant uuid.UUID, in FlowInput
 	}
 	c := input.Form{Code: carrier.CodeHostNotAllowed}
 	for node, uri := range graph.SIPTargets() {
-		wrong, err := f.hosts.Fault(ctx, tenant, uri)
+		wrong, err := f.Hosts.Fault(ctx, tenant, uri)
 		if err != nil {
 			return err
 		}
@@ -125,12 +126,12 @@ func viewFlow(row db.Flow) Flow {
 }
 
 // CreateFlow saves a flow in its first version. Errors: *fault.Error when the tenant has all that it may have.
-func (f *flows) CreateFlow(ctx context.Context, tenant uuid.UUID, in FlowInput) (Flow, error) {
+func (f *Service) CreateFlow(ctx context.Context, tenant uuid.UUID, in Input) (Flow, error) {
 	var out db.Flow
 	if err := f.checkTargets(ctx, tenant, in); err != nil {
 		return Flow{}, err
 	}
-	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := f.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		row := db.Flow{TenantID: tenant, ID: store.NewID()}
 		if err := in.check(ctx, tx, &row, false); err != nil {
 			return err
@@ -155,9 +156,9 @@ func addVersion(ctx context.Context, tx *store.Tx, row db.Flow) error {
 }
 
 // FlowIDs gives the ids of the tenant's flows, by the flows' names.
-func (f *flows) FlowIDs(ctx context.Context, tenant uuid.UUID) ([]uuid.UUID, error) {
+func (f *Service) FlowIDs(ctx context.Context, tenant uuid.UUID) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
-	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := f.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		ids, err = tx.Q.FlowIDs(ctx, tenant)
 		return err
@@ -166,9 +167,9 @@ func (f *flows) FlowIDs(ctx context.Context, tenant uuid.UUID) ([]uuid.UUID, err
 }
 
 // ListFlows gives those of some flows that there are, by name.
-func (f *flows) ListFlows(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID) ([]Flow, error) {
+func (f *Service) ListFlows(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID) ([]Flow, error) {
 	var rows []db.Flow
-	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := f.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		rows, err = tx.Q.FlowsByID(ctx, tenant, ids)
 		return err
@@ -181,9 +182,9 @@ func (f *flows) ListFlows(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID
 }
 
 // GetFlow gives one flow. Errors: store.ErrNotFound.
-func (f *flows) GetFlow(ctx context.Context, tenant, id uuid.UUID) (Flow, error) {
+func (f *Service) GetFlow(ctx context.Context, tenant, id uuid.UUID) (Flow, error) {
 	var row db.Flow
-	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := f.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		row, err = tx.Q.FlowGet(ctx, tenant, id)
 		return err
@@ -193,12 +194,12 @@ func (f *flows) GetFlow(ctx context.Context, tenant, id uuid.UUID) (Flow, error)
 
 // PatchFlow changes a flow, which is its next version; calls that are up keep the one that they began with. Errors:
 // store.ErrNotFound, *fault.Error.
-func (f *flows) PatchFlow(ctx context.Context, tenant, id uuid.UUID, in FlowInput) (Flow, error) {
+func (f *Service) PatchFlow(ctx context.Context, tenant, id uuid.UUID, in Input) (Flow, error) {
 	var out db.Flow
 	if err := f.checkTargets(ctx, tenant, in); err != nil {
 		return Flow{}, err
 	}
-	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := f.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		before, err := tx.Q.FlowLock(ctx, tenant, id)
 		if err != nil {
 			return err
@@ -218,7 +219,7 @@ func (f *flows) PatchFlow(ctx context.Context, tenant, id uuid.UUID, in FlowInpu
 		if err := addVersion(ctx, tx, out); err != nil {
 			return err
 		}
-		_, err = tx.Q.FlowVersionDrop(ctx, tenant, id, out.Version-keptVersions)
+		_, err = tx.Q.FlowVersionDrop(ctx, tenant, id, out.Version-KeptVersions)
 		return err
 	})
 	return viewFlow(out), fault.Wrap("edit flow", err)
@@ -231,8 +232,8 @@ func sameJSON(a, b json.RawMessage) bool {
 }
 
 // DeleteFlow deletes a flow that nothing names. Errors: store.ErrNotFound, *fault.Error.
-func (f *flows) DeleteFlow(ctx context.Context, tenant, id uuid.UUID) error {
-	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+func (f *Service) DeleteFlow(ctx context.Context, tenant, id uuid.UUID) error {
+	err := f.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		if _, err := tx.Q.FlowLock(ctx, tenant, id); err != nil {
 			return err
 		}
@@ -250,4 +251,13 @@ func (f *flows) DeleteFlow(ctx context.Context, tenant, id uuid.UUID) error {
 		return err
 	})
 	return fault.Wrap("delete flow", err)
+}
+
+// Service keeps the call flows of a tenant.
+type Service struct {
+	Store *store.Store
+	// Hosts says where SIP URIs may lead.
+	Hosts carrier.Hosts
+
+	cache flowCache
 }

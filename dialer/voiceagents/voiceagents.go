@@ -1,4 +1,4 @@
-package dialer
+package voiceagents
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/carrier"
+	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -28,11 +29,11 @@ const (
 )
 
 // CreateVoiceAgent adds a voice agent. Errors: *fault.Error when the tenant has all that it may have.
-func (v *voiceAgents) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in VoiceAgentInput) (VoiceAgent, error) {
+func (v *Service) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in Input) (VoiceAgent, error) {
 	row, c := newVoiceAgent(), input.Form{}
 	row.TenantID = tenant
 	in = in.withoutNulls()
-	in.apply(ctx, &c, v.cfg.Guard.Check, &row)
+	in.apply(ctx, &c, v.Guard, &row)
 	if err := cmp.Or(c.Err(), v.checkTransferTarget(ctx, tenant, in)); err != nil {
 		return VoiceAgent{}, err
 	}
@@ -52,11 +53,11 @@ func (v *voiceAgents) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in
 }
 
 // checkTransferTarget refuses a transfer_destination that is a SIP URI which can't be dialed.
-func (v *voiceAgents) checkTransferTarget(ctx context.Context, tenant uuid.UUID, in VoiceAgentInput) error {
+func (v *Service) checkTransferTarget(ctx context.Context, tenant uuid.UUID, in Input) error {
 	if !in.TransferDestination.Has() || !strings.HasPrefix(in.TransferDestination.Value, "sip:") {
 		return nil
 	}
-	bad, err := v.hosts.Fault(ctx, tenant, in.TransferDestination.Value)
+	bad, err := v.Hosts.Fault(ctx, tenant, in.TransferDestination.Value)
 	if err != nil || bad == "" {
 		return err
 	}
@@ -67,7 +68,7 @@ func (v *voiceAgents) checkTransferTarget(ctx context.Context, tenant uuid.UUID,
 
 // withoutNulls takes null members for absent ones, which are never modified; name and ws_url stay, since creation
 // requires them.
-func (in VoiceAgentInput) withoutNulls() VoiceAgentInput {
+func (in Input) withoutNulls() Input {
 	in.AuthToken, in.AudioFormat = present(in.AuthToken), present(in.AudioFormat)
 	in.ExternalAgentID, in.TransferDestination = present(in.ExternalAgentID), present(in.TransferDestination)
 	in.MaxConcurrent, in.Status, in.TokenLifetime = present(in.MaxConcurrent), present(in.Status), present(in.TokenLifetime)
@@ -83,20 +84,20 @@ func present[T any](o input.Opt[T]) input.Opt[T] {
 	return o
 }
 
-func (v *voiceAgents) sealToken(in VoiceAgentInput, row *db.VoiceAgent) error {
+func (v *Service) sealToken(in Input, row *db.VoiceAgent) error {
 	if !in.AuthToken.Has() {
 		return nil
 	}
 	if row.AuthTokenSealed = nil; in.AuthToken.Value == "" {
 		return nil
 	}
-	sealed, err := v.st.Seal(store.AuthToken(row.ID), []byte(in.AuthToken.Value))
+	sealed, err := v.Store.Seal(store.AuthToken(row.ID), []byte(in.AuthToken.Value))
 	row.AuthTokenSealed = sealed
 	return err
 }
 
 // keepMaskedToken takes a token that comes back as it was shown, masked, for an absent one.
-func (v *voiceAgents) keepMaskedToken(in VoiceAgentInput, row db.VoiceAgent) (VoiceAgentInput, error) {
+func (v *Service) keepMaskedToken(in Input, row db.VoiceAgent) (Input, error) {
 	if !in.AuthToken.Has() || len(row.AuthTokenSealed) == 0 {
 		return in, nil
 	}
@@ -125,19 +126,19 @@ func sameEnd(before, after string) bool {
 }
 
 // maskedToken is what is shown of a voice agent's token after its creation.
-func (v *voiceAgents) maskedToken(row db.VoiceAgent) (string, error) {
-	token, err := v.st.Unseal(store.AuthToken(row.ID), row.AuthTokenSealed)
+func (v *Service) maskedToken(row db.VoiceAgent) (string, error) {
+	token, err := v.Store.Unseal(store.AuthToken(row.ID), row.AuthTokenSealed)
 	if err != nil {
 		return "", fmt.Errorf("open the auth token of voice agent %s: %w", row.ID, err)
 	}
 	return store.MaskSecret(string(token)), nil
 }
 
-func (v *voiceAgents) inAgent(
+func (v *Service) inAgent(
 	ctx context.Context, tenant uuid.UUID, attempt string, fn func(*store.Tx) (db.VoiceAgent, error),
 ) (VoiceAgent, error) {
 	var row db.VoiceAgent
-	err := v.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := v.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		row, err = fn(tx)
 		return err
@@ -149,12 +150,12 @@ func (v *voiceAgents) inAgent(
 }
 
 // ListVoiceAgents gives the tenant's voice agents, of one status where it is given. Errors: *fault.Error.
-func (v *voiceAgents) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status *string) ([]VoiceAgent, error) {
-	if status != nil && !slices.Contains([]VoiceAgentStatus{VoiceAgentActive, VoiceAgentPaused, VoiceAgentArchived}, VoiceAgentStatus(*status)) {
+func (v *Service) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status *string) ([]VoiceAgent, error) {
+	if status != nil && !slices.Contains([]Status{StatusActive, StatusPaused, StatusArchived}, Status(*status)) {
 		return nil, fault.InField("status", "must be one of active, paused, archived")
 	}
 	var rows []db.VoiceAgent
-	err := v.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := v.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		rows, err = tx.Q.VoiceAgentList(ctx, tenant, status)
 		return err
@@ -172,7 +173,7 @@ func (v *voiceAgents) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, sta
 }
 
 // GetVoiceAgent gives one voice agent. Errors: store.ErrNotFound.
-func (v *voiceAgents) GetVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (VoiceAgent, error) {
+func (v *Service) GetVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (VoiceAgent, error) {
 	return v.inAgent(ctx, tenant, "get voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
 		return tx.Q.VoiceAgentGet(ctx, tenant, id)
 	})
@@ -180,11 +181,11 @@ func (v *voiceAgents) GetVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (
 
 // PatchVoiceAgent edits a voice agent; absent and null members are not modified. Errors: store.ErrNotFound,
 // *fault.Error when an archived agent's status is to change.
-func (v *voiceAgents) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in VoiceAgentInput) (VoiceAgent, error) {
+func (v *Service) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in Input) (VoiceAgent, error) {
 	in = in.withoutNulls()
 	if in.WSURL.Has() {
 		c := input.Form{Edit: true}
-		c.Address(ctx, v.cfg.Guard.Check, "ws_url", in.WSURL.Value, "ws", "wss")
+		c.Address(ctx, v.Guard, "ws_url", in.WSURL.Value, "ws", "wss")
 		if err := c.Err(); err != nil {
 			return VoiceAgent{}, err
 		}
@@ -201,7 +202,7 @@ func (v *voiceAgents) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID,
 		if err != nil {
 			return row, err
 		}
-		archived, c, before := row.Status == string(VoiceAgentArchived), input.Form{Edit: true}, row.WsUrl
+		archived, c, before := row.Status == string(StatusArchived), input.Form{Edit: true}, row.WsUrl
 		in.apply(ctx, &c, nil, &row)
 		if len(row.AuthTokenSealed) > 0 && !in.AuthToken.Set && !sameEnd(before, row.WsUrl) {
 			c.Fail("auth_token", "is required with another host, or without TLS: the one that there is isn't given to it; an empty one removes it")
@@ -218,21 +219,21 @@ func (v *voiceAgents) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID,
 		return tx.Q.VoiceAgentUpdate(ctx, voiceAgentUpdate(row))
 	})
 	if err == nil {
-		v.signals.Tenant(tenant)
+		v.Wake.Tenant(tenant)
 	}
 	return out, err
 }
 
 // ArchiveVoiceAgent takes a voice agent out of use for good; its id stays valid. Errors: store.ErrNotFound.
-func (v *voiceAgents) ArchiveVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (VoiceAgent, error) {
+func (v *Service) ArchiveVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (VoiceAgent, error) {
 	return v.inAgent(ctx, tenant, "archive voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
 		return tx.Q.VoiceAgentArchive(ctx, tenant, id)
 	})
 }
 
 // DeleteVoiceAgent removes a voice agent that no call uses. Errors: store.ErrNotFound, *fault.Error.
-func (v *voiceAgents) DeleteVoiceAgent(ctx context.Context, tenant, id uuid.UUID) error {
-	err := v.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+func (v *Service) DeleteVoiceAgent(ctx context.Context, tenant, id uuid.UUID) error {
+	err := v.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		if err := tx.Q.GateLock(ctx, tenant); err != nil {
 			return err
 		}
@@ -259,25 +260,25 @@ func (v *voiceAgents) DeleteVoiceAgent(ctx context.Context, tenant, id uuid.UUID
 }
 
 // DefaultVoiceAgent gives the tenant's default voice agent, or none.
-func (v *voiceAgents) DefaultVoiceAgent(ctx context.Context, tenant uuid.UUID) (DefaultVoiceAgent, error) {
+func (v *Service) DefaultVoiceAgent(ctx context.Context, tenant uuid.UUID) (Default, error) {
 	var owner db.Tenant
-	err := v.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := v.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		owner, err = tx.Q.GetTenant(ctx, tenant)
 		return err
 	})
 	if err != nil {
-		return DefaultVoiceAgent{}, fault.Wrap("get default voice agent", err)
+		return Default{}, fault.Wrap("get default voice agent", err)
 	}
-	return DefaultVoiceAgent{VoiceAgentID: owner.DefaultVoiceAgentID}, nil
+	return Default{VoiceAgentID: owner.DefaultVoiceAgentID}, nil
 }
 
 // SetDefaultVoiceAgent makes a voice agent the tenant's default; null clears it. Errors: *fault.Error,
 // store.ErrNotFound for an id that the tenant doesn't have, *fault.Error for an archived agent.
-func (v *voiceAgents) SetDefaultVoiceAgent(
-	ctx context.Context, tenant uuid.UUID, in DefaultVoiceAgentInput,
-) (DefaultVoiceAgent, error) {
-	c, out := input.Form{}, DefaultVoiceAgent{}
+func (v *Service) SetDefaultVoiceAgent(
+	ctx context.Context, tenant uuid.UUID, in DefaultInput,
+) (Default, error) {
+	c, out := input.Form{}, Default{}
 	if !in.VoiceAgentID.Set {
 		c.Fail("voice_agent_id", "is required")
 	}
@@ -292,32 +293,32 @@ func (v *voiceAgents) SetDefaultVoiceAgent(
 		}
 		out.VoiceAgentID = &id
 	}
-	err := v.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := v.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		if out.VoiceAgentID != nil {
 			row, err := tx.Q.VoiceAgentLock(ctx, tenant, *out.VoiceAgentID)
 			if err != nil {
 				return err
 			}
-			if row.Status == string(VoiceAgentArchived) {
+			if row.Status == string(StatusArchived) {
 				return &fault.Error{Kind: fault.Conflict, Code: CodeVoiceAgentArchived, Detail: "an archived voice agent takes no calls"}
 			}
 		}
 		return tx.Q.SetTenantDefaultVoiceAgent(ctx, out.VoiceAgentID, tenant)
 	})
 	if err != nil {
-		return DefaultVoiceAgent{}, fault.Wrap("set default voice agent", err)
+		return Default{}, fault.Wrap("set default voice agent", err)
 	}
 	return out, nil
 }
 
-// resolveAgent finds the voice agent of a call: the flow node's, the campaign's, the tenant's default, or one made
+// Resolve finds the voice agent of a call: the flow node's, the campaign's, the tenant's default, or one made
 // of the tenant's default address. An agent that is gone is passed over; one that is paused or archived takes no
 // calls, and no other takes them in its place. Errors: *fault.Error.
-func (v *voiceAgents) resolveAgent(
+func (v *Service) Resolve(
 	ctx context.Context, tx *store.Tx, tenant uuid.UUID, node, campaign *uuid.UUID,
 ) (db.VoiceAgent, error) {
 	for _, id := range []*uuid.UUID{node, campaign} {
-		if agent, found, err := v.usableAgent(ctx, tx, tenant, id); found || err != nil {
+		if agent, found, err := v.Usable(ctx, tx, tenant, id); found || err != nil {
 			return agent, err
 		}
 	}
@@ -325,14 +326,14 @@ func (v *voiceAgents) resolveAgent(
 	if err != nil {
 		return db.VoiceAgent{}, err
 	}
-	if agent, found, err := v.usableAgent(ctx, tx, tenant, owner.DefaultVoiceAgentID); found || err != nil {
+	if agent, found, err := v.Usable(ctx, tx, tenant, owner.DefaultVoiceAgentID); found || err != nil {
 		return agent, err
 	}
 	return v.lazyAgent(ctx, tx, tenant)
 }
 
-// usableAgent reads one candidate and checks that it can take calls here.
-func (v *voiceAgents) usableAgent(
+// Usable reads one candidate and checks that it can take calls here.
+func (v *Service) Usable(
 	ctx context.Context, tx *store.Tx, tenant uuid.UUID, id *uuid.UUID,
 ) (db.VoiceAgent, bool, error) {
 	if id == nil {
@@ -348,14 +349,14 @@ func (v *voiceAgents) usableAgent(
 	return agent, true, v.checkAgent(agent)
 }
 
-func (v *voiceAgents) checkAgent(agent db.VoiceAgent) error {
-	if agent.Status != string(VoiceAgentActive) {
+func (v *Service) checkAgent(agent db.VoiceAgent) error {
+	if agent.Status != string(StatusActive) {
 		return &fault.Error{Kind: fault.Dependency, Code: CodeNoVoiceAgentConfigured, Detail: fmt.Sprintf("voice agent %s is %s", agent.ID, agent.Status)}
 	}
-	if !slices.Contains(v.cfg.Subprotocols, agent.Subprotocol) {
+	if !slices.Contains(v.Subprotocols, agent.Subprotocol) {
 		return &fault.Error{
 			Kind: fault.Dependency, Code: CodeSubprotocolMismatch,
-			Detail: fmt.Sprintf("voice agent %s requires %s; this host supports %s", agent.ID, agent.Subprotocol, strings.Join(v.cfg.Subprotocols, ", ")),
+			Detail: fmt.Sprintf("voice agent %s requires %s; this host supports %s", agent.ID, agent.Subprotocol, strings.Join(v.Subprotocols, ", ")),
 		}
 	}
 	return nil
@@ -363,12 +364,12 @@ func (v *voiceAgents) checkAgent(agent db.VoiceAgent) error {
 
 // lazyAgent makes the tenant's default voice agent of its default address. The tenant's row is locked, so that of
 // several calls that need it at once one makes it and the others find it.
-func (v *voiceAgents) lazyAgent(ctx context.Context, tx *store.Tx, tenant uuid.UUID) (db.VoiceAgent, error) {
+func (v *Service) lazyAgent(ctx context.Context, tx *store.Tx, tenant uuid.UUID) (db.VoiceAgent, error) {
 	owner, err := tx.Q.TenantLock(ctx, tenant)
 	if err != nil {
 		return db.VoiceAgent{}, err
 	}
-	if agent, found, err := v.usableAgent(ctx, tx, tenant, owner.DefaultVoiceAgentID); found || err != nil {
+	if agent, found, err := v.Usable(ctx, tx, tenant, owner.DefaultVoiceAgentID); found || err != nil {
 		return agent, err
 	}
 	if owner.VoiceAgentDefaultWsUrl == nil || !isWebSocketURL(*owner.VoiceAgentDefaultWsUrl) {
@@ -412,11 +413,11 @@ func voiceAgentUpdate(row db.VoiceAgent) db.VoiceAgentUpdateParams {
 	}
 }
 
-func (v *voiceAgents) voiceAgentOf(row db.VoiceAgent) (VoiceAgent, error) {
+func (v *Service) voiceAgentOf(row db.VoiceAgent) (VoiceAgent, error) {
 	out := VoiceAgent{
 		ID: row.ID, TenantID: row.TenantID, Name: row.Name, WSURL: row.WsUrl, AudioFormat: audioOf(row),
 		ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
-		MaxConcurrent: int(row.MaxConcurrent), Status: VoiceAgentStatus(row.Status), TokenLifetime: row.TokenLifetime,
+		MaxConcurrent: int(row.MaxConcurrent), Status: Status(row.Status), TokenLifetime: row.TokenLifetime,
 		Subprotocol: row.Subprotocol, WSDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope, CreatedAt: row.CreatedAt.UTC(),
 		UpdatedAt: row.UpdatedAt.UTC(),
 	}
@@ -428,4 +429,16 @@ func (v *voiceAgents) voiceAgentOf(row db.VoiceAgent) (VoiceAgent, error) {
 		out.AuthToken = &token
 	}
 	return out, nil
+}
+
+// Service keeps the voice AIs of a tenant.
+type Service struct {
+	Store *store.Store
+	// Wake is told of ceilings that have changed.
+	Wake *wake.Signals
+	// Guard says which addresses a customer may configure, Hosts where SIP URIs may lead.
+	Guard input.Guard
+	Hosts carrier.Hosts
+	// Subprotocols are those that this host serves.
+	Subprotocols []string
 }

@@ -1,4 +1,4 @@
-package dialer
+package scrub
 
 import (
 	"context"
@@ -33,14 +33,14 @@ const (
 // to be on it ends as dnc. A scrub that takes longer than a request may goes on behind the answer, whatever state the campaign is
 // in, and further requests join it; the result says what is pending. So it does when the registry can't answer. Errors:
 // store.ErrNotFound.
-func (sc *scrubs) Scrub(ctx context.Context, tenant, campaign uuid.UUID) (ScrubResult, error) {
-	until := time.Now().Add(sc.cfg.ScrubFor)
+func (sc *Service) Scrub(ctx context.Context, tenant, campaign uuid.UUID) (Result, error) {
+	until := time.Now().Add(sc.ScrubFor)
 	if deadline, ok := ctx.Deadline(); ok { // the leads are counted, too
 		if half := time.Now().Add(time.Until(deadline) / 2); half.Before(until) {
 			until = half
 		}
 	}
-	err := sc.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := sc.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		if _, err := tx.Q.CampaignGet(ctx, tenant, campaign); err != nil {
 			return err
 		}
@@ -49,22 +49,22 @@ func (sc *scrubs) Scrub(ctx context.Context, tenant, campaign uuid.UUID) (ScrubR
 			return err
 		}
 		return tx.Q.ScrubOpen(ctx, db.ScrubOpenParams{
-			TenantID: tenant, CampaignID: campaign, BeganAt: sc.now(), Registry: sc.registryVersion(), First: uuid.Nil,
+			TenantID: tenant, CampaignID: campaign, BeganAt: sc.Now(), Registry: sc.registryVersion(), First: uuid.Nil,
 		})
 	})
 	if err == nil {
 		err = sc.scrubUntil(ctx, tenant, campaign, until)
-		wake.Notify(sc.signals.Scrubs)
+		wake.Notify(sc.Wake.Scrubs)
 	}
 	if err != nil {
-		return ScrubResult{}, fault.Wrap("scrub leads", err)
+		return Result{}, fault.Wrap("scrub leads", err)
 	}
-	return sc.scrubCounts(ctx, tenant, campaign)
+	return sc.Counts(ctx, tenant, campaign)
 }
 
 // registryVersion is ” where none is told.
-func (sc *scrubs) registryVersion() string {
-	if teller, ok := sc.cfg.DNC.(dnc.Describer); ok {
+func (sc *Service) registryVersion() string {
+	if teller, ok := sc.DNC.(dnc.Describer); ok {
 		if d, known := teller.Describe(); known {
 			return d.Version
 		}
@@ -73,10 +73,10 @@ func (sc *scrubs) registryVersion() string {
 }
 
 // scrubUntil works on a campaign's scrub, or waits for whoever does, until it is done or the time is over.
-func (sc *scrubs) scrubUntil(ctx context.Context, tenant, campaign uuid.UUID, until time.Time) error {
+func (sc *Service) scrubUntil(ctx context.Context, tenant, campaign uuid.UUID, until time.Time) error {
 	pass, open := scrubPass{s: sc, worker: store.NewID()}, false
 	for {
-		err := sc.st.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
+		err := sc.Store.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
 			pass.row, err = tx.Q.ScrubHold(ctx, db.ScrubHoldParams{
 				Worker: pass.worker, LeaseS: scrubLease.Seconds(), TenantID: tenant, CampaignID: campaign,
 			})
@@ -102,13 +102,13 @@ func (sc *scrubs) scrubUntil(ctx context.Context, tenant, campaign uuid.UUID, un
 	}
 }
 
-// scrubOpen does the scrubs that no request works on, of all tenants, in turn, until ctx ends.
-func (sc *scrubs) scrubOpen(ctx context.Context) {
+// Run does the scrubs that no request works on, of all tenants, in turn, until ctx ends.
+func (sc *Service) Run(ctx context.Context) {
 	pass := scrubPass{s: sc, worker: store.NewID()}
-	tick := time.NewTicker(scrubRest * sc.cfg.Poll)
+	tick := time.NewTicker(scrubRest * sc.Poll)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		err := sc.st.InSystem(ctx, func(tx *store.Tx) (err error) {
+		err := sc.Store.InSystem(ctx, func(tx *store.Tx) (err error) {
 			pass.row, err = tx.Q.ScrubHoldNext(ctx, pass.worker, scrubLease.Seconds())
 			return err
 		})
@@ -120,21 +120,21 @@ func (sc *scrubs) scrubOpen(ctx context.Context) {
 		}
 		var again <-chan time.Time // others' scrubs don't wait for the one that failed
 		if !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
-			sc.log.WarnContext(ctx, "scrubbing the campaign's leads failed", "tenant_id", pass.row.TenantID, "campaign_id", pass.row.CampaignID, "error", err)
-			again = time.After(sc.cfg.Poll)
+			sc.Log.WarnContext(ctx, "scrubbing the campaign's leads failed", "tenant_id", pass.row.TenantID, "campaign_id", pass.row.CampaignID, "error", err)
+			again = time.After(sc.Poll)
 		}
 		select {
 		case <-ctx.Done():
 		case <-again:
 		case <-tick.C:
-		case <-sc.signals.Scrubs:
+		case <-sc.Wake.Scrubs:
 		}
 	}
 }
 
 // scrubPass is a campaign's scrub in the hands of one worker.
 type scrubPass struct {
-	s      *scrubs
+	s      *Service
 	worker uuid.UUID
 	row    db.Scrub
 }
@@ -144,12 +144,12 @@ type scrubPass struct {
 func (p *scrubPass) work(ctx, asking context.Context, until time.Time) error {
 	done, wait, err := p.advance(ctx, asking, until)
 	if err != nil {
-		wait = registryRetry
+		wait = RegistryRetry
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	tenant, campaign := p.row.TenantID, p.row.CampaignID
-	left := p.s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	left := p.s.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		if done {
 			err := tx.Q.ScrubDone(ctx, db.ScrubDoneParams{TenantID: tenant, CampaignID: campaign, Worker: p.worker, BeganAt: p.row.BeganAt})
 			if err != nil {
@@ -158,7 +158,7 @@ func (p *scrubPass) work(ctx, asking context.Context, until time.Time) error {
 		}
 		return tx.Q.ScrubLeave(ctx, db.ScrubLeaveParams{TenantID: tenant, CampaignID: campaign, Worker: p.worker, WaitS: wait.Seconds()})
 	})
-	p.s.signals.Campaign(campaign)
+	p.s.Wake.Campaign(campaign)
 	return errors.Join(err, left)
 }
 
@@ -168,7 +168,7 @@ func (p *scrubPass) advance(ctx, asking context.Context, until time.Time) (done 
 	tenant, campaign, began := p.row.TenantID, p.row.CampaignID, p.row.BeganAt
 	others := func(tx *store.Tx, after uuid.UUID) ([]unscrubbed, error) {
 		rows, err := tx.Q.LeadsCheckedBefore(ctx, db.LeadsCheckedBeforeParams{
-			TenantID: tenant, CampaignID: campaign, After: after, Before: began, Batch: p.s.scrubBatch,
+			TenantID: tenant, CampaignID: campaign, After: after, Before: began, Batch: p.s.Batch,
 		})
 		all := make([]db.LeadsUnscrubbedRow, len(rows))
 		for i, row := range rows {
@@ -188,7 +188,7 @@ func (p *scrubPass) advance(ctx, asking context.Context, until time.Time) (done 
 		case !at.answered && asking.Err() != nil:
 			return false, 0, nil //nolint:nilerr // the time is over, which is no fault
 		case !at.answered:
-			return false, registryRetry, nil
+			return false, RegistryRetry, nil
 		case !first && !at.more:
 			return true, 0, nil
 		case !first:
@@ -206,7 +206,7 @@ func (p *scrubPass) advance(ctx, asking context.Context, until time.Time) (done 
 // keep writes how far the scrub has come; false when it began anew meanwhile, or somebody else has it.
 func (p *scrubPass) keep(ctx context.Context) (bool, error) {
 	var n int64
-	err := p.s.st.InTenant(ctx, p.row.TenantID, func(tx *store.Tx) (err error) {
+	err := p.s.Store.InTenant(ctx, p.row.TenantID, func(tx *store.Tx) (err error) {
 		n, err = tx.Q.ScrubAdvance(ctx, db.ScrubAdvanceParams{
 			After: p.row.After, LeaseS: scrubLease.Seconds(), TenantID: p.row.TenantID, CampaignID: p.row.CampaignID,
 			Worker: p.worker, BeganAt: p.row.BeganAt,

@@ -1,8 +1,9 @@
-package dialer
+package suppressions
 
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -30,8 +31,8 @@ const suppressedByOptOut = "opt_out"
 // maxSuppressionReason bounds a reason, in characters.
 const maxSuppressionReason = 500
 
-// suppressAtOnce is how many numbers are put onto the list in one transaction, which ends all their leads.
-const suppressAtOnce = 50
+// SuppressAtOnce is how many numbers are put onto the list in one transaction, which ends all their leads.
+const SuppressAtOnce = 50
 
 // Suppression is an entry of the tenant's own list of numbers that are never called. Only a keyed hash of the number is kept and
 // its last four digits, so that Phone is a mask in every privacy mode.
@@ -43,20 +44,20 @@ type Suppression struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// SuppressionInput is the body that adds a number.
-type SuppressionInput struct {
+// Input is the body that adds a number.
+type Input struct {
 	Phone, Reason input.Opt[string]
 }
 
 // UnmarshalJSON takes the body.
-func (in *SuppressionInput) UnmarshalJSON(b []byte) error {
-	*in = SuppressionInput{}
+func (in *Input) UnmarshalJSON(b []byte) error {
+	*in = Input{}
 	err := input.Members(b, map[string]json.Unmarshaler{"phone": &in.Phone, "reason": &in.Reason})
 	return err
 }
 
-// SuppressionFilter chooses a page of the list, and a number when Phone is set.
-type SuppressionFilter struct {
+// Filter chooses a page of the list, and a number when Phone is set.
+type Filter struct {
 	Phone         string
 	Limit, Offset int32
 }
@@ -74,7 +75,7 @@ type suppressionRow struct {
 }
 
 // row checks an entry.
-func (in SuppressionInput) row() (suppressionRow, error) {
+func (in Input) row() (suppressionRow, error) {
 	c, out := input.Form{}, suppressionRow{reason: suppressedByTenant}
 	if v, ok := input.Required(&c, "phone", in.Phone); ok {
 		var err error
@@ -90,7 +91,7 @@ func (in SuppressionInput) row() (suppressionRow, error) {
 
 // AddSuppression keeps a number from being called by the tenant ever again, as an opt-out does: its leads end, and a strict
 // tenant forgets the number itself. A number that is on the list already keeps its entry. Errors: *fault.Error.
-func (u *suppressions) AddSuppression(ctx context.Context, tenant uuid.UUID, in SuppressionInput) (Suppression, error) {
+func (u *Service) AddSuppression(ctx context.Context, tenant uuid.UUID, in Input) (Suppression, error) {
 	row, err := in.row()
 	if err != nil {
 		return Suppression{}, err
@@ -104,11 +105,11 @@ func (u *suppressions) AddSuppression(ctx context.Context, tenant uuid.UUID, in 
 
 // suppress puts numbers onto the list and gives the entry of each, and which of them are new. At an error some may be on it; they are
 // put there again without harm.
-func (u *suppressions) suppress(ctx context.Context, tenant uuid.UUID, rows []suppressionRow) (entries []db.Suppression, added []bool, err error) {
+func (u *Service) suppress(ctx context.Context, tenant uuid.UUID, rows []suppressionRow) (entries []db.Suppression, added []bool, err error) {
 	hashes, places := make([][]byte, len(rows)), make(map[string]int, len(rows)) // the first row of each number
 	p := db.SuppressionsAddParams{TenantID: tenant}
 	for i, row := range rows {
-		hashes[i] = u.st.PhoneHash(tenant, row.phone)
+		hashes[i] = u.Store.PhoneHash(tenant, row.phone)
 		if _, known := places[string(hashes[i])]; known {
 			continue
 		}
@@ -117,12 +118,12 @@ func (u *suppressions) suppress(ctx context.Context, tenant uuid.UUID, rows []su
 			append(p.Reasons, row.reason)
 	}
 	entries, added = make([]db.Suppression, len(rows)), make([]bool, len(rows))
-	for from := 0; from < len(p.Ids) && err == nil; from += suppressAtOnce {
-		to := min(from+suppressAtOnce, len(p.Ids))
+	for from := 0; from < len(p.Ids) && err == nil; from += SuppressAtOnce {
+		to := min(from+SuppressAtOnce, len(p.Ids))
 		some := db.SuppressionsAddParams{
 			TenantID: tenant, Ids: p.Ids[from:to], Hashes: p.Hashes[from:to], Last4s: p.Last4s[from:to], Reasons: p.Reasons[from:to],
 		}
-		err = u.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		err = u.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 			if err := tx.Q.NumbersLock(ctx, tenant, some.Hashes); err != nil {
 				return err
 			}
@@ -139,33 +140,33 @@ func (u *suppressions) suppress(ctx context.Context, tenant uuid.UUID, rows []su
 			}); err != nil {
 				return err
 			}
-			return u.endSuppressed(ctx, tx, tenant, some.Hashes, u.now())
+			return u.endSuppressed(ctx, tx, tenant, some.Hashes, u.Now())
 		})
 	}
 	for i, hash := range hashes {
 		entries[i] = entries[places[string(hash)]]
 	}
 	if err == nil {
-		u.log.InfoContext(ctx, "numbers suppressed", "tenant_id", tenant, "numbers", len(p.Ids))
+		u.Log.InfoContext(ctx, "numbers suppressed", "tenant_id", tenant, "numbers", len(p.Ids))
 	}
 	return entries, added, err
 }
 
-// SuppressionsInput is the body that adds numbers in bulk: each element is an entry, looked at on its own.
-type SuppressionsInput struct {
+// ListInput is the body that adds numbers in bulk: each element is an entry, looked at on its own.
+type ListInput struct {
 	Suppressions input.Opt[[]json.RawMessage]
 }
 
 // UnmarshalJSON takes the body.
-func (in *SuppressionsInput) UnmarshalJSON(b []byte) error {
-	*in = SuppressionsInput{}
+func (in *ListInput) UnmarshalJSON(b []byte) error {
+	*in = ListInput{}
 	err := input.Members(b, map[string]json.Unmarshaler{"suppressions": &in.Suppressions})
 	return err
 }
 
 // AddSuppressions adds numbers in bulk. Rows that are invalid fail no other; those whose number was on the list, or in an earlier
 // row, are duplicates and tell its entry. What is shown of a number is its mask. Errors: *fault.Error for the body as a whole.
-func (u *suppressions) AddSuppressions(ctx context.Context, tenant uuid.UUID, in SuppressionsInput) (leads.BulkResult, error) {
+func (u *Service) AddSuppressions(ctx context.Context, tenant uuid.UUID, in ListInput) (leads.BulkResult, error) {
 	c := input.Form{}
 	list, ok := input.Required(&c, "suppressions", in.Suppressions)
 	if ok && len(list) > leads.BulkLimit {
@@ -178,7 +179,7 @@ func (u *suppressions) AddSuppressions(ctx context.Context, tenant uuid.UUID, in
 	var rows []suppressionRow
 	var places []int // of rows in results
 	for i, raw := range list {
-		var entry SuppressionInput
+		var entry Input
 		if err := json.Unmarshal(raw, &entry); err != nil {
 			results[i] = leads.BulkRow{Status: leads.BulkInvalid, Errors: []fault.Field{{Field: "", Message: "must be an object"}}}
 			continue
@@ -207,18 +208,18 @@ func (u *suppressions) AddSuppressions(ctx context.Context, tenant uuid.UUID, in
 }
 
 // ListSuppressions gives a page of the list, newest first, and how many entries there are. Errors: *fault.Error.
-func (u *suppressions) ListSuppressions(ctx context.Context, tenant uuid.UUID, f SuppressionFilter) ([]Suppression, int64, error) {
+func (u *Service) ListSuppressions(ctx context.Context, tenant uuid.UUID, f Filter) ([]Suppression, int64, error) {
 	var hash []byte
 	if f.Phone != "" {
 		number, err := store.ParsePhone(f.Phone)
 		if err != nil {
 			return nil, 0, fault.InField("phone", leads.PhoneFault(err))
 		}
-		hash = u.st.PhoneHash(tenant, number)
+		hash = u.Store.PhoneHash(tenant, number)
 	}
 	var out []Suppression
 	var total int64
-	err := u.st.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
+	err := u.Store.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
 		if err := tx.Q.PlanByValues(ctx); err != nil {
 			return err
 		}
@@ -240,8 +241,8 @@ func (u *suppressions) ListSuppressions(ctx context.Context, tenant uuid.UUID, f
 
 // DeleteSuppression takes back what the tenant itself has put on the list. Leads that ended stay ended; the number may be
 // pushed again. A callee's opt-out stays. Errors: store.ErrNotFound, *fault.Error.
-func (u *suppressions) DeleteSuppression(ctx context.Context, tenant, id uuid.UUID) error {
-	err := u.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+func (u *Service) DeleteSuppression(ctx context.Context, tenant, id uuid.UUID) error {
+	err := u.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		row, err := tx.Q.SuppressionLock(ctx, tenant, id)
 		switch {
 		case err != nil:
@@ -259,14 +260,14 @@ func (u *suppressions) DeleteSuppression(ctx context.Context, tenant, id uuid.UU
 	if err != nil {
 		return fault.Wrap("delete suppression", err)
 	}
-	u.log.InfoContext(ctx, "number no longer suppressed", "tenant_id", tenant, "suppression_id", id)
+	u.Log.InfoContext(ctx, "number no longer suppressed", "tenant_id", tenant, "suppression_id", id)
 	return nil
 }
 
-// optOut keeps a number from being dialed ever again: its hash stays, its leads end, and a strict tenant forgets the number
+// OptOut keeps a number from being dialed ever again: its hash stays, its leads end, and a strict tenant forgets the number
 // itself. A lead in a call ends with it, and a call that rings at the number ends at once. The transaction must have taken the number's
 // lock before anything else.
-func (u *suppressions) optOut(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hash []byte, at time.Time) error {
+func (u *Service) OptOut(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hash []byte, at time.Time) error {
 	if err := tx.Q.SuppressionOptOut(ctx, tenant, hash, suppressedByOptOut); err != nil {
 		return err
 	}
@@ -274,7 +275,7 @@ func (u *suppressions) optOut(ctx context.Context, tx *store.Tx, tenant uuid.UUI
 }
 
 // endSuppressed ends the leads of numbers that must not be called again.
-func (u *suppressions) endSuppressed(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hashes [][]byte, at time.Time) error {
+func (u *Service) endSuppressed(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hashes [][]byte, at time.Time) error {
 	list, err := tx.Q.LeadsOfHashes(ctx, tenant, hashes)
 	if err != nil {
 		return err
@@ -284,7 +285,7 @@ func (u *suppressions) endSuppressed(ctx context.Context, tx *store.Tx, tenant u
 		case leads.StatusDialing, leads.StatusConnected: // the call's end finds the suppression
 		case leads.StatusOptedOut:
 		case leads.StatusNew, leads.StatusQueued, leads.StatusCallback, leads.StatusRetry, leads.StatusCompleted, leads.StatusExhausted, leads.StatusDNC, leads.StatusInvalid:
-			if err := u.leads.Finish(ctx, tx, lead, leads.StatusOptedOut, at); err != nil {
+			if err := u.Leads.Finish(ctx, tx, lead, leads.StatusOptedOut, at); err != nil {
 				return err
 			}
 		}
@@ -293,4 +294,12 @@ func (u *suppressions) endSuppressed(ctx context.Context, tx *store.Tx, tenant u
 		return err
 	}
 	return tx.Q.CallsPurgePeers(ctx, tenant, hashes)
+}
+
+// Service are the numbers that a tenant may not call.
+type Service struct {
+	Store *store.Store
+	Log   *slog.Logger
+	Now   func() time.Time
+	Leads *leads.Service
 }

@@ -1,4 +1,4 @@
-package dialer
+package flows
 
 import (
 	"context"
@@ -22,18 +22,18 @@ const (
 	CodeFlows            = "too_many_flows"
 )
 
-// flowPlan is a version of a flow that takes a call.
-type flowPlan struct {
-	graph   *flow.Graph
-	id      uuid.UUID
-	version int32
-	// resume is how far the flow had come before a restart of ours; nil for a call that begins.
-	resume *flow.State
+// Plan is a version of a flow that takes a call.
+type Plan struct {
+	Graph   *flow.Graph
+	ID      uuid.UUID
+	Version int32
+	// Resume is how far the flow had come before a restart of ours; nil for a call that begins.
+	Resume *flow.State
 }
 
-// beginsWithVoiceAgent tells whether a voice agent is the first whom a call hears: its session records the call.
-func (p *flowPlan) beginsWithVoiceAgent(now time.Time) bool {
-	return p.graph.FirstVoiceAgent(now) != nil
+// BeginsWithVoiceAgent tells whether a voice agent is the first whom a call hears: its session records the call.
+func (p *Plan) BeginsWithVoiceAgent(now time.Time) bool {
+	return p.Graph.FirstVoiceAgent(now) != nil
 }
 
 // keptFlows bounds the flows that are kept as they were read.
@@ -42,27 +42,27 @@ const keptFlows = 1000
 // flowCache keeps flows as they were read, by id: a version doesn't change. Pacers and the gate ask for them all the time.
 type flowCache struct {
 	mu   sync.Mutex
-	read map[uuid.UUID]flowPlan
+	read map[uuid.UUID]Plan
 }
 
-func (c *flowCache) get(id uuid.UUID, version int32) (*flowPlan, bool) {
+func (c *flowCache) get(id uuid.UUID, version int32) (*Plan, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	plan, ok := c.read[id]
-	return &plan, ok && plan.version == version
+	return &plan, ok && plan.Version == version
 }
 
-func (c *flowCache) put(plan flowPlan) {
+func (c *flowCache) put(plan Plan) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.read == nil || len(c.read) >= keptFlows {
-		c.read = make(map[uuid.UUID]flowPlan)
+		c.read = make(map[uuid.UUID]Plan)
 	}
-	c.read[plan.id] = plan
+	c.read[plan.ID] = plan
 }
 
-// storedFlow gives a flow of the tenant in its newest version.
-func (f *flows) storedFlow(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (*flowPlan, error) {
+// Stored gives a flow of the tenant in its newest version.
+func (f *Service) Stored(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (*Plan, error) {
 	gone := &fault.Error{Kind: fault.Dependency, Code: CodeNoFlowConfigured, Detail: "the flow is gone"}
 	version, err := tx.Q.FlowVersion(ctx, tenant, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -81,23 +81,23 @@ func (f *flows) storedFlow(ctx context.Context, tx *store.Tx, tenant, id uuid.UU
 	if err != nil {
 		return nil, err
 	}
-	plan, err := readFlow(row.ID, row.Version, row.Nodes)
+	plan, err := Read(row.ID, row.Version, row.Nodes)
 	if err == nil {
 		f.cache.put(*plan)
 	}
 	return plan, err
 }
 
-func readFlow(id uuid.UUID, version int32, nodes json.RawMessage) (*flowPlan, error) {
+func Read(id uuid.UUID, version int32, nodes json.RawMessage) (*Plan, error) {
 	graph, err := flow.Parse(nodes)
 	if err != nil {
 		return nil, &fault.Error{Kind: fault.Dependency, Code: CodeNoFlowConfigured, Detail: err.Error()}
 	}
-	return &flowPlan{graph: graph, id: id, version: version}, nil
+	return &Plan{Graph: graph, ID: id, Version: version}, nil
 }
 
-// cutOffFlow is the flow that a call was in when we were restarted, in the version that it began with; nil for none.
-func cutOffFlow(ctx context.Context, tx *store.Tx, call db.Call) (*flowPlan, error) {
+// CutOffFlow is the flow that a call was in when we were restarted, in the version that it began with; nil for none.
+func CutOffFlow(ctx context.Context, tx *store.Tx, call db.Call) (*Plan, error) {
 	run, err := tx.Q.FlowRunOpen(ctx, call.TenantID, call.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil //nolint:nilnil // the call begins
@@ -112,7 +112,7 @@ func cutOffFlow(ctx context.Context, tx *store.Tx, call db.Call) (*flowPlan, err
 	if err != nil {
 		return nil, err
 	}
-	plan, err := readFlow(run.FlowID, run.Version, row.Nodes)
+	plan, err := Read(run.FlowID, run.Version, row.Nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -123,12 +123,12 @@ func cutOffFlow(ctx context.Context, tx *store.Tx, call db.Call) (*flowPlan, err
 	if err := json.Unmarshal(run.Trace, &state.Trace); err != nil {
 		return nil, fmt.Errorf("read the trace of a flow: %w", err)
 	}
-	plan.resume = &state
+	plan.Resume = &state
 	return plan, nil
 }
 
-// FlowRun is what a flow did with a call.
-type FlowRun struct {
+// Run is what a flow did with a call.
+type Run struct {
 	FlowID    uuid.UUID   `json:"flow_id"`
 	Version   int         `json:"version"`
 	StartedAt time.Time   `json:"started_at"`
@@ -139,16 +139,16 @@ type FlowRun struct {
 }
 
 // FlowRuns are the traces of the flows that a call of the tenant went through, the first one first.
-func (f *flows) FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]FlowRun, error) {
-	runs := []FlowRun{}
-	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+func (f *Service) FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]Run, error) {
+	runs := []Run{}
+	err := f.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		rows, err := tx.Q.FlowRunsOfCall(ctx, tenant, call)
 		if err != nil {
 			return err
 		}
-		runs = make([]FlowRun, 0, len(rows))
+		runs = make([]Run, 0, len(rows))
 		for _, row := range rows {
-			run := FlowRun{
+			run := Run{
 				FlowID: row.FlowID, Version: int(row.Version), StartedAt: row.StartedAt.UTC(), EndedAt: store.UTC(row.EndedAt),
 				Outcome: row.Outcome, Error: row.Error,
 			}

@@ -1,4 +1,4 @@
-package dialer
+package voiceagents
 
 import (
 	"context"
@@ -33,6 +33,7 @@ const (
 	// maxVoiceAgents bounds a tenant's voice agents, archived ones with them.
 	maxVoiceAgents = 1000
 	maxAgentCalls  = 10_000
+	maxNameLength  = 200
 
 	encodingPCM  = "pcm_s16le"
 	encodingPCMU = "pcmu"
@@ -48,14 +49,14 @@ func defaultAudio() AudioFormat {
 func newVoiceAgent() db.VoiceAgent {
 	audio, _ := json.Marshal(defaultAudio()) // strings and integers always encode
 	return db.VoiceAgent{
-		ID: store.NewID(), AudioFormat: audio, MaxConcurrent: defaultAgentCalls, Status: string(VoiceAgentActive),
+		ID: store.NewID(), AudioFormat: audio, MaxConcurrent: defaultAgentCalls, Status: string(StatusActive),
 		TokenLifetime: tokenLifetimeRefresh, Subprotocol: SubprotocolAlpha, WsDisconnectAction: disconnectHangup, MonitorScope: monitorTenant,
 	}
 }
 
 // apply puts a request's members into a voice agent; a null one counts as absent, but for those that creation
 // requires. The auth token stays outside, for it is sealed.
-func (in VoiceAgentInput) apply(ctx context.Context, c *input.Form, guard input.Guard, to *db.VoiceAgent) {
+func (in Input) apply(ctx context.Context, c *input.Form, guard input.Guard, to *db.VoiceAgent) {
 	if v, ok := input.Required(c, "name", skipNull(c, in.Name)); ok && c.Text("name", v, 1, maxNameLength) {
 		to.Name = v
 	}
@@ -82,7 +83,7 @@ func (in VoiceAgentInput) apply(ctx context.Context, c *input.Form, guard input.
 	if v, ok := input.Given(c, "max_concurrent", in.MaxConcurrent); ok && c.Between("max_concurrent", v, 1, maxAgentCalls) {
 		to.MaxConcurrent = int32(v) //nolint:gosec // bounded by between
 	}
-	if v, ok := input.Given(c, "status", in.Status); ok && c.OneOf("status", v, string(VoiceAgentActive), string(VoiceAgentPaused)) {
+	if v, ok := input.Given(c, "status", in.Status); ok && c.OneOf("status", v, string(StatusActive), string(StatusPaused)) {
 		to.Status = v
 	}
 	if v, ok := input.Given(c, "token_lifetime", in.TokenLifetime); ok &&
