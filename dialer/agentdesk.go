@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -91,17 +92,17 @@ func (dk *desk) previewCampaign(ctx context.Context, tx *store.Tx, tenant, campa
 	switch {
 	case err != nil:
 		return nil, err
-	case row.DialMode != string(DialPreview):
+	case row.DialMode != string(campaigns.DialPreview):
 		return nil, &fault.Error{Kind: fault.Conflict, Code: CodeNotPreview, Detail: "The campaign's dial mode is not preview."}
-	case row.Status != string(CampaignRunning):
+	case row.Status != string(campaigns.StatusRunning):
 		return nil, &fault.Error{Kind: fault.Conflict, Code: CodeCampaignNotRuns, Detail: "The campaign is " + row.Status + "."}
 	}
 	owner, err := tx.Q.GetTenant(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	open, _ := dk.gate.mayRing(owner.CallingWindow, row.CallingWindow, owner.Holidays, dk.now(), campaignRing(row.RingTimeoutS))
-	if !open || row.Environment == string(EnvironmentTest) {
+	open, _ := dk.gate.mayRing(owner.CallingWindow, row.CallingWindow, owner.Holidays, dk.now(), campaigns.RingTimeout(row.RingTimeoutS))
+	if !open || row.Environment == string(campaigns.EnvironmentTest) {
 		return nil, nil //nolint:nilnil // there is nothing to dial, which is no error
 	}
 	return &owner, nil
@@ -205,7 +206,7 @@ func (dk *desk) AgentDial(ctx context.Context, tenant, agent uuid.UUID, in DialI
 	}
 	req := admission.Request{
 		TenantID: tenant, CampaignID: to.campaign, LeadID: to.lead, AgentID: &agent, To: to.phone,
-		Purpose: admission.PurposeSingle, Environment: string(EnvironmentLive),
+		Purpose: admission.PurposeSingle, Environment: string(campaigns.EnvironmentLive),
 	}
 	if to.lead != nil {
 		req.Purpose = admission.PurposeLead
@@ -310,7 +311,7 @@ func (in DisposeInput) disposal(now time.Time) (disposal, error) {
 		}
 		out.disposition = v
 	}
-	if v, ok := input.Clearable(&c, "notes", in.Notes); ok && v != nil && c.Text("notes", *v, 0, maxTextLength) {
+	if v, ok := input.Clearable(&c, "notes", in.Notes); ok && v != nil && c.Text("notes", *v, 0, campaigns.MaxTextLength) {
 		out.notes = v
 	}
 	if v, ok := input.Clearable(&c, "opt_out", in.OptOut); ok && v != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -17,7 +18,7 @@ import (
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	campaign := p.campaign(t, DialPreview)
+	campaign := p.campaign(t, campaigns.DialPreview)
 	first, second := p.push(t, campaign, "9876543201"), p.push(t, campaign, "9876543202")
 	ann, bob := p.person(t), p.person(t)
 	next := func(agent uuid.UUID) *leads.Lead {
@@ -98,7 +99,7 @@ func TestPreview(t *testing.T) {
 func TestOwnCallGoesToItsAgent(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	campaign := p.campaign(t, DialPreview)
+	campaign := p.campaign(t, campaigns.DialPreview)
 	p.person(t)
 	p.clock.Advance(time.Minute)
 	ann := p.person(t)
@@ -118,7 +119,7 @@ func TestOwnCallGoesToItsAgent(t *testing.T) {
 func TestDispose(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	campaign := p.campaign(t, DialPreview)
+	campaign := p.campaign(t, campaigns.DialPreview)
 	ann, bob := p.person(t), p.person(t)
 	call, lead := p.had(t, ann, campaign, "9876543201")
 	id := input.Some(call.ID.String())
@@ -178,9 +179,9 @@ func TestDisposeOptOutForgetsEarlierCalls(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
 	ann := p.person(t)
-	campaign := p.campaign(t, DialPreview)
+	campaign := p.campaign(t, campaigns.DialPreview)
 	call, _ := p.had(t, ann, campaign, "9876543203")
-	other, _ := p.had(t, p.person(t), p.campaign(t, DialPreview), "9876543204")
+	other, _ := p.had(t, p.person(t), p.campaign(t, campaigns.DialPreview), "9876543204")
 	others := p.call(t, other.ID)
 	require.Equal(t, "+919876543203", p.call(t, call.ID).ToNumber.Reveal())
 	p.strict(t)
@@ -198,7 +199,7 @@ func TestDisposeOptOut(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
 	p.strict(t)
-	campaign, other := p.campaign(t, DialPreview), p.campaign(t, DialPreview)
+	campaign, other := p.campaign(t, campaigns.DialPreview), p.campaign(t, campaigns.DialPreview)
 	ann := p.person(t)
 	elsewhere := p.push(t, other, "9876543203")
 	call, lead := p.had(t, ann, campaign, "9876543203")
@@ -213,7 +214,7 @@ func TestDisposeOptOut(t *testing.T) {
 		require.Nil(t, row.PhoneSealed, "a strict tenant forgets the number")
 	}
 	require.Nil(t, p.call(t, call.ID).PeerSealed)
-	again, err := p.svc.Leads.PushLead(t.Context(), p.tenant, p.campaign(t, DialPreview), leads.Input{Phone: input.Some("9876543203")})
+	again, err := p.svc.Leads.PushLead(t.Context(), p.tenant, p.campaign(t, campaigns.DialPreview), leads.Input{Phone: input.Some("9876543203")})
 	require.NoError(t, err)
 	require.Equal(t, leads.StatusOptedOut, again.Status)
 	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some("9876543203")})
@@ -225,7 +226,7 @@ func TestDisposeOptOut(t *testing.T) {
 func TestDisposeRefusesWhatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	campaign := p.campaign(t, DialPreview)
+	campaign := p.campaign(t, campaigns.DialPreview)
 	ann := p.person(t)
 	call, lead := p.had(t, ann, campaign, "9876543201")
 	say := func(in DisposeInput) error {
@@ -271,7 +272,7 @@ func TestNextLeadPassesOverOneWithoutNumber(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
 	p.strict(t)
-	campaign, ann := p.campaign(t, DialPreview), p.person(t)
+	campaign, ann := p.campaign(t, campaigns.DialPreview), p.person(t)
 	purged, next := p.push(t, campaign, "9876543201"), p.push(t, campaign, "9876543202")
 	storetest.Exec(t, p.st, p.tenant, "UPDATE leads SET phone_sealed = NULL WHERE id = $1", purged.ID)
 	got, err := p.desk.NextLead(t.Context(), p.tenant, ann, campaign)

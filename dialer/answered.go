@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/dialer/audio"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -32,9 +33,9 @@ func (h *answering) greet(ctx context.Context, leg switchctl.Leg, plan answerPla
 	if c == nil {
 		return wait, false
 	}
-	if call.Amd && c.VoicemailAction != voicemailConnect && !dialedByAgent(call) {
+	if call.Amd && c.VoicemailAction != campaigns.VoicemailConnect && !dialedByAgent(call) {
 		action := switchctl.MachineAction{}
-		if c.VoicemailAction == voicemailMessage && c.VoicemailMessageUrl != nil {
+		if c.VoicemailAction == campaigns.VoicemailMessage && c.VoicemailMessageUrl != nil {
 			action.MessageURL = *c.VoicemailMessageUrl
 		}
 		if err := leg.OnMachine(ctx, action); err != nil && ctx.Err() == nil {

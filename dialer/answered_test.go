@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/figures"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -85,7 +86,7 @@ func TestMachineFreesTheAgent(t *testing.T) {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			p := staffed(t)
-			campaign := p.campaign(t, DialProgressive)
+			campaign := p.campaign(t, campaigns.DialProgressive)
 			storetest.Exec(t, p.st, p.tenant, `UPDATE campaigns SET amd = true, voicemail_action = 'message', predictive_max_wait_s = 60,
 				voicemail_message_url = 'http://127.0.0.1/m.wav', announcement_url = 'http://127.0.0.1/a.wav'`)
 			ann := p.person(t)
@@ -124,7 +125,7 @@ func TestMachineOfAnAgentWhoseCallEndsFirst(t *testing.T) {
 		t.Run(action, func(t *testing.T) {
 			t.Parallel()
 			p := staffed(t)
-			campaign := p.campaign(t, DialProgressive)
+			campaign := p.campaign(t, campaigns.DialProgressive)
 			storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET amd = true, voicemail_action = $1", action)
 			ann := p.person(t)
 			lead := p.push(t, campaign, "9876543272")

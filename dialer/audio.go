@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -30,10 +31,10 @@ type clip struct{ member, url string }
 func heardOf(row db.Campaign) []clip {
 	var out []clip
 	if row.AnnouncementUrl != nil {
-		out = append(out, clip{fieldAnnouncementURL, *row.AnnouncementUrl})
+		out = append(out, clip{campaigns.FieldAnnouncementURL, *row.AnnouncementUrl})
 	}
-	if row.Amd && row.VoicemailAction == voicemailMessage && row.VoicemailMessageUrl != nil {
-		out = append(out, clip{fieldVoicemailURL, *row.VoicemailMessageUrl})
+	if row.Amd && row.VoicemailAction == campaigns.VoicemailMessage && row.VoicemailMessageUrl != nil {
+		out = append(out, clip{campaigns.FieldVoicemailURL, *row.VoicemailMessageUrl})
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
@@ -61,7 +62,7 @@ func TestCampaignWaitsForItsAudio(t *testing.T) {
 func TestGateWantsTheAnnouncement(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	campaign, ann := p.campaign(t, DialPreview), p.person(t)
+	campaign, ann := p.campaign(t, campaigns.DialPreview), p.person(t)
 	p.prompts.lose(testAnnouncement, true)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET announcement_url = $1", testAnnouncement)
 	req := p.request(t, campaign, p.push(t, campaign, "9876543201"))

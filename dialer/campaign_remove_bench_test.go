@@ -10,6 +10,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/retry"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -40,7 +41,7 @@ func BenchmarkAdmitBesideDeletion(b *testing.B) {
 		began := time.Now()
 		_, err = s.Gate.admitted(b.Context(), admission.Request{
 			TenantID: tenant, CampaignID: &other, LeadID: &lead, VoiceAgentID: &agent, To: to,
-			Purpose: admission.PurposeLead, Environment: string(EnvironmentLive),
+			Purpose: admission.PurposeLead, Environment: string(campaigns.EnvironmentLive),
 		})
 		took := time.Since(began)
 		require.NoError(b, err)

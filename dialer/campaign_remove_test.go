@@ -9,6 +9,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
@@ -32,7 +33,7 @@ func TestDeleteCampaignDoesNotWaitForItsLeads(t *testing.T) {
 	b := setup(t).trunkAndNumber(t)
 	doomed, other := b.running(t), b.running(t)
 	lead, kept := b.push(t, doomed.ID, "9876543210"), b.push(t, other.ID, "9876543211")
-	const more = 2*removalBatch + 1
+	const more = 2*campaigns.RemovalBatch + 1
 	storetest.Exec(t, b.st, b.tenant, `INSERT INTO leads (tenant_id, id, campaign_id, phone_hash, phone_last4)
 		SELECT $1, gen_random_uuid(), $2, sha256(n::text::bytea), '0000' FROM generate_series(1, $3::int) n`, b.tenant, doomed.ID, more)
 	_, err := b.svc.Campaigns.StopCampaign(t.Context(), b.tenant, doomed.ID)
@@ -63,7 +64,7 @@ func TestDeleteCampaignDoesNotWaitForItsLeads(t *testing.T) {
 	all, err := b.svc.Campaigns.ListCampaigns(t.Context(), b.tenant, uuid.Nil, 10)
 	require.NoError(t, err)
 	require.Len(t, all, 1)
-	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, doomed.ID, EnvironmentLive)
+	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, doomed.ID, campaigns.EnvironmentLive)
 	require.ErrorIs(t, err, store.ErrNotFound)
 	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
 		_, err := tx.Q.LeadGet(t.Context(), b.tenant, lead.ID)

@@ -9,12 +9,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/scrub"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/store"
-	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
@@ -23,10 +23,10 @@ func TestCampaignDefaults(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET default_max_concurrent = 7 WHERE id = $1", b.tenant)
-	made, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"spring","dial_mode":"predictive"}`))
+	made, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[campaigns.Input](t, `{"name":"spring","dial_mode":"predictive"}`))
 	require.NoError(t, err)
-	require.Equal(t, CampaignDraft, made.Status)
-	require.Equal(t, ActionConnectAgent, made.PostAnswerAction)
+	require.Equal(t, campaigns.StatusDraft, made.Status)
+	require.Equal(t, campaigns.ActionConnectAgent, made.PostAnswerAction)
 	require.Equal(t, 7, *made.MaxConcurrent, "an absent ceiling follows the tenant's default")
 	require.Equal(t, 25, made.RingTimeoutS)
 	require.Equal(t, 3, made.MaxAttempts)
@@ -35,14 +35,14 @@ func TestCampaignDefaults(t *testing.T) {
 	require.InDelta(t, 0.03, made.PredictiveTargetAbandon, 0)
 
 	null, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant,
-		decode[CampaignInput](t, `{"name":"n","dial_mode":"preview","max_concurrent":null,"post_answer_action":"connect_voice_agent"}`))
+		decode[campaigns.Input](t, `{"name":"n","dial_mode":"preview","max_concurrent":null,"post_answer_action":"connect_voice_agent"}`))
 	require.NoError(t, err)
 	require.Nil(t, null.MaxConcurrent, "an explicit null does not follow it")
 	require.True(t, null.AMD)
 
 	all, err := b.svc.Campaigns.ListCampaigns(t.Context(), b.tenant, uuid.Nil, 10)
 	require.NoError(t, err)
-	require.Equal(t, []Campaign{made, null}, all)
+	require.Equal(t, []campaigns.Campaign{made, null}, all)
 
 	for _, c := range []struct {
 		patch string
@@ -55,7 +55,7 @@ func TestCampaignDefaults(t *testing.T) {
 		{`{"post_answer_action":"connect_voice_agent"}`, true},
 		{`{"post_answer_action":"connect_agent","amd":true}`, true},
 	} {
-		patched, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, made.ID, decode[CampaignInput](t, c.patch))
+		patched, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, made.ID, decode[campaigns.Input](t, c.patch))
 		require.NoError(t, err)
 		require.Equal(t, c.amd, patched.AMD, "a new action brings its default, unless the campaign says otherwise: %s", c.patch)
 	}
@@ -90,7 +90,7 @@ func TestCampaignValidation(t *testing.T) {
 		},
 		"many days": {`{"name":"a","dial_mode":"preview","calling_window":{"from":"09:00","to":"18:00","days":["mon"` + strings.Repeat(`,"mon"`, 7) + `]}}`, []string{"calling_window.days"}},
 		"long texts": {
-			`{"name":"a","dial_mode":"preview","script":"` + strings.Repeat("x", maxTextLength+1) + `","notes":"` + strings.Repeat("x", maxTextLength+1) + `"}`,
+			`{"name":"a","dial_mode":"preview","script":"` + strings.Repeat("x", campaigns.MaxTextLength+1) + `","notes":"` + strings.Repeat("x", campaigns.MaxTextLength+1) + `"}`,
 			[]string{"notes", "script"},
 		},
 		"empty window": {`{"name":"a","dial_mode":"preview","calling_window":{"from":"09:00","to":"09:00"}}`, []string{"calling_window.to"}},
@@ -99,12 +99,12 @@ func TestCampaignValidation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, c.body))
+			_, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[campaigns.Input](t, c.body))
 			require.Equal(t, c.fields, fields(t, err))
 		})
 	}
-	require.Error(t, json.Unmarshal([]byte(`[]`), &CampaignInput{}))
-	require.Error(t, json.Unmarshal([]byte(`null`), &CampaignInput{}))
+	require.Error(t, json.Unmarshal([]byte(`[]`), &campaigns.Input{}))
+	require.Error(t, json.Unmarshal([]byte(`null`), &campaigns.Input{}))
 }
 
 func TestPatchCampaignClearsSevenMembers(t *testing.T) {
@@ -112,20 +112,20 @@ func TestPatchCampaignClearsSevenMembers(t *testing.T) {
 	b := setup(t)
 	storetest.InboundNumber(t, b.st, b.tenant, "+918040001234")
 	campaign := b.aiCampaign(t)
-	set, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t,
+	set, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[campaigns.Input](t,
 		`{"caller_id":"08040001234","description":"d","script":"s","notes":"n","max_concurrent":5,"retry":{"busy":1},
 		  "calling_window":{"from":"10:00","to":"18:00","days":["mon"]}}`))
 	require.NoError(t, err)
 	require.Equal(t, "08040001234", *set.CallerID)
 	require.Equal(t, leads.RetryPolicy{Busy: 1, NoAnswer: 60, Congestion: 5, Machine: 240, Failed: 30, Backoff: 1}, set.Retry)
-	require.Equal(t, &CallingWindow{Timezone: "Asia/Kolkata", Days: []string{"mon"}, From: "10:00", To: "18:00"}, set.CallingWindow)
+	require.Equal(t, &campaigns.CallingWindow{Timezone: "Asia/Kolkata", Days: []string{"mon"}, From: "10:00", To: "18:00"}, set.CallingWindow)
 
-	kept, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{}`))
+	kept, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[campaigns.Input](t, `{}`))
 	require.NoError(t, err)
 	kept.UpdatedAt = set.UpdatedAt
 	require.Equal(t, set, kept, "absent members are left alone")
 
-	cleared, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t,
+	cleared, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[campaigns.Input](t,
 		`{"caller_id":null,"flow_id":null,"voice_agent_id":null,"description":null,"script":null,"notes":null,"max_concurrent":null}`))
 	require.NoError(t, err)
 	require.Nil(t, cleared.CallerID)
@@ -136,18 +136,18 @@ func TestPatchCampaignClearsSevenMembers(t *testing.T) {
 	require.Nil(t, cleared.MaxConcurrent)
 
 	for _, field := range []string{"name", "dial_mode", "status", "post_answer_action", "predictive_target_abandon", "amd", "retry", "calling_window"} {
-		_, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"`+field+`":null}`))
+		_, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[campaigns.Input](t, `{"`+field+`":null}`))
 		require.Equal(t, []string{field}, fields(t, err))
 	}
-	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, uuid.New(), decode[CampaignInput](t, `{"name":"x"}`))
+	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, uuid.New(), decode[campaigns.Input](t, `{"name":"x"}`))
 	require.ErrorIs(t, err, store.ErrNotFound)
 
-	set, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"announcement_url":"http://8.8.8.8/a.wav",
+	set, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[campaigns.Input](t, `{"announcement_url":"http://8.8.8.8/a.wav",
 		"agent_whisper_url":"http://8.8.8.8/b.wav","overflow_greeting_url":"http://8.8.8.8/c.wav","voicemail_message_url":"http://8.8.8.8/d.wav",
 		"call_category":"service"}`))
 	require.NoError(t, err)
 	require.NotNil(t, set.AnnouncementURL)
-	unset, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"announcement_url":"",
+	unset, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[campaigns.Input](t, `{"announcement_url":"",
 		"agent_whisper_url":"","overflow_greeting_url":"","voicemail_message_url":"","call_category":""}`))
 	require.NoError(t, err)
 	require.Nil(t, unset.AnnouncementURL)
@@ -156,7 +156,7 @@ func TestPatchCampaignClearsSevenMembers(t *testing.T) {
 	require.Nil(t, unset.VoicemailMessageURL)
 	require.Nil(t, unset.CallCategory)
 	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID,
-		decode[CampaignInput](t, `{"voicemail_action":"message","voicemail_message_url":""}`))
+		decode[campaigns.Input](t, `{"voicemail_action":"message","voicemail_message_url":""}`))
 	require.Equal(t, []string{"voicemail_message_url"}, fields(t, err))
 }
 
@@ -164,7 +164,7 @@ func TestCampaignStateMachine(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	start := func(id uuid.UUID) error {
-		_, err := b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, id, EnvironmentLive)
+		_, err := b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, id, campaigns.EnvironmentLive)
 		return err
 	}
 	pause := func(id uuid.UUID) error {
@@ -176,36 +176,36 @@ func TestCampaignStateMachine(t *testing.T) {
 		return err
 	}
 	patch := func(id uuid.UUID) error {
-		_, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, id, decode[CampaignInput](t, `{"name":"renamed"}`))
+		_, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, id, decode[campaigns.Input](t, `{"name":"renamed"}`))
 		return err
 	}
 	remove := func(id uuid.UUID) error { return b.svc.Campaigns.DeleteCampaign(t.Context(), b.tenant, id) }
 	const deleted = "deleted"
 	for _, c := range []struct {
-		from    CampaignStatus
+		from    campaigns.Status
 		trigger string
 		do      func(uuid.UUID) error
 		to      string // empty: 409
 	}{
-		{CampaignDraft, "start", start, string(CampaignRunning)},
-		{CampaignDraft, "pause", pause, ""},
-		{CampaignDraft, "stop", stop, ""},
-		{CampaignDraft, "patch", patch, string(CampaignDraft)},
-		{CampaignDraft, "delete", remove, deleted},
-		{CampaignRunning, "start", start, ""},
-		{CampaignRunning, "pause", pause, string(CampaignPaused)},
-		{CampaignRunning, "stop", stop, string(CampaignCompleted)},
-		{CampaignRunning, "patch", patch, ""},
-		{CampaignRunning, "delete", remove, ""},
-		{CampaignPaused, "start", start, string(CampaignRunning)},
-		{CampaignPaused, "pause", pause, ""},
-		{CampaignPaused, "stop", stop, string(CampaignCompleted)},
-		{CampaignPaused, "patch", patch, string(CampaignPaused)},
-		{CampaignPaused, "delete", remove, deleted},
-		{CampaignCompleted, "start", start, ""},
-		{CampaignCompleted, "pause", pause, ""},
-		{CampaignCompleted, "stop", stop, ""},
-		{CampaignCompleted, "delete", remove, deleted},
+		{campaigns.StatusDraft, "start", start, string(campaigns.StatusRunning)},
+		{campaigns.StatusDraft, "pause", pause, ""},
+		{campaigns.StatusDraft, "stop", stop, ""},
+		{campaigns.StatusDraft, "patch", patch, string(campaigns.StatusDraft)},
+		{campaigns.StatusDraft, "delete", remove, deleted},
+		{campaigns.StatusRunning, "start", start, ""},
+		{campaigns.StatusRunning, "pause", pause, string(campaigns.StatusPaused)},
+		{campaigns.StatusRunning, "stop", stop, string(campaigns.StatusCompleted)},
+		{campaigns.StatusRunning, "patch", patch, ""},
+		{campaigns.StatusRunning, "delete", remove, ""},
+		{campaigns.StatusPaused, "start", start, string(campaigns.StatusRunning)},
+		{campaigns.StatusPaused, "pause", pause, ""},
+		{campaigns.StatusPaused, "stop", stop, string(campaigns.StatusCompleted)},
+		{campaigns.StatusPaused, "patch", patch, string(campaigns.StatusPaused)},
+		{campaigns.StatusPaused, "delete", remove, deleted},
+		{campaigns.StatusCompleted, "start", start, ""},
+		{campaigns.StatusCompleted, "pause", pause, ""},
+		{campaigns.StatusCompleted, "stop", stop, ""},
+		{campaigns.StatusCompleted, "delete", remove, deleted},
 	} {
 		t.Run(string(c.from)+" "+c.trigger, func(t *testing.T) {
 			t.Parallel()
@@ -247,13 +247,13 @@ func TestPauseEmitsEvent(t *testing.T) {
 func TestPredictiveStartsOnlyScrubbed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"p","dial_mode":"predictive"}`))
+	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[campaigns.Input](t, `{"name":"p","dial_mode":"predictive"}`))
 	require.NoError(t, err)
 	b.registry.setDown(true)
 	b.push(t, campaign.ID, "9876543210")
 	b.push(t, campaign.ID, "9876543211")
-	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
-	require.Equal(t, CodeLeadsNotScrubbed, conflictCode(t, err))
+	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, campaigns.EnvironmentLive)
+	require.Equal(t, campaigns.CodeLeadsNotScrubbed, conflictCode(t, err))
 	var conflict *fault.Error
 	require.ErrorAs(t, err, &conflict)
 	require.Equal(t, map[string]any{"pending": int64(2)}, conflict.Members)
@@ -261,7 +261,7 @@ func TestPredictiveStartsOnlyScrubbed(t *testing.T) {
 	result, err := b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Equal(t, scrub.Result{Total: 2, Scrubbed: 2}, result)
-	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, campaigns.EnvironmentLive)
 	require.NoError(t, err)
 }
 
@@ -269,11 +269,11 @@ func TestStartNeedsWhatTakesTheCalls(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Subprotocols = []string{voiceagents.SubprotocolAlpha} })
 	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant,
-		decode[CampaignInput](t, `{"name":"c","dial_mode":"progressive","post_answer_action":"connect_voice_agent"}`))
+		decode[campaigns.Input](t, `{"name":"c","dial_mode":"progressive","post_answer_action":"connect_voice_agent"}`))
 	require.NoError(t, err)
 	start := func(wanted string) {
 		t.Helper()
-		_, err := b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+		_, err := b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, campaigns.EnvironmentLive)
 		var missing *fault.Error
 		require.ErrorAs(t, err, &missing)
 		require.Equal(t, wanted, missing.Code)
@@ -282,17 +282,17 @@ func TestStartNeedsWhatTakesTheCalls(t *testing.T) {
 	beta, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant,
 		decode[voiceagents.Input](t, `{"name":"b","ws_url":"ws://127.0.0.1:9/","subprotocol":"audio.beta.org"}`))
 	require.NoError(t, err)
-	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"voice_agent_id":"`+beta.ID.String()+`"}`))
+	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[campaigns.Input](t, `{"voice_agent_id":"`+beta.ID.String()+`"}`))
 	require.NoError(t, err)
 	start(voiceagents.CodeSubprotocolMismatch)
 	archived, err := b.svc.VoiceAgents.ArchiveVoiceAgent(t.Context(), b.tenant, b.agent(t).ID)
 	require.NoError(t, err)
-	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"voice_agent_id":"`+archived.ID.String()+`"}`))
+	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[campaigns.Input](t, `{"voice_agent_id":"`+archived.ID.String()+`"}`))
 	require.NoError(t, err)
 	start(voiceagents.CodeNoVoiceAgentConfigured)
 
 	flowing, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant,
-		decode[CampaignInput](t, `{"name":"f","dial_mode":"progressive","post_answer_action":"run_flow"}`))
+		decode[campaigns.Input](t, `{"name":"f","dial_mode":"progressive","post_answer_action":"run_flow"}`))
 	require.NoError(t, err)
 	campaign = flowing
 	start(flows.CodeNoFlowConfigured)
@@ -302,10 +302,10 @@ func TestStartWithTestKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.aiCampaign(t)
-	started, err := b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentTest)
+	started, err := b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, campaigns.EnvironmentTest)
 	require.NoError(t, err)
-	require.Equal(t, CampaignRunning, started.Status)
-	require.Equal(t, EnvironmentTest, started.Environment)
+	require.Equal(t, campaigns.StatusRunning, started.Status)
+	require.Equal(t, campaigns.EnvironmentTest, started.Environment)
 	lead := b.push(t, campaign.ID, "9876543210")
 	_, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
 	require.Equal(t, ReasonTestEnvironment, reason(t, err))
@@ -324,21 +324,11 @@ func TestDeleteCampaignWaitsForItsCalls(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.svc.Campaigns.StopCampaign(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
-	require.Equal(t, CodeCampaignHasCalls, conflictCode(t, b.svc.Campaigns.DeleteCampaign(t.Context(), b.tenant, campaign.ID)))
+	require.Equal(t, campaigns.CodeCampaignHasCalls, conflictCode(t, b.svc.Campaigns.DeleteCampaign(t.Context(), b.tenant, campaign.ID)))
 	b.end(t, adm.Call, "failed", "USER_BUSY")
 	require.NoError(t, b.svc.Campaigns.DeleteCampaign(t.Context(), b.tenant, campaign.ID))
 	b.work(t)
 	require.Eventually(t, func() bool {
 		return storetest.Count(t, b.st, "SELECT (SELECT count(*) FROM leads) + (SELECT count(*) FROM campaigns)") == 0
 	}, waitFor, every)
-}
-
-// TestCampaignQueriesWriteColumns: each parameter of the two queries is a column of the row that it is taken from.
-func TestCampaignQueriesWriteColumns(t *testing.T) {
-	t.Parallel()
-	row := newCampaign()
-	row.TenantID, row.Name = uuid.New(), "n"
-	inserted, updated := paramsOf[db.CampaignInsertParams](row), paramsOf[db.CampaignUpdateParams](row)
-	require.Equal(t, []any{row.TenantID, row.ID, "n", row.Retry}, []any{inserted.TenantID, inserted.ID, inserted.Name, inserted.Retry})
-	require.Equal(t, []any{row.TenantID, row.ID, "n", row.Retry}, []any{updated.TenantID, updated.ID, updated.Name, updated.Retry})
 }

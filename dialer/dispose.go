@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -124,7 +125,7 @@ func (dk *desk) promiseCallback(ctx context.Context, tx *store.Tx, call db.Call,
 		return &fault.Error{Kind: fault.Conflict, Code: CodeLaterCall, Detail: "The lead has had another call since; that one decides."}
 	case status == leads.StatusDialing, status == leads.StatusConnected:
 		return &fault.Error{Kind: fault.Conflict, Code: leads.CodeLeadInCall, Detail: "The lead's call goes on."}
-	case campaign.Status == string(CampaignCompleted):
+	case campaign.Status == string(campaigns.StatusCompleted):
 		return &fault.Error{
 			Kind: fault.Conflict, Code: CodeCampaignNotRuns, Detail: "The campaign has been stopped for good: nobody would call back.",
 			Members: map[string]any{"status": campaign.Status},

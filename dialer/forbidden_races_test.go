@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/suppressions"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -47,7 +48,7 @@ func (p *people) ways(t *testing.T) ways {
 		},
 		"agent's number": func(t *testing.T, number string) admission.Request {
 			t.Helper()
-			agent, preview := p.person(t), p.campaign(t, DialPreview)
+			agent, preview := p.person(t), p.campaign(t, campaigns.DialPreview)
 			return admission.Request{
 				TenantID: p.tenant, CampaignID: &preview, AgentID: &agent, To: mustPhone(t, number), Purpose: admission.PurposeSingle,
 			}
@@ -118,7 +119,7 @@ func background(f func() error) <-chan error {
 func (p *people) suppressing(t *testing.T, number string) map[string]func() error {
 	t.Helper()
 	ann := p.person(t)
-	call, _ := p.had(t, ann, p.campaign(t, DialPreview), number)
+	call, _ := p.had(t, ann, p.campaign(t, campaigns.DialPreview), number)
 	return map[string]func() error{
 		"opt-out": func() error {
 			_, err := p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -58,7 +59,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 	sw := &singleSwitch{fakeSwitch{}}
 	b.attach(sw)
 	place := func(number string) (db.Call, error) {
-		return b.desk.PlaceCall(t.Context(), b.tenant, EnvironmentLive, CallInput{To: input.Some(number), VoiceAgentID: input.Some(campaign.VoiceAgentID.String())})
+		return b.desk.PlaceCall(t.Context(), b.tenant, campaigns.EnvironmentLive, CallInput{To: input.Some(number), VoiceAgentID: input.Some(campaign.VoiceAgentID.String())})
 	}
 	kinds := []forbidden{
 		forbiddenNot, forbiddenRegistered, forbiddenLater, forbiddenSuppressed, forbiddenOptsOut, forbiddenUnknown,

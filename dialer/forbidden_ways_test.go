@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/suppressions"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
@@ -33,7 +34,7 @@ type lawWorld struct {
 	p         *people
 	rng       *rand.Rand
 	gate      admission.Gate
-	paced     Campaign
+	paced     campaigns.Campaign
 	preview   uuid.UUID
 	agent     uuid.UUID
 	numbers   []string
@@ -101,7 +102,7 @@ func newLawWorld(t *testing.T, privacy store.PrivacyMode, seed uint64) *lawWorld
 	w.p.clock.Set(time.Date(2026, 11, 20, 12, 0, 0, 0, ist()))
 	w.p.svc.Gate.Admitted = w.dialed
 	w.gate = w.p.svc.Gate
-	w.paced, w.preview = w.p.running(t), w.p.campaign(t, DialPreview)
+	w.paced, w.preview = w.p.running(t), w.p.campaign(t, campaigns.DialPreview)
 	storetest.Exec(t, w.p.st, w.p.tenant, `UPDATE campaigns SET max_attempts = 50, retry = '{"busy":0,"no_answer":30,"failed":0,"backoff":1}'`)
 	w.agent = w.p.person(t)
 	voiceAgent := w.p.agent(t)
@@ -124,7 +125,7 @@ func (w *lawWorld) dialed(req admission.Request, adm admission.Terms) {
 	now := w.p.clock.Now().In(ist())
 	number, way := req.To.National(), "single"
 	switch {
-	case req.Environment == string(EnvironmentTest):
+	case req.Environment == string(campaigns.EnvironmentTest):
 		way = "test key"
 	case req.ToURI != "":
 		number, way = req.ToURI[len("sip:+91"):len("sip:+91")+10], "SIP URI"
@@ -202,7 +203,7 @@ func (w *lawWorld) again(t *testing.T) {
 		if w.paused = on; on {
 			_, err = w.p.svc.Campaigns.PauseCampaign(t.Context(), w.p.tenant, w.paced.ID)
 		} else {
-			_, err = w.p.svc.Campaigns.StartCampaign(t.Context(), w.p.tenant, w.paced.ID, EnvironmentLive)
+			_, err = w.p.svc.Campaigns.StartCampaign(t.Context(), w.p.tenant, w.paced.ID, campaigns.EnvironmentLive)
 		}
 		require.NoError(t, err)
 	}
@@ -311,7 +312,7 @@ func (w *lawWorld) spelled() string {
 func (w *lawWorld) single(t *testing.T) {
 	t.Helper()
 	taker := []string{"", `,"voice_agent_id":"` + w.voiceAgent + `"`, `,"flow_id":"` + w.flow + `"`}[w.rng.IntN(3)]
-	env := []Environment{EnvironmentLive, EnvironmentTest}[w.rng.IntN(2)]
+	env := []campaigns.Environment{campaigns.EnvironmentLive, campaigns.EnvironmentTest}[w.rng.IntN(2)]
 	_, _ = w.p.desk.PlaceCall(t.Context(), w.p.tenant, env, decode[CallInput](t, `{"to":"`+w.spelled()+`"`+taker+`}`))
 }
 

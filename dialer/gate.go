@@ -1,7 +1,6 @@
 package dialer
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
@@ -68,7 +68,7 @@ func (g *rules) admit(ctx context.Context, req admission.Request) (*admission.Ad
 		}
 	case req.To.IsZero():
 		return nil, refuse(ReasonNumber, c.now, time.Time{}, "there is no number to dial")
-	case req.Environment == string(EnvironmentTest) && !single(req):
+	case req.Environment == string(campaigns.EnvironmentTest) && !single(req):
 		return nil, refuse(ReasonTestEnvironment, c.now, time.Time{}, "test keys place no calls")
 	}
 	if !c.req.To.IsZero() {
@@ -125,7 +125,7 @@ func (g *rules) decide(ctx context.Context, tx *store.Tx, c candidate, target ca
 		if c.by, err = g.taker(ctx, tx, c.req); err != nil {
 			return none, nil, err
 		}
-		c.req.VoiceAgentID = c.by.voiceAgent
+		c.req.VoiceAgentID = c.by.VoiceAgent
 	}
 	if err := c.readFacts(ctx, tx); err != nil {
 		return none, nil, err
@@ -147,7 +147,7 @@ func (g *rules) decide(ctx context.Context, tx *store.Tx, c candidate, target ca
 		adm.Routes = c.way.routes
 	}
 	switch {
-	case c.req.Environment == string(EnvironmentTest) && !c.transfer():
+	case c.req.Environment == string(campaigns.EnvironmentTest) && !c.transfer():
 		adm.Call, err = g.rehearse(ctx, tx, &c, adm)
 		adm.Routes = nil
 		return adm, nil, err
@@ -221,12 +221,7 @@ func (c *candidate) ringTimeout() time.Duration {
 	if c.req.RingTimeout > 0 {
 		return c.req.RingTimeout
 	}
-	return campaignRing(c.facts.RingTimeoutS)
-}
-
-// campaignRing is how long a campaign's callees ring; 0 is the default.
-func campaignRing(seconds int32) time.Duration {
-	return time.Duration(cmp.Or(seconds, defaultRingTimeoutS)) * time.Second
+	return campaigns.RingTimeout(c.facts.RingTimeoutS)
 }
 
 // settle ends a lead that was refused for good, in the transaction of the refusal.

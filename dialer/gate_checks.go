@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
@@ -27,7 +28,7 @@ type candidate struct {
 	// registry is what the do-not-call registry says of the number.
 	registry registryAnswer
 	// by takes the call first; nobody in particular takes a transfer.
-	by     answerTarget
+	by     campaigns.Target
 	facts  db.GateFactsRow
 	trunks []db.GateTrunksRow
 	// counted are the calls that the number got today of which this leg is a part.
@@ -85,14 +86,14 @@ func parentUp(ctx context.Context, tx *store.Tx, c *candidate) (*denial, error) 
 }
 
 func campaignRuns(c *candidate) *denial {
-	if c.req.CampaignID != nil && c.facts.CampaignStatus != string(CampaignRunning) {
+	if c.req.CampaignID != nil && c.facts.CampaignStatus != string(campaigns.StatusRunning) {
 		return deny("the campaign is not running")
 	}
 	return nil
 }
 
 func campaignIsLive(c *candidate) *denial {
-	if c.req.CampaignID != nil && c.facts.CampaignEnvironment == string(EnvironmentTest) {
+	if c.req.CampaignID != nil && c.facts.CampaignEnvironment == string(campaigns.EnvironmentTest) {
 		return deny("the campaign was started with a test key")
 	}
 	return nil
@@ -241,7 +242,7 @@ func underFallback(c *candidate) *denial {
 // agentFree bounds the calls on the way to agents: to those who are ready and can be asked for, and, for a campaign whose plan is
 // to over-dial, to that plan. It is asked under the gate's lock, so that no two calls count on the same agent.
 func agentFree(c *candidate) *denial {
-	if !c.by.people {
+	if !c.by.People {
 		return nil
 	}
 	s, f := c.gate, c.facts
@@ -249,7 +250,7 @@ func agentFree(c *candidate) *denial {
 	if s.cfg.Agents != nil {
 		crew = s.cfg.Agents.Crew(c.req.TenantID) // only a held phone is there when the callee answers
 	}
-	asked := staffing.DemandOf(c.by.demands, crew)
+	asked := staffing.DemandOf(c.by.Demands, crew)
 	_, atWork := asked.Scarcest(crew)
 	ready, mine := staffing.Demand{{}}.Ready(crew), asked.Ready(crew)
 	bound, overdials := 0, false

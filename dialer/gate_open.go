@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
@@ -24,9 +25,9 @@ func (g *rules) open(ctx context.Context, tx *store.Tx, c *candidate, adm admiss
 	p := db.GateAdmitParams{
 		TenantID: req.TenantID, ID: adm.UnitID, CampaignID: req.CampaignID, LeadID: req.LeadID, VoiceAgentID: req.VoiceAgentID,
 		TrunkID: adm.Routes[0].TrunkID, Node: g.cfg.NodeID, FsUuid: adm.UnitID.String(), Direction: directionOutbound,
-		Environment: cmp.Or(req.Environment, string(EnvironmentLive)), FromNumber: store.NewNumber(adm.From),
+		Environment: cmp.Or(req.Environment, string(campaigns.EnvironmentLive)), FromNumber: store.NewNumber(adm.From),
 		ToNumber: store.NewNumber(req.To.EchoE164(adm.Privacy)), PeerHash: c.hash, DialTime: c.now, Metadata: req.Metadata,
-		Amd: c.facts.Amd || single(req) && req.VoiceAgentID != nil, AgentID: req.AgentID, AwaitsAgent: c.by.people, FlowID: req.FlowID,
+		Amd: c.facts.Amd || single(req) && req.VoiceAgentID != nil, AgentID: req.AgentID, AwaitsAgent: c.by.People, FlowID: req.FlowID,
 	}
 	if c.registry.known {
 		p.ScrubbedAt = &c.now

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
@@ -98,10 +99,10 @@ func ruleTable() []rule {
 		},
 		{reason: ReasonDailyCap, of: toNumber | nextRoute, check: underDailyCap, answer: conflict, claim: claimPostponed},
 		{
-			reason: ReasonMode, of: toNumber, check: plain(modeIsScrubbed), answer: conflictAs(CodeModeNotScrubbed),
+			reason: ReasonMode, of: toNumber, check: plain(modeIsScrubbed), answer: conflictAs(campaigns.CodeModeNotScrubbed),
 			claim: claimBacksOff, waits: campaignWaits(ReasonMode, slog.LevelWarn),
 		},
-		{reason: ReasonCategory, of: toNumber, check: plain(categoryDeclared), answer: conflictAs(CodeCategoryRequired), claim: claimBacksOff},
+		{reason: ReasonCategory, of: toNumber, check: plain(categoryDeclared), answer: conflictAs(campaigns.CodeCategoryRequired), claim: claimBacksOff},
 		{
 			reason: ReasonAnnouncement, of: toNumber, check: plain(announcementAtHand), answer: missing(CodeNoAnnouncement),
 			waits: campaignWaits(ReasonAnnouncementURL, slog.LevelWarn),
@@ -143,7 +144,7 @@ func ruleTable() []rule {
 			waits: campaignWaits(ReasonTrunkFailures, slog.LevelWarn).untilThen(),
 		},
 		{
-			reason: ReasonCallerID, of: toAnything, check: callerIDOwned, answer: missing(CodeNoCallerID),
+			reason: ReasonCallerID, of: toAnything, check: callerIDOwned, answer: missing(campaigns.CodeNoCallerID),
 			claim: claimBacksOff, waits: campaignWaits(ReasonCallerID, slog.LevelWarn),
 		},
 		{reason: ReasonSIPHost, answer: func(e *RefusalError, _ time.Time) error { return &carrier.URIError{Detail: e.Detail} }},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
@@ -17,30 +18,30 @@ func single(req admission.Request) bool {
 }
 
 // flowTaker tells who takes a single call that a flow gets.
-func (g *rules) flowTaker(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (answerTarget, error) {
+func (g *rules) flowTaker(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (campaigns.Target, error) {
 	if _, err := tx.Q.FlowHold(ctx, tenant, id); err != nil {
-		return answerTarget{}, err
+		return campaigns.Target{}, err
 	}
 	plan, err := g.flows.Stored(ctx, tx, tenant, id)
 	if err != nil {
-		return answerTarget{}, err
+		return campaigns.Target{}, err
 	}
-	by := answerTarget{modes: flowModes(plan.Graph)}
+	by := campaigns.Target{Modes: campaigns.FlowModes(plan.Graph)}
 	first := plan.Graph.FirstVoiceAgent(g.now())
 	if first == nil {
-		by.demands = plan.Graph.AsksAgent(g.now())
-		by.people = len(by.demands) > 0
+		by.Demands = plan.Graph.AsksAgent(g.now())
+		by.People = len(by.Demands) > 0
 		return by, nil
 	}
 	agent, err := g.voiceAgents.Resolve(ctx, tx, tenant, &first.VoiceAgentID, nil)
-	by.voiceAgent = &agent.ID
+	by.VoiceAgent = &agent.ID
 	return by, err
 }
 
 // rehearse writes the record of a test key's call, which the call controller ends at once. It takes no channel and no trunk.
 func (g *rules) rehearse(ctx context.Context, tx *store.Tx, c *candidate, adm admission.Terms) (db.Call, error) {
 	adm.Routes = []admission.Route{{}}
-	c.by.people = false // it waits for no agent
+	c.by.People = false // it waits for no agent
 	call, err := g.open(ctx, tx, c, adm)
 	if err != nil {
 		return call, err
@@ -50,24 +51,24 @@ func (g *rules) rehearse(ctx context.Context, tx *store.Tx, c *candidate, adm ad
 }
 
 // taker tells who takes the call that is asked for; nobody in particular takes one that an agent dials.
-func (g *rules) taker(ctx context.Context, tx *store.Tx, req admission.Request) (answerTarget, error) {
-	by := answerTarget{voiceAgent: req.VoiceAgentID}
+func (g *rules) taker(ctx context.Context, tx *store.Tx, req admission.Request) (campaigns.Target, error) {
+	by := campaigns.Target{VoiceAgent: req.VoiceAgentID}
 	looks := g.cfg.DNCPolicy.Modes != 0
 	if req.FlowID != nil && single(req) {
 		return g.flowTaker(ctx, tx, req.TenantID, *req.FlowID)
 	}
-	if req.CampaignID == nil || req.AgentID != nil || by.voiceAgent != nil && !looks {
+	if req.CampaignID == nil || req.AgentID != nil || by.VoiceAgent != nil && !looks {
 		return by, nil
 	}
 	campaign, err := tx.Q.CampaignGet(ctx, req.TenantID, *req.CampaignID)
 	if errors.Is(err, store.ErrNotFound) {
 		return by, nil // the campaign's absence is judged with the other facts
 	}
-	if err == nil && by.voiceAgent == nil {
-		by, err = g.campaigns.answerTargetOf(ctx, tx, campaign)
+	if err == nil && by.VoiceAgent == nil {
+		by, err = g.campaigns.TargetOf(ctx, tx, campaign)
 	}
 	if err == nil && looks {
-		by.modes, err = g.campaigns.callModes(ctx, tx, campaign)
+		by.Modes, err = g.campaigns.Modes(ctx, tx, campaign)
 	}
 	return by, err
 }

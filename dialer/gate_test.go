@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
@@ -32,7 +33,7 @@ func (b *bundle) request(t *testing.T, campaign uuid.UUID, lead leads.Lead) admi
 	}))
 	return admission.Request{
 		TenantID: b.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: number, Purpose: admission.PurposeLead,
-		Environment: string(EnvironmentLive),
+		Environment: string(campaigns.EnvironmentLive),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/figures"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/store"
@@ -18,7 +19,7 @@ import (
 
 // pauseForAbandons pauses a campaign of which too many callees find nobody. One that no longer runs is left alone.
 func (p *pacers) pauseForAbandons(ctx context.Context, tenant, id uuid.UUID, t figures.Tallies) error {
-	err := p.campaigns.pauseForAbandons(ctx, tenant, id)
+	err := p.campaigns.PauseForAbandons(ctx, tenant, id)
 	if runsNoMore(err) {
 		return nil
 	}
@@ -27,7 +28,7 @@ func (p *pacers) pauseForAbandons(ctx context.Context, tenant, id uuid.UUID, t f
 	}
 	p.metrics.autoPaused.Inc()
 	p.log.WarnContext(ctx, "campaign paused: too many callees found no agent", "tenant_id", tenant, "campaign_id", id,
-		"answered_24h", t.Day.Answered, "abandoned_24h", t.Day.Abandoned, "source", sourceAbandonRate)
+		"answered_24h", t.Day.Answered, "abandoned_24h", t.Day.Abandoned, "source", campaigns.SourceAbandonRate)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/fault"
 )
@@ -14,7 +15,7 @@ import (
 // TestAPauseThatFailedIsNoPause: a database that doesn't answer leaves a campaign running that should be paused, and that must be known.
 func TestAPauseThatFailedIsNoPause(t *testing.T) {
 	t.Parallel()
-	conflict := &fault.Error{Kind: fault.Conflict, Code: CodeInvalidTransition, Detail: "can't pause a campaign that is stopped"}
+	conflict := &fault.Error{Kind: fault.Conflict, Code: campaigns.CodeInvalidTransition, Detail: "can't pause a campaign that is stopped"}
 	for _, err := range []error{conflict, store.ErrNotFound} {
 		require.True(t, runsNoMore(fmt.Errorf("pause campaign: %w", err)), err)
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -62,7 +62,7 @@ func (h *answering) number(ctx context.Context, dialedNumber string) (db.Number,
 	var number db.Number
 	err := h.st.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
-		for _, candidate := range spellings(dialedNumber) {
+		for _, candidate := range campaigns.Spellings(dialedNumber) {
 			if number, err = tx.Q.FindNumber(ctx, candidate); !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
@@ -73,21 +73,6 @@ func (h *answering) number(ctx context.Context, dialedNumber string) (db.Number,
 		return number, fmt.Errorf("find the number of an inbound call: %w", err)
 	}
 	return number, err
-}
-
-// spellings gives the E.164 forms that a carrier may have meant by what it sent.
-func spellings(sent string) []string {
-	var out []string
-	if strings.HasPrefix(sent, "+") {
-		out = append(out, sent)
-	}
-	if p, err := store.ParsePhone(sent); err == nil {
-		out = append(out, p.E164())
-	}
-	if !strings.HasPrefix(sent, "+") {
-		out = append(out, "+"+strings.TrimPrefix(sent, "00"))
-	}
-	return out
 }
 
 func (h *answering) admitInbound(ctx context.Context, tx *store.Tx, in switchctl.Inbound, number db.Number) (db.Call, error) {
@@ -127,7 +112,7 @@ func (h *answering) admitInbound(ctx context.Context, tx *store.Tx, in switchctl
 	}
 	p := db.GateAdmitParams{
 		TenantID: tenant, ID: in.CallID, VoiceAgentID: agent.id, TrunkID: number.TrunkID, Node: s.cfg.NodeID,
-		FsUuid: in.FSUUID, Direction: directionInbound, Environment: string(EnvironmentLive),
+		FsUuid: in.FSUUID, Direction: directionInbound, Environment: string(campaigns.EnvironmentLive),
 		FromNumber: store.NewNumber(in.From), ToNumber: store.NewNumber(number.E164), PeerHash: hash, DialTime: inboundTime(in, s),
 	}
 	if in.NodeID != "" {
@@ -274,12 +259,12 @@ func (h *answering) plan(ctx context.Context, call db.Call) (answerPlan, error) 
 			plan.people = &peoplePlan{campaign: &campaign}
 			return nil
 		}
-		switch PostAnswerAction(campaign.PostAnswerAction) {
-		case ActionRunFlow:
-			plan.flow, err = h.campaigns.campaignFlow(ctx, tx, campaign)
-		case ActionConnectVoiceAgent:
+		switch campaigns.PostAnswerAction(campaign.PostAnswerAction) {
+		case campaigns.ActionRunFlow:
+			plan.flow, err = h.campaigns.Flow(ctx, tx, campaign)
+		case campaigns.ActionConnectVoiceAgent:
 			plan.agent, err = h.admittedAgent(ctx, tx, call, campaign.VoiceAgentID)
-		case ActionConnectAgent:
+		case campaigns.ActionConnectAgent:
 			plan.people = &peoplePlan{campaign: &campaign}
 		}
 		return err

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/figures"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -21,7 +22,7 @@ func TestLateConnectCountsWhenItHappens(t *testing.T) {
 	t.Parallel()
 	const people = `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`
 	for name, c := range map[string]struct {
-		mode      DialMode
+		mode      campaigns.DialMode
 		nodes     string
 		announced bool
 		answered  time.Duration // before the callee is brought to an agent
@@ -29,20 +30,20 @@ func TestLateConnectCountsWhenItHappens(t *testing.T) {
 		late      bool
 		maxWait   float64 // predictive_max_wait_s; 0: the default of 2
 	}{
-		"in time":                     {DialProgressive, "", false, 0, time.Second, false, 0},
-		"late":                        {DialProgressive, "", false, 0, 3 * time.Second, true, 0},
-		"since the answer":            {DialPredictive, "", false, 1500 * time.Millisecond, time.Second, true, 0},
-		"since the announcement":      {DialPredictive, "", true, 20 * time.Second, time.Second, false, 0},
-		"late since the announcement": {DialPredictive, "", true, 20 * time.Second, 3 * time.Second, true, 0},
-		"flow, in time":               {DialPredictive, people, false, 20 * time.Second, time.Second, false, 0},
-		"flow, late":                  {DialPredictive, people, false, 0, 3 * time.Second, true, 0},
-		"progressive flow, late":      {DialProgressive, people, false, 0, 3 * time.Second, true, 0},
-		"late by the law":             {DialPredictive, "", false, 0, 3 * time.Second, true, 60},
-		"flow, late by the law":       {DialPredictive, people, false, 0, 3 * time.Second, true, 60},
-		"patient, in time":            {DialPredictive, "", false, 0, time.Second, false, 60},
-		"late by the campaign":        {DialPredictive, "", false, 0, time.Second, true, 0.5},
+		"in time":                     {campaigns.DialProgressive, "", false, 0, time.Second, false, 0},
+		"late":                        {campaigns.DialProgressive, "", false, 0, 3 * time.Second, true, 0},
+		"since the answer":            {campaigns.DialPredictive, "", false, 1500 * time.Millisecond, time.Second, true, 0},
+		"since the announcement":      {campaigns.DialPredictive, "", true, 20 * time.Second, time.Second, false, 0},
+		"late since the announcement": {campaigns.DialPredictive, "", true, 20 * time.Second, 3 * time.Second, true, 0},
+		"flow, in time":               {campaigns.DialPredictive, people, false, 20 * time.Second, time.Second, false, 0},
+		"flow, late":                  {campaigns.DialPredictive, people, false, 0, 3 * time.Second, true, 0},
+		"progressive flow, late":      {campaigns.DialProgressive, people, false, 0, 3 * time.Second, true, 0},
+		"late by the law":             {campaigns.DialPredictive, "", false, 0, 3 * time.Second, true, 60},
+		"flow, late by the law":       {campaigns.DialPredictive, people, false, 0, 3 * time.Second, true, 60},
+		"patient, in time":            {campaigns.DialPredictive, "", false, 0, time.Second, false, 60},
+		"late by the campaign":        {campaigns.DialPredictive, "", false, 0, time.Second, true, 0.5},
 		"after a key": {
-			DialProgressive, `{"id":"q","type":"gather_dtmf","data":{"variable":"x","max_digits":1,"timeout_s":2},"next":{"default":"a"}},
+			campaigns.DialProgressive, `{"id":"q","type":"gather_dtmf","data":{"variable":"x","max_digits":1,"timeout_s":2},"next":{"default":"a"}},
 				{"id":"a","type":"connect_agent","data":{"max_wait_s":60}}`, false, 0, 3 * time.Second, false, 0,
 		},
 	} {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -30,7 +31,7 @@ type leakWorld struct {
 	b         *bundle
 	number    string
 	ceilings  [2]int // of a campaign, of the voice agent
-	campaigns []Campaign
+	campaigns []campaigns.Campaign
 	leads     []admission.Request
 	admitted  atomic.Int64
 	refused   atomic.Int64
@@ -71,10 +72,10 @@ func newLeakWorld(t *testing.T, st *store.Store, trunks bool) *leakWorld {
 	storetest.Exec(t, st, b.tenant, "UPDATE tenants SET default_voice_agent_id = $1 WHERE id = $2", agent.ID, b.tenant)
 	storetest.Exec(t, st, b.tenant, "UPDATE voice_agents SET max_concurrent = $1", leakAgentMax)
 	for range 2 {
-		campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, fmt.Sprintf(
+		campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[campaigns.Input](t, fmt.Sprintf(
 			`{"name":"c","dial_mode":"progressive","post_answer_action":"connect_voice_agent","max_concurrent":%s,"max_attempts":100}`, maxConcurrent)))
 		require.NoError(t, err)
-		campaign, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+		campaign, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, campaigns.EnvironmentLive)
 		require.NoError(t, err)
 		w.campaigns = append(w.campaigns, campaign)
 		for i := range 100 {

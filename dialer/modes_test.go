@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/leads"
@@ -53,12 +54,12 @@ func TestCampaignsStayWithinTheModesThatAreChecked(t *testing.T) {
 			if c.nodes != "" {
 				storetest.Exec(t, c.on.st, c.on.tenant, "UPDATE campaigns SET flow_id = $2 WHERE id = $1", campaign.ID, c.on.flow(t, c.nodes))
 			}
-			_, err := c.on.svc.Campaigns.StartCampaign(t.Context(), c.on.tenant, campaign.ID, EnvironmentLive)
+			_, err := c.on.svc.Campaigns.StartCampaign(t.Context(), c.on.tenant, campaign.ID, campaigns.EnvironmentLive)
 			if c.missing == nil {
 				require.NoError(t, err)
 				return
 			}
-			require.Equal(t, CodeModeNotScrubbed, conflictCode(t, err))
+			require.Equal(t, campaigns.CodeModeNotScrubbed, conflictCode(t, err))
 			var conflict *fault.Error
 			require.ErrorAs(t, err, &conflict)
 			require.Equal(t, c.missing, conflict.Members["modes"])
@@ -74,13 +75,13 @@ func TestGateStaysWithinTheModesThatAreChecked(t *testing.T) {
 	lead := b.push(t, campaign.ID, "9876543201")
 	single := admission.Request{
 		TenantID: b.tenant, VoiceAgentID: &agent.ID, To: mustPhone(t, "9876543202"), Purpose: admission.PurposeSingle,
-		Environment: string(EnvironmentLive),
+		Environment: string(campaigns.EnvironmentLive),
 	}
 	narrowed := b.another(t, "node-1", func(c *Config) { c.DNCPolicy = dnc.Policy{Modes: dnc.ModeLiveAgent} }) // a restart later
 	for _, req := range []admission.Request{b.request(t, campaign.ID, lead), single} {
 		_, err := narrowed.Gate.admitted(t.Context(), req)
 		require.Equal(t, ReasonMode, reason(t, err))
-		require.Equal(t, CodeModeNotScrubbed, conflictCode(t, err))
+		require.Equal(t, campaigns.CodeModeNotScrubbed, conflictCode(t, err))
 	}
 	require.Equal(t, string(leads.StatusNew), b.lead(t, lead.ID).Status)
 	_, err := b.svc.Gate.admitted(t.Context(), single)
@@ -115,7 +116,7 @@ func TestGateSeesWhatARunningCampaignHasBecome(t *testing.T) {
 			f := p.saved(t, flowNodes(`{"id":"a",`+ask))
 			campaign := p.aiCampaign(t)
 			storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET flow_id = $2, "+c.before+" WHERE id = $1", campaign.ID, f.ID)
-			_, err := p.svc.Campaigns.StartCampaign(t.Context(), p.tenant, campaign.ID, EnvironmentLive)
+			_, err := p.svc.Campaigns.StartCampaign(t.Context(), p.tenant, campaign.ID, campaigns.EnvironmentLive)
 			require.NoError(t, err)
 			request := func(number string) admission.Request {
 				req := p.request(t, campaign.ID, p.push(t, campaign.ID, number))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -15,7 +16,7 @@ import (
 )
 
 // dial admits a lead's call.
-func (b *bundle) dial(t *testing.T, campaign Campaign, lead leads.Lead) db.Call {
+func (b *bundle) dial(t *testing.T, campaign campaigns.Campaign, lead leads.Lead) db.Call {
 	t.Helper()
 	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
 	require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/figures"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
@@ -247,7 +248,7 @@ func (p *pacer) originate(ctx context.Context, lead leads.Claimed, agent *uuid.U
 	defer cancel()
 	call, err := p.s.gate.place(ctx, p.originator, admission.Request{
 		TenantID: p.Tenant, CampaignID: &p.Campaign, LeadID: &lead.ID, VoiceAgentID: agent, To: lead.Number, Claimant: p.Claimant,
-		Purpose: admission.PurposeLead, Environment: string(EnvironmentLive),
+		Purpose: admission.PurposeLead, Environment: string(campaigns.EnvironmentLive),
 	})
 	if err == nil {
 		p.book.dialed(call)

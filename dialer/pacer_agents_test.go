@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -16,7 +17,7 @@ import (
 )
 
 // flowCampaign gives a running campaign of 20 leads that runs a flow of these nodes behind its start, the node q first.
-func (p *people) flowCampaign(t *testing.T, mode DialMode, nodes string) uuid.UUID {
+func (p *people) flowCampaign(t *testing.T, mode campaigns.DialMode, nodes string) uuid.UUID {
 	t.Helper()
 	campaign := p.campaign(t, mode)
 	flowID := p.flow(t, `[{"id":"s","type":"start","next":{"default":"q"}},`+nodes+`]`)
@@ -44,17 +45,17 @@ func TestOneCallPerAgentWhoFits(t *testing.T) {
 	t.Parallel()
 	const hindi = `{"id":"q","type":"connect_agent","data":{"tags":["hindi"],"max_wait_s":60}}`
 	for name, c := range map[string]struct {
-		mode  DialMode
+		mode  campaigns.DialMode
 		nodes string
 		calls int
 	}{
-		"progressive": {DialProgressive, hindi, 1},
-		"predictive":  {DialPredictive, hindi, 1},
-		"a queue":     {DialProgressive, `{"id":"q","type":"transfer","data":{"destination_type":"agent_queue","destination":"hindi"}}`, 1},
-		"one agent":   {DialProgressive, `{"id":"q","type":"transfer","data":{"destination_type":"agent","destination":"1004"}}`, 1},
-		"nobody":      {DialProgressive, `{"id":"q","type":"transfer","data":{"destination_type":"agent","destination":"77"}}`, 0},
-		"any":         {DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`, 10},
-		"one of two": {DialProgressive, `{"id":"q","type":"branch","data":{"variable":"lead.x"},"next":{"1":"h","default":"a"}},
+		"progressive": {campaigns.DialProgressive, hindi, 1},
+		"predictive":  {campaigns.DialPredictive, hindi, 1},
+		"a queue":     {campaigns.DialProgressive, `{"id":"q","type":"transfer","data":{"destination_type":"agent_queue","destination":"hindi"}}`, 1},
+		"one agent":   {campaigns.DialProgressive, `{"id":"q","type":"transfer","data":{"destination_type":"agent","destination":"1004"}}`, 1},
+		"nobody":      {campaigns.DialProgressive, `{"id":"q","type":"transfer","data":{"destination_type":"agent","destination":"77"}}`, 0},
+		"any":         {campaigns.DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`, 10},
+		"one of two": {campaigns.DialProgressive, `{"id":"q","type":"branch","data":{"variable":"lead.x"},"next":{"1":"h","default":"a"}},
 			{"id":"h","type":"connect_agent","data":{"tags":["hindi"],"max_wait_s":60}},
 			{"id":"a","type":"connect_agent","data":{"max_wait_s":60}}`, 1},
 	} {
@@ -90,8 +91,8 @@ func TestSpecialistsCampaignBesideAnother(t *testing.T) {
 		p.person(t)
 	}
 	p.person(t, "hindi")
-	anybodys := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`)
-	hindis := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"tags":["hindi"],"max_wait_s":60}}`)
+	anybodys := p.flowCampaign(t, campaigns.DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`)
+	hindis := p.flowCampaign(t, campaigns.DialProgressive, `{"id":"q","type":"connect_agent","data":{"tags":["hindi"],"max_wait_s":60}}`)
 	p.svc.Pacers.crews.Allocate(p.tenant, hindis, true, staffing.Demand{{Tags: []string{"hindi"}}}, p.agents.Crew(p.tenant)) // it has begun
 	for _, c := range []uuid.UUID{anybodys, hindis} {
 		newPacer(p.svc.Pacers, p.sw, p.tenant, c, nil).round(t.Context())
@@ -115,9 +116,9 @@ func TestBranchingCampaignBesideAnother(t *testing.T) {
 		p.person(t, "support")
 	}
 	const support = `"type":"connect_agent","data":{"tags":["support"],"max_wait_s":60}}`
-	branching := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"branch","data":{"variable":"lead.x"},"next":{"1":"a","default":"b"}},
+	branching := p.flowCampaign(t, campaigns.DialProgressive, `{"id":"q","type":"branch","data":{"variable":"lead.x"},"next":{"1":"a","default":"b"}},
 		{"id":"a","type":"connect_agent","data":{"tags":["sales"],"max_wait_s":60}},{"id":"b",`+support)
-	supports := p.flowCampaign(t, DialProgressive, `{"id":"q",`+support)
+	supports := p.flowCampaign(t, campaigns.DialProgressive, `{"id":"q",`+support)
 	p.svc.Pacers.crews.Allocate(p.tenant, supports, true, staffing.Demand{{Tags: []string{"support"}}}, p.agents.Crew(p.tenant)) // it has begun
 	for _, c := range []uuid.UUID{branching, supports} {
 		newPacer(p.svc.Pacers, p.sw, p.tenant, c, nil).round(t.Context())
@@ -146,7 +147,7 @@ func TestInboundCallersHoldBackAProgressiveCampaign(t *testing.T) {
 	for range 5 {
 		p.person(t)
 	}
-	campaign := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`)
+	campaign := p.flowCampaign(t, campaigns.DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`)
 	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	p.visited(pacer, 50)
 	pacer.round(t.Context())
@@ -166,7 +167,7 @@ func TestCampaignThatIsHeldBackSaysSo(t *testing.T) {
 	for range 5 {
 		p.person(t)
 	}
-	campaign := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`)
+	campaign := p.flowCampaign(t, campaigns.DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`)
 	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	p.visited(pacer, 1000)
 	held := func() string {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/figures"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
@@ -42,7 +43,7 @@ type plan struct {
 // sight is what a pacer reads in one transaction.
 type sight struct {
 	row    db.Campaign
-	taker  answerTarget
+	taker  campaigns.Target
 	facts  db.GateFactsRow
 	trunks []db.GateTrunksRow
 	calls  []db.PacedCallsRow
@@ -76,9 +77,9 @@ func (p *pacer) plan(ctx context.Context, now time.Time) (plan, error) {
 	}
 	p.learn(&seen)
 	switch {
-	case seen.row.DialMode == string(DialPreview):
+	case seen.row.DialMode == string(campaigns.DialPreview):
 		return plan{}, nil // agents ask for its leads
-	case seen.taker.people:
+	case seen.taker.People:
 		return p.planPeople(ctx, &seen, now)
 	default:
 		return p.planOthers(&seen, now), nil
@@ -89,14 +90,14 @@ func (p *pacer) plan(ctx context.Context, now time.Time) (plan, error) {
 func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sight) error {
 	var err error
 	seen.row, err = tx.Q.CampaignGet(ctx, p.Tenant, p.Campaign)
-	if errors.Is(err, store.ErrNotFound) || err == nil && seen.row.Status != string(CampaignRunning) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && seen.row.Status != string(campaigns.StatusRunning) {
 		p.exhausted = true
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if p.sated = seen.row.DialMode == string(DialPreview); p.sated {
+	if p.sated = seen.row.DialMode == string(campaigns.DialPreview); p.sated {
 		return nil
 	}
 	seen.heard, seen.lacks = p.hears(seen.row, now)
@@ -108,28 +109,28 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 		}
 		seen.hasLeads, seen.unscrubbed = leads.Waiting, leads.Unscrubbed
 	}
-	if seen.taker, err = p.s.campaigns.answerTargetOf(ctx, tx, seen.row); err != nil {
+	if seen.taker, err = p.s.campaigns.TargetOf(ctx, tx, seen.row); err != nil {
 		return err
 	}
 	if p.people != nil {
-		p.people.Store(seen.taker.people)
+		p.people.Store(seen.taker.People)
 	}
 	idle := !seen.hasLeads && (p.book == nil || len(p.book.calls) == 0)
 	p.sated = idle && seen.heard && !seen.unscrubbed
-	if idle && !seen.taker.people {
+	if idle && !seen.taker.People {
 		return nil
 	}
-	if p.book == nil || p.book.people != seen.taker.people {
+	if p.book == nil || p.book.people != seen.taker.People {
 		p.open(seen)
 	}
 	if !idle {
 		if seen.facts, err = tx.Q.GateFacts(ctx, db.GateFactsParams{
-			TenantID: p.Tenant, CampaignID: &p.Campaign, VoiceAgentID: seen.taker.voiceAgent, Node: p.s.cfg.NodeID,
+			TenantID: p.Tenant, CampaignID: &p.Campaign, VoiceAgentID: seen.taker.VoiceAgent, Node: p.s.cfg.NodeID,
 		}); err != nil {
 			return err
 		}
 		seen.open, seen.opensAt = p.s.gate.mayRing(
-			seen.facts.TenantWindow, seen.facts.CampaignWindow, seen.facts.Holidays, now, campaignRing(seen.facts.RingTimeoutS),
+			seen.facts.TenantWindow, seen.facts.CampaignWindow, seen.facts.Holidays, now, campaigns.RingTimeout(seen.facts.RingTimeoutS),
 		)
 		if seen.trunks, err = tx.TrunksInUse(ctx, p.Tenant); err != nil {
 			return err
@@ -140,7 +141,7 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 			return err
 		}
 	}
-	if seen.taker.people {
+	if seen.taker.People {
 		return p.lookAtPeople(ctx, tx, now, seen)
 	}
 	return nil
@@ -196,25 +197,25 @@ func (p *pacer) lookElsewhere(ctx context.Context, tx *store.Tx, seen *sight) er
 			elsewhere = append(elsewhere, m)
 		}
 	}
-	_, atWork := staffing.DemandOf(seen.taker.demands, here).Scarcest(here)
-	_, there := staffing.DemandOf(seen.taker.demands, elsewhere).Scarcest(elsewhere)
+	_, atWork := staffing.DemandOf(seen.taker.Demands, here).Scarcest(here)
+	_, there := staffing.DemandOf(seen.taker.Demands, elsewhere).Scarcest(elsewhere)
 	seen.elsewhere = there > 0 && atWork == 0
 	return nil
 }
 
 // open begins the book and the planner of a campaign.
 func (p *pacer) open(seen *sight) {
-	p.book = newCallBook(p.s.cfg.NodeID, seen.taker.people)
+	p.book = newCallBook(p.s.cfg.NodeID, seen.taker.People)
 	p.ramp = newRamp()
-	p.planner, p.planned, p.seeded, p.ratesOld = nil, pacing.Config{}, !seen.taker.people, true
+	p.planner, p.planned, p.seeded, p.ratesOld = nil, pacing.Config{}, !seen.taker.People, true
 }
 
 // learn takes what was read into account.
 func (p *pacer) learn(seen *sight) {
-	if p.book == nil || seen.row.DialMode == string(DialPreview) {
+	if p.book == nil || seen.row.DialMode == string(campaigns.DialPreview) {
 		return
 	}
-	if seen.taker.people {
+	if seen.taker.People {
 		p.configure(seen)
 	}
 	if seen.rates != nil {
@@ -249,8 +250,8 @@ func (p *pacer) configure(seen *sight) {
 	row := seen.row
 	cfg := pacing.Config{
 		// Where nobody at all may be abandoned, nobody is dialed ahead of a free agent.
-		Predictive:    row.DialMode == string(DialPredictive) && !row.PredictivePaused && row.PredictiveTargetAbandon > 0,
-		TargetAbandon: row.PredictiveTargetAbandon, MaxWait: inTime(row), RingTimeout: time.Duration(row.RingTimeoutS) * time.Second,
+		Predictive:    row.DialMode == string(campaigns.DialPredictive) && !row.PredictivePaused && row.PredictiveTargetAbandon > 0,
+		TargetAbandon: row.PredictiveTargetAbandon, MaxWait: campaigns.InTime(row), RingTimeout: time.Duration(row.RingTimeoutS) * time.Second,
 	}
 	switch {
 	case p.planner == nil:
@@ -273,10 +274,10 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 		return out, nil
 	}
 	members := p.crew(now)
-	asked := staffing.DemandOf(seen.taker.demands, members)
+	asked := staffing.DemandOf(seen.taker.Demands, members)
 	want, fits := asked.Scarcest(members)
 	manned := fits > 0
-	p.parts = asked.Pools(seen.taker.demands, want)
+	p.parts = asked.Pools(seen.taker.Demands, want)
 	fit := staffing.Qualified(want, members)
 	p.others.Observe(now, fit, p.agents)
 	p.watch(members)
@@ -288,11 +289,11 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 	hungry := seen.hasLeads && seen.open
 	members = staffing.AvailableTo(p.Campaign, members)
 	dealt := p.s.crews.Allocate(p.Tenant, p.Campaign, hungry && manned, p.parts, members)
-	mine := asked.Countable(seen.taker.demands, want, dealt, members)
+	mine := asked.Countable(seen.taker.Demands, want, dealt, members)
 	state := p.stateOf(mine, members, now)
 	wanted, waiting := p.wanted(members)
 	state.KeptFrom = len(wanted)
-	state.Ahead = staffing.CallersAhead(waiting, p.book.waits, seen.taker.demands, mine, members)
+	state.Ahead = staffing.CallersAhead(waiting, p.book.waits, seen.taker.Demands, mine, members)
 	state.Arrivals = p.others.PerSecond(now, len(mine), len(fit))
 	var tightest idleness
 	if hungry {
@@ -321,9 +322,9 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 
 // told makes a plan known: to the gate, to the metrics, and to whoever asks for the campaign's figures.
 func (p *pacer) told(planned pacing.Plan, state pacing.State, now time.Time) {
-	mode := DialProgressive
+	mode := campaigns.DialProgressive
 	if planned.Mode == pacing.Predictive {
-		mode = DialPredictive
+		mode = campaigns.DialPredictive
 	}
 	c := campaignPace{
 		tenant: p.Tenant, mode: mode, lines: planned.Lines, ready: state.Ready, until: now.Add(paceHolds), rate: p.rates.Day.Rate(),
@@ -350,18 +351,18 @@ func (p *pacer) planOthers(seen *sight, now time.Time) plan {
 		return plan{wait: min(seen.opensAt.Sub(now), p.s.cfg.Poll), idle: p.idleFor(seen, now)}
 	}
 	limit := math.MaxInt32
-	if seen.taker.voiceAgent != nil {
+	if seen.taker.VoiceAgent != nil {
 		limit = int(seen.facts.AgentMax)
 	}
 	free, tightest := p.channelRoom(seen, limit, leads.ClaimBatch, now)
-	if agent := seen.taker.voiceAgent; agent != nil {
+	if agent := seen.taker.VoiceAgent; agent != nil {
 		slots := int(int64(seen.facts.AgentMax) - seen.facts.AgentUsed)
 		if n := p.s.shares.Room(p.Tenant, p.Campaign, *agent, slots); n < free {
 			free, tightest = n, idleness{on: ReasonAgentCeiling}
 		}
 	}
 	ringing, _ := p.book.onTheWay(nil)
-	out := plan{agent: seen.taker.voiceAgent, free: p.ramp.room(now, len(ringing), free)}
+	out := plan{agent: seen.taker.VoiceAgent, free: p.ramp.room(now, len(ringing), free)}
 	if free <= 0 {
 		out.idle = tightest
 	}
@@ -376,11 +377,11 @@ func (p *pacer) channelRoom(seen *sight, limit, most int, now time.Time) (free i
 		limit = min(limit, int(*f.CampaignMax))
 	}
 	st := staffing.Usage{Used: int(f.CampaignUsed), Limit: limit}
-	if seen.taker.voiceAgent != nil {
-		st.VoiceAgent = *seen.taker.voiceAgent
+	if seen.taker.VoiceAgent != nil {
+		st.VoiceAgent = *seen.taker.VoiceAgent
 	}
 	p.s.shares.Set(p.Tenant, p.Campaign, st)
-	free, tightest = room(f, seen.trunks, seen.taker.voiceAgent != nil, now)
+	free, tightest = room(f, seen.trunks, seen.taker.VoiceAgent != nil, now)
 	free = min(most, free)
 	if len(seen.trunks) > 0 {
 		if n := p.s.shares.Room(p.Tenant, p.Campaign, uuid.Nil, int(channels(seen.trunks)-f.ChannelsUsed)); n < free {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -78,7 +79,7 @@ func (p *people) keptBy(campaign uuid.UUID) int {
 func TestAgentIsKeptForACall(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	agent, campaign := p.person(t), p.campaign(t, DialProgressive)
+	agent, campaign := p.person(t), p.campaign(t, campaigns.DialProgressive)
 	for _, number := range []string{"9876543201", "9876543202"} {
 		p.push(t, campaign, number)
 	}
@@ -104,7 +105,7 @@ func TestWhoWaitsForOneAgentIsServed(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
 	agents := []uuid.UUID{p.person(t), p.person(t), p.person(t)}
-	campaign := p.campaign(t, DialProgressive)
+	campaign := p.campaign(t, campaigns.DialProgressive)
 	for i := range 9 {
 		p.push(t, campaign, fmt.Sprintf("98765432%02d", i))
 	}
@@ -149,7 +150,7 @@ func TestNobodyIsDialedBesideWhoWaits(t *testing.T) {
 func TestAgentIsKeptForWhoAnswers(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	agent, campaign := p.person(t), p.campaign(t, DialPredictive)
+	agent, campaign := p.person(t), p.campaign(t, campaigns.DialPredictive)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET predictive_max_wait_s = 30 WHERE id = $1", campaign)
 	p.push(t, campaign, "9876543201")
 	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
@@ -168,7 +169,7 @@ func TestAgentIsKeptForOneCampaign(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
 	p.person(t)
-	one, two := p.campaign(t, DialProgressive), p.campaign(t, DialProgressive)
+	one, two := p.campaign(t, campaigns.DialProgressive), p.campaign(t, campaigns.DialProgressive)
 	last := p.push(t, one, "9876543201")
 	lead := p.push(t, two, "9876543202")
 	first, second := newPacer(p.svc.Pacers, p.sw, p.tenant, one, nil), newPacer(p.svc.Pacers, p.sw, p.tenant, two, nil)
@@ -196,7 +197,7 @@ func TestNobodyIsKeptForNothing(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
 	p.person(t)
-	campaign := p.campaign(t, DialProgressive)
+	campaign := p.campaign(t, campaigns.DialProgressive)
 	p.push(t, campaign, "9876543201")
 	pacer := newPacer(p.svc.Pacers, originatorFunc(func() error { return errors.New("no line") }), p.tenant, campaign, nil)
 	pacer.round(t.Context())
@@ -221,7 +222,7 @@ func TestWhoIsTakenMeanwhileIsDialedForNoMore(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
 	taken, left := p.person(t), p.person(t)
-	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, p.campaign(t, DialProgressive), nil)
+	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, p.campaign(t, campaigns.DialProgressive), nil)
 	pacer.parts = staffing.Demand{{}}
 	members := p.agents.Crew(p.tenant)
 	require.Equal(t, 1, p.agents.Keep(p.tenant, uuid.New(), []uuid.UUID{taken}, p.clock.Now().Add(time.Minute)))

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/scrub"
 	"github.com/ringmaster/ringmaster/store"
@@ -101,7 +102,7 @@ func TestPacerFillsTheCeilingAndGoesOn(t *testing.T) {
 	require.Equal(t, late.ID, *sw.dialed()[8].LeadID)
 	got, err := b.svc.Campaigns.GetCampaign(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
-	require.Equal(t, CampaignRunning, got.Status, "with nothing to dial a campaign stays running")
+	require.Equal(t, campaigns.StatusRunning, got.Status, "with nothing to dial a campaign stays running")
 }
 
 func TestPacerOrder(t *testing.T) {
@@ -212,7 +213,7 @@ func TestPauseStopsDialingAtOnce(t *testing.T) {
 	require.Len(t, sw.dialed(), 1)
 	require.Equal(t, 39, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE status = 'new' AND attempts = 0"))
 	b.end(t, sw.dialed()[0], "completed", "NORMAL_CLEARING")
-	_, err := b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	_, err := b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, campaigns.EnvironmentLive)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 1+rampStart }, waitFor, every)
 }
@@ -422,10 +423,10 @@ func TestPacerOfPeopleDialsNothing(t *testing.T) {
 		`{"name":"a","dial_mode":"progressive"}`,
 		`{"name":"b","dial_mode":"preview","post_answer_action":"connect_voice_agent","voice_agent_id":"` + b.agent(t).ID.String() + `"}`,
 	} {
-		campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, body))
+		campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[campaigns.Input](t, body))
 		require.NoError(t, err)
 		b.push(t, campaign.ID, "9876543210")
-		_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+		_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, campaigns.EnvironmentLive)
 		require.NoError(t, err)
 		sw := &fakeSwitch{}
 		newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
@@ -437,10 +438,10 @@ func TestPacerRunsAFlowOfOneNode(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	agent := b.agent(t)
-	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t,
+	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[campaigns.Input](t,
 		`{"name":"f","dial_mode":"progressive","post_answer_action":"run_flow","flow_id":"`+b.flow(t, oneNode(agent.ID, "")).String()+`"}`))
 	require.NoError(t, err)
-	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, campaigns.EnvironmentLive)
 	require.NoError(t, err)
 	b.push(t, campaign.ID, "9876543210")
 	sw := &fakeSwitch{}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -22,7 +23,7 @@ const paceHolds = 5 * time.Second
 // campaignPace is how a campaign that connects people dials now, as its pacer last planned.
 type campaignPace struct {
 	tenant uuid.UUID
-	mode   DialMode
+	mode   campaigns.DialMode
 	lines  float64
 	// ready are the campaign's agents who are ready; bound is how many calls may be on the way to an agent, those that the plan
 	// begins among them.
@@ -58,7 +59,7 @@ func (p *paces) overdial(campaign uuid.UUID, now time.Time) (bound int, ok bool)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c, known := p.of[campaign]
-	return c.bound, known && c.mode == DialPredictive && now.Before(c.until)
+	return c.bound, known && c.mode == campaigns.DialPredictive && now.Before(c.until)
 }
 
 // excess is how many calls the tenant's over-dialing campaigns may have on the way beyond their agents who are ready.
@@ -67,7 +68,7 @@ func (p *paces) excess(tenant uuid.UUID, now time.Time) int {
 	defer p.mu.Unlock()
 	n := 0
 	for _, c := range p.of {
-		if c.tenant == tenant && c.mode == DialPredictive && now.Before(c.until) {
+		if c.tenant == tenant && c.mode == campaigns.DialPredictive && now.Before(c.until) {
 			n += max(0, c.bound-c.ready)
 		}
 	}
@@ -82,15 +83,15 @@ func (c campaignPace) shown() Pacing {
 // paceOf tells how a campaign dials: as the pacer says that has it, on whatever controller. One that is not paced by plans has
 // one line per agent, or voice agent's slot, that is free.
 func (p *pacers) paceOf(ctx context.Context, tx *store.Tx, row db.Campaign) (Pacing, error) {
-	out := Pacing{Mode: DialMode(row.DialMode), LinesPerAgent: 1}
-	if row.Status != string(CampaignRunning) {
+	out := Pacing{Mode: campaigns.DialMode(row.DialMode), LinesPerAgent: 1}
+	if row.Status != string(campaigns.StatusRunning) {
 		return out, nil
 	}
-	if row.Environment == string(EnvironmentTest) {
+	if row.Environment == string(campaigns.EnvironmentTest) {
 		out.WaitsFor = new(ReasonTestEnvironment)
 		return out, nil
 	}
-	if out.Mode == DialPreview {
+	if out.Mode == campaigns.DialPreview {
 		return out, nil
 	}
 	told, err := tx.Q.PaceGet(ctx, row.TenantID, row.ID)
@@ -100,7 +101,7 @@ func (p *pacers) paceOf(ctx context.Context, tx *store.Tx, row db.Campaign) (Pac
 	if err != nil {
 		return out, err
 	}
-	out = Pacing{Mode: DialMode(told.Mode), LinesPerAgent: told.LinesPerAgent, WaitsUntil: told.WaitsUntil}
+	out = Pacing{Mode: campaigns.DialMode(told.Mode), LinesPerAgent: told.LinesPerAgent, WaitsUntil: told.WaitsUntil}
 	if told.WaitsFor != nil {
 		out.WaitsFor = new(Reason(*told.WaitsFor))
 	}
@@ -156,7 +157,7 @@ func (c *paceCollector) Collect(ch chan<- prometheus.Metric) {
 	c.paces.mu.Lock()
 	of := maps.Clone(c.paces.of)
 	c.paces.mu.Unlock()
-	modes, held := map[DialMode]int{DialProgressive: 0, DialPredictive: 0}, 0
+	modes, held := map[campaigns.DialMode]int{campaigns.DialProgressive: 0, campaigns.DialPredictive: 0}, 0
 	for _, p := range of {
 		modes[p.mode]++
 		if p.heldBack {

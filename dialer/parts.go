@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/dialer/audio"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/leads"
@@ -33,7 +34,7 @@ func (k *core) now() time.Time { return k.cfg.Now() }
 type rules struct {
 	*core
 	voiceAgents *voiceagents.Service
-	campaigns   *campaigns
+	campaigns   *campaigns.Service
 	flows       *flows.Service
 	leads       *leads.Service
 	audio       *audio.Shelf
@@ -52,7 +53,7 @@ type answering struct {
 	*core
 	gate        *rules
 	leads       *leads.Service
-	campaigns   *campaigns
+	campaigns   *campaigns.Service
 	flows       *flows.Service
 	voiceAgents *voiceagents.Service
 	audio       *audio.Shelf
@@ -62,7 +63,7 @@ type answering struct {
 // pacers work the running campaigns.
 type pacers struct {
 	*core
-	campaigns *campaigns
+	campaigns *campaigns.Service
 	leads     *leads.Service
 	gate      *rules
 	scrubs    *scrub.Service
@@ -71,13 +72,6 @@ type pacers struct {
 	crews  staffing.Allocator
 	shares staffing.Shares
 	paces  *paces
-}
-
-// campaigns are made, changed, started and stopped here.
-type campaigns struct {
-	*core
-	voiceAgents *voiceagents.Service
-	flows       *flows.Service
 }
 
 // desk is what an agent does with leads and calls.
@@ -93,7 +87,7 @@ type desk struct {
 // statistics are the figures of campaigns and tenants.
 type statistics struct {
 	*core
-	campaigns *campaigns
+	campaigns *campaigns.Service
 	pacers    *pacers
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
@@ -33,10 +34,10 @@ func (h *answering) connectPeople(ctx context.Context, leg switchctl.Leg, p peop
 	req := acd.Request{}
 	if c := p.campaign; c != nil {
 		req.Campaign = true
-		req.MaxWait = maxWait(*c)
-		req.Due = h.now().Add(inTime(*c))
+		req.MaxWait = campaigns.MaxWait(*c)
+		req.Due = h.now().Add(campaigns.InTime(*c))
 		if call := leg.Call(); c.AnnouncementUrl == nil && call.AnswerTime != nil { // else the wait begins after what all are told
-			req.Due = call.AnswerTime.Add(inTime(*c))
+			req.Due = call.AnswerTime.Add(campaigns.InTime(*c))
 		}
 		req.CallerName = c.Name
 		if c.AgentWhisperUrl != nil {
@@ -58,18 +59,18 @@ func (h *answering) overflow(ctx context.Context, leg switchctl.Leg, c *db.Campa
 		return leg.Hangup(ctx, ledger.CauseServiceUnavailable)
 	}
 	switch c.OverflowAction {
-	case overflowFlow:
+	case campaigns.OverflowFlow:
 		var plan *flows.Plan
 		err := h.st.InTenant(ctx, c.TenantID, func(tx *store.Tx) error {
 			var err error
-			plan, err = h.campaigns.campaignFlow(ctx, tx, *c)
+			plan, err = h.campaigns.Flow(ctx, tx, *c)
 			return err
 		})
 		if err != nil {
 			return errors.Join(err, leg.Hangup(ctx, ledger.CauseServiceUnavailable))
 		}
 		return h.runFlow(ctx, leg, plan)
-	case overflowVoicemail:
+	case campaigns.OverflowVoicemail:
 		greeting := ""
 		for _, url := range []*string{c.VoicemailMessageUrl, c.OverflowGreetingUrl} {
 			if url != nil {
@@ -123,9 +124,9 @@ func (h *answering) calleesWait(ctx context.Context, call db.Call) (limit, due t
 		if err != nil {
 			return err
 		}
-		taker, err := h.campaigns.answerTargetOf(ctx, tx, row)
-		if taker.people {
-			limit, due, predictive = maxWait(row), inTime(row), row.DialMode == string(DialPredictive)
+		taker, err := h.campaigns.TargetOf(ctx, tx, row)
+		if taker.People {
+			limit, due, predictive = campaigns.MaxWait(row), campaigns.InTime(row), row.DialMode == string(campaigns.DialPredictive)
 		}
 		return err
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/store"
@@ -116,12 +117,12 @@ func (p *people) person(t *testing.T, tags ...string) uuid.UUID {
 }
 
 // campaign gives a running campaign whose calls go to agents.
-func (p *people) campaign(t *testing.T, mode DialMode) uuid.UUID {
+func (p *people) campaign(t *testing.T, mode campaigns.DialMode) uuid.UUID {
 	t.Helper()
-	c, err := p.svc.Campaigns.CreateCampaign(t.Context(), p.tenant, decode[CampaignInput](t, `{"name":"c","dial_mode":"`+string(mode)+`"}`))
+	c, err := p.svc.Campaigns.CreateCampaign(t.Context(), p.tenant, decode[campaigns.Input](t, `{"name":"c","dial_mode":"`+string(mode)+`"}`))
 	require.NoError(t, err)
-	require.Equal(t, ActionConnectAgent, c.PostAnswerAction)
-	_, err = p.svc.Campaigns.StartCampaign(t.Context(), p.tenant, c.ID, EnvironmentLive)
+	require.Equal(t, campaigns.ActionConnectAgent, c.PostAnswerAction)
+	_, err = p.svc.Campaigns.StartCampaign(t.Context(), p.tenant, c.ID, campaigns.EnvironmentLive)
 	require.NoError(t, err)
 	return c.ID
 }
@@ -160,7 +161,7 @@ func (l *talkLeg) ConnectAgent(_ context.Context, req switchctl.AgentConnect) (s
 func TestProgressiveDialsOneCallPerReadyAgent(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	one, two := p.campaign(t, DialProgressive), p.campaign(t, DialPredictive)
+	one, two := p.campaign(t, campaigns.DialProgressive), p.campaign(t, campaigns.DialPredictive)
 	for i := range 6 {
 		p.push(t, []uuid.UUID{one, two}[i%2], fmt.Sprintf("98765432%02d", i))
 	}
@@ -201,7 +202,7 @@ func TestNobodyIsDialedForAPhoneOnTheHook(t *testing.T) {
 	_, err := p.agents.Login(t.Context(), p.tenant, id, acd.LoginInput{})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return p.agents.ReadyAgents(p.tenant) == 1 }, waitFor, every, "the agent takes inbound calls")
-	for _, mode := range []DialMode{DialProgressive, DialPredictive} {
+	for _, mode := range []campaigns.DialMode{campaigns.DialProgressive, campaigns.DialPredictive} {
 		campaign := p.campaign(t, mode)
 		lead := p.push(t, campaign, "9876543201")
 		newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil).round(t.Context())
@@ -209,7 +210,7 @@ func TestNobodyIsDialedForAPhoneOnTheHook(t *testing.T) {
 		_, err := p.svc.Gate.admitted(t.Context(), p.request(t, campaign, lead))
 		require.Equal(t, ReasonAgents, reason(t, err))
 	}
-	preview := p.campaign(t, DialPreview)
+	preview := p.campaign(t, campaigns.DialPreview)
 	lead := p.push(t, preview, "9876543202")
 	_, err = p.desk.AgentDial(t.Context(), p.tenant, id, DialInput{LeadID: input.Some(lead.ID.String())})
 	require.NoError(t, err, "and dials by themselves")
@@ -232,13 +233,13 @@ func TestNobodyTakesTheCallee(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
 	ann := p.person(t)
-	campaign := p.campaign(t, DialProgressive)
+	campaign := p.campaign(t, campaigns.DialProgressive)
 	answered := func() *fakeLeg {
 		number := fmt.Sprintf("98765432%02d", storetest.Count(t, p.st, "SELECT count(*) FROM leads"))
 		lead := p.push(t, campaign, number)
 		call, err := p.svc.Gate.place(t.Context(), p.sw, admission.Request{
 			TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, number), Purpose: admission.PurposeLead,
-			Environment: string(EnvironmentLive),
+			Environment: string(campaigns.EnvironmentLive),
 		})
 		require.NoError(t, err)
 		storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
@@ -279,8 +280,8 @@ func TestWhoMayBeQueuedFor(t *testing.T) {
 func TestCampaignsPeopleMembers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	create := func(members string) (Campaign, error) {
-		return b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"c","dial_mode":"progressive"`+members+`}`))
+	create := func(members string) (campaigns.Campaign, error) {
+		return b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[campaigns.Input](t, `{"name":"c","dial_mode":"progressive"`+members+`}`))
 	}
 	c, err := create("")
 	require.NoError(t, err)
@@ -299,14 +300,14 @@ func TestCampaignsPeopleMembers(t *testing.T) {
 func TestOverflowMessageWithoutGreeting(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	campaign := p.campaign(t, DialProgressive)
+	campaign := p.campaign(t, campaigns.DialProgressive)
 	storetest.Exec(t, p.st, p.tenant, `UPDATE campaigns SET predictive_max_wait_s = 0.05, overflow_action = 'voicemail',
 		announcement_url = 'http://x/recorded.wav', voicemail_message_url = 'http://x/gone.wav'`)
 	lead := p.push(t, campaign, "9876543201")
 	p.person(t)
 	call, err := p.svc.Gate.place(t.Context(), p.sw, admission.Request{
 		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876543201"), Purpose: admission.PurposeLead,
-		Environment: string(EnvironmentLive),
+		Environment: string(campaigns.EnvironmentLive),
 	})
 	require.NoError(t, err)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
@@ -343,7 +344,7 @@ func TestMenuHoldsBackNoAgent(t *testing.T) {
 	ann := p.person(t)
 	_, err := p.agents.SetStatus(t.Context(), p.tenant, ann, acd.StatusInput{Status: "paused"})
 	require.NoError(t, err)
-	campaign := p.campaign(t, DialProgressive)
+	campaign := p.campaign(t, campaigns.DialProgressive)
 	flowID := p.flow(t, `[{"id":"s","type":"start","next":{"default":"g"}},
 		{"id":"g","type":"gather_dtmf","data":{"variable":"x","max_digits":1,"timeout_s":2},"next":{"default":"q"}},
 		{"id":"q","type":"connect_agent","data":{"max_wait_s":600}}]`)
@@ -351,7 +352,7 @@ func TestMenuHoldsBackNoAgent(t *testing.T) {
 	lead := p.push(t, campaign, "9876543201")
 	call, err := p.svc.Gate.place(t.Context(), p.sw, admission.Request{
 		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876543201"), Purpose: admission.PurposeLead,
-		Environment: string(EnvironmentLive),
+		Environment: string(campaigns.EnvironmentLive),
 	})
 	require.NoError(t, err)
 	waiting := func() int { return int(storetest.Count(t, p.st, "SELECT count(*) FROM live_calls WHERE awaits_agent")) }

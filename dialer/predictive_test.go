@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
@@ -50,7 +51,7 @@ func (p *people) pacing(t *testing.T, campaign uuid.UUID) Pacing {
 func crowd(t *testing.T, agents, connected, abandoned int) (p *people, campaign uuid.UUID) {
 	t.Helper()
 	p = staffed(t)
-	campaign = p.campaign(t, DialPredictive)
+	campaign = p.campaign(t, campaigns.DialPredictive)
 	var agent uuid.UUID
 	for range agents {
 		agent = p.person(t)
@@ -72,22 +73,22 @@ func TestPredictiveDialsMoreThanItsAgents(t *testing.T) {
 	}
 	require.Less(t, len(p.sw.dialed()), 40, "and that is enough")
 	told := p.pacing(t, campaign)
-	require.Equal(t, DialPredictive, told.Mode)
+	require.Equal(t, campaigns.DialPredictive, told.Mode)
 	require.Greater(t, told.LinesPerAgent, 1.0)
 	lead := p.push(t, campaign, "9876599901")
 	_, err := p.svc.Gate.admitted(t.Context(), admission.Request{
 		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876599901"),
-		Purpose: admission.PurposeLead, Environment: string(EnvironmentLive),
+		Purpose: admission.PurposeLead, Environment: string(campaigns.EnvironmentLive),
 	})
 	require.Equal(t, ReasonAgents, reason(t, err), "the gate holds every call against the plan")
 
-	_, err = p.svc.Campaigns.SetPredictivePaused(t.Context(), p.tenant, campaign, true, PredictiveInput{})
+	_, err = p.svc.Campaigns.SetPredictivePaused(t.Context(), p.tenant, campaign, true, campaigns.PredictiveInput{})
 	require.NoError(t, err)
 	n := len(p.sw.dialed())
 	pacer.round(t.Context())
 	pacer.round(t.Context())
 	require.Len(t, p.sw.dialed(), n)
-	require.Equal(t, DialProgressive, p.pacing(t, campaign).Mode)
+	require.Equal(t, campaigns.DialProgressive, p.pacing(t, campaign).Mode)
 	for _, call := range p.sw.dialed() {
 		p.end(t, call, "failed", "NO_ANSWER")
 	}
@@ -95,7 +96,7 @@ func TestPredictiveDialsMoreThanItsAgents(t *testing.T) {
 	dialsAtLeast(t, pacer, p.sw, n+5)
 	pacer.round(t.Context())
 	require.Len(t, p.sw.dialed(), n+5, "one call per agent while over-dialing is paused")
-	_, err = p.svc.Campaigns.SetPredictivePaused(t.Context(), p.tenant, campaign, false, PredictiveInput{})
+	_, err = p.svc.Campaigns.SetPredictivePaused(t.Context(), p.tenant, campaign, false, campaigns.PredictiveInput{})
 	require.NoError(t, err)
 	dialsAtLeast(t, pacer, p.sw, n+6)
 }
@@ -110,7 +111,7 @@ func TestNobodyMayBeAbandoned(t *testing.T) {
 		pacer.round(t.Context())
 	}
 	require.Len(t, p.sw.dialed(), 5)
-	require.Equal(t, DialProgressive, p.pacing(t, campaign).Mode)
+	require.Equal(t, campaigns.DialProgressive, p.pacing(t, campaign).Mode)
 }
 
 func TestPredictiveBeginsWithOneCallPerAgent(t *testing.T) {
@@ -131,7 +132,7 @@ func TestCampaignIsPausedNearTheCap(t *testing.T) {
 	pacer.round(t.Context())
 	c, err := p.svc.Campaigns.GetCampaign(t.Context(), p.tenant, campaign)
 	require.NoError(t, err)
-	require.Equal(t, CampaignPaused, c.Status)
+	require.Equal(t, campaigns.StatusPaused, c.Status)
 	told := p.events(t, store.EventCampaignPaused)
 	require.Len(t, told, 1)
 	require.Equal(t, "abandon_rate_exceeded", told[0]["source"])
@@ -148,14 +149,14 @@ func TestCampaignIsPausedNearTheCap(t *testing.T) {
 	for _, call := range p.sw.dialed() {
 		p.end(t, call, "failed", "NO_ANSWER")
 	}
-	_, err = p.svc.Campaigns.StartCampaign(t.Context(), p.tenant, campaign, EnvironmentLive)
+	_, err = p.svc.Campaigns.StartCampaign(t.Context(), p.tenant, campaign, campaigns.EnvironmentLive)
 	require.NoError(t, err)
 	again := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	again.round(t.Context())
 	require.Len(t, p.sw.dialed(), n+3)
 	again.round(t.Context())
 	require.Len(t, p.sw.dialed(), n+3)
-	require.Equal(t, DialProgressive, p.pacing(t, campaign).Mode)
+	require.Equal(t, campaigns.DialProgressive, p.pacing(t, campaign).Mode)
 	p.past(t, campaign, uuid.New(), 0, 1, 0)
 	p.clock.Advance(time.Minute + time.Second)
 	again.round(t.Context())
@@ -176,7 +177,7 @@ func TestManualPauseTellsTheRate(t *testing.T) {
 func TestCampaignsShareAgentsInTurns(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	one, two := p.campaign(t, DialProgressive), p.campaign(t, DialProgressive)
+	one, two := p.campaign(t, campaigns.DialProgressive), p.campaign(t, campaigns.DialProgressive)
 	for i := range 8 {
 		p.push(t, []uuid.UUID{one, two}[i%2], fmt.Sprintf("98765432%02d", i))
 	}
@@ -196,10 +197,10 @@ func TestPaceMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	paces := newPaces()
 	for range 3 * maxPacesShown {
-		paces.set(uuid.New(), campaignPace{mode: DialPredictive, lines: 2})
+		paces.set(uuid.New(), campaignPace{mode: campaigns.DialPredictive, lines: 2})
 	}
 	worst := uuid.New()
-	paces.set(worst, campaignPace{mode: DialProgressive, lines: 1, rate: 0.02})
+	paces.set(worst, campaignPace{mode: campaigns.DialProgressive, lines: 1, rate: 0.02})
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(newPaceCollector(paces))
 	families, err := reg.Gather()
@@ -226,7 +227,7 @@ func TestFlowOfAPredictiveCampaignWaitsNoLonger(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
 	ann := p.person(t)
-	campaign := p.campaign(t, DialPredictive)
+	campaign := p.campaign(t, campaigns.DialPredictive)
 	flowID := p.flow(t, `[{"id":"s","type":"start","next":{"default":"q"}}, {"id":"q","type":"connect_agent","data":{"max_wait_s":600}}]`)
 	storetest.Exec(t, p.st, p.tenant, `UPDATE campaigns SET post_answer_action = 'run_flow', flow_id = $1,
 		predictive_max_wait_s = 0.05`, flowID)
@@ -249,7 +250,7 @@ func TestCampaignGoesToTheControllerWithItsAgents(t *testing.T) {
 	require.NoError(t, err)
 	other := p.another(t, "node-2", func(c *Config) { c.Agents = empty })
 	elsewhere := &fakeSwitch{}
-	campaign := p.campaign(t, DialProgressive)
+	campaign := p.campaign(t, campaigns.DialProgressive)
 	p.push(t, campaign, "9876543201")
 	pace(t, other, elsewhere)
 	require.Eventually(t, func() bool { return testutil.ToFloat64(other.metrics.pacers) == 1 }, waitFor, every)
@@ -265,7 +266,7 @@ func TestCampaignGoesToTheControllerWithItsAgents(t *testing.T) {
 func TestPacedCallsAreTakenUpOnce(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	campaign := p.campaign(t, DialProgressive)
+	campaign := p.campaign(t, campaigns.DialProgressive)
 	p.push(t, campaign, "9876543201")
 	agent := p.person(t)
 	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 )
 
@@ -42,14 +43,14 @@ const (
 
 // The reasons for which a campaign alone waits: no call is asked for.
 const (
-	ReasonAnnouncementURL Reason = fieldAnnouncementURL // can't be fetched
-	ReasonVoicemailURL    Reason = fieldVoicemailURL    // can't be fetched
-	ReasonLeads           Reason = "leads"              // none is due
-	ReasonFlow            Reason = "flow"               // missing
-	ReasonLogin           Reason = "agent_login"        // nobody is at work whom the callees may ask for
-	ReasonOtherCallers    Reason = "other_callers"      // ready agents are left to callers whom the campaign hasn't dialed
-	ReasonAbandonRate     Reason = "abandon_rate"       // nobody is dialed ahead of a free agent: too many were abandoned
-	ReasonSwitch          Reason = "switch"             // the link to it is down
+	ReasonAnnouncementURL Reason = campaigns.FieldAnnouncementURL // can't be fetched
+	ReasonVoicemailURL    Reason = campaigns.FieldVoicemailURL    // can't be fetched
+	ReasonLeads           Reason = "leads"                        // none is due
+	ReasonFlow            Reason = "flow"                         // missing
+	ReasonLogin           Reason = "agent_login"                  // nobody is at work whom the callees may ask for
+	ReasonOtherCallers    Reason = "other_callers"                // ready agents are left to callers whom the campaign hasn't dialed
+	ReasonAbandonRate     Reason = "abandon_rate"                 // nobody is dialed ahead of a free agent: too many were abandoned
+	ReasonSwitch          Reason = "switch"                       // the link to it is down
 )
 
 // RefusalError is a call that the gate did not let through. RetryAt is when it may be asked again, zero for never.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
@@ -48,7 +49,7 @@ func (g *rules) routesTo(req admission.Request, trunks []db.GateTrunksRow, now t
 	var full, out routing
 	var resting *time.Time
 	var last []admission.Route
-	nothing := req.Environment == string(EnvironmentTest) // is dialed
+	nothing := req.Environment == string(campaigns.EnvironmentTest) // is dialed
 	transfer := req.Purpose == admission.PurposeTransfer
 	spared := req.Purpose != admission.PurposeLead && slices.ContainsFunc(trunks, usable)
 	for _, t := range trunks {

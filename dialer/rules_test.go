@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -104,12 +105,12 @@ func TestAgentsDialsCount(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE tenants SET daily_cap = 1")
-	campaign := p.campaign(t, DialPreview)
+	campaign := p.campaign(t, campaigns.DialPreview)
 	ann := p.person(t)
 	call, lead := p.had(t, ann, campaign, "9876543201")
 	_, err := p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("later")})
 	require.NoError(t, err)
-	to := DialInput{CampaignID: input.Some(p.campaign(t, DialPreview).String()), Phone: input.Some("9876543201")}
+	to := DialInput{CampaignID: input.Some(p.campaign(t, campaigns.DialPreview).String()), Phone: input.Some("9876543201")}
 	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, to)
 	require.Equal(t, ReasonDailyCap, reason(t, err))
 	require.Equal(t, acd.Available, p.status(t, ann), "the agent is free again")
@@ -204,12 +205,12 @@ func TestCallerIDsTakeTurns(t *testing.T) {
 func TestCallCategory(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
-	create := func(body string) (Campaign, error) {
-		return b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t,
+	create := func(body string) (campaigns.Campaign, error) {
+		return b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[campaigns.Input](t,
 			`{"name":"c","dial_mode":"progressive","post_answer_action":"connect_voice_agent","voice_agent_id":"`+b.agent(t).ID.String()+`",`+body+`}`))
 	}
 	start := func(s *Service, id uuid.UUID) error {
-		_, err := s.Campaigns.StartCampaign(t.Context(), b.tenant, id, EnvironmentLive)
+		_, err := s.Campaigns.StartCampaign(t.Context(), b.tenant, id, campaigns.EnvironmentLive)
 		return err
 	}
 	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
@@ -223,15 +224,15 @@ func TestCallCategory(t *testing.T) {
 	require.NoError(t, err)
 	var missing *fault.Error
 	require.ErrorAs(t, start(b.svc, promotional.ID), &missing)
-	require.Equal(t, CodeNoCallerID, missing.Code)
+	require.Equal(t, campaigns.CodeNoCallerID, missing.Code)
 	storetest.InboundNumber(t, b.st, b.tenant, "+911401234567")
 	storetest.InboundNumber(t, b.st, b.tenant, "+911600123456")
 	require.NoError(t, start(b.svc, promotional.ID))
 	service, err := create(`"call_category":"service","caller_id":"1600123456"`)
 	require.NoError(t, err)
-	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, service.ID, decode[CampaignInput](t, `{"call_category":"promotional"}`))
+	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, service.ID, decode[campaigns.Input](t, `{"call_category":"promotional"}`))
 	require.Equal(t, []string{"caller_id"}, fields(t, err))
-	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, service.ID, decode[CampaignInput](t, `{"call_category":"transactional"}`))
+	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, service.ID, decode[campaigns.Input](t, `{"call_category":"transactional"}`))
 	require.NoError(t, err)
 	require.NoError(t, start(b.svc, service.ID))
 	for i := range 3 {
@@ -247,7 +248,7 @@ func TestCallCategory(t *testing.T) {
 	undeclared, err := create(`"notes":"none"`)
 	require.NoError(t, err)
 	asks := b.another(t, "node-2", func(c *Config) { c.RequireCategory = true })
-	require.Equal(t, CodeCategoryRequired, conflictCode(t, start(asks, undeclared.ID)))
+	require.Equal(t, campaigns.CodeCategoryRequired, conflictCode(t, start(asks, undeclared.ID)))
 	require.NoError(t, start(b.svc, undeclared.ID))
 }
 
@@ -266,9 +267,9 @@ func TestDetectionFollowsTheVoicemailAction(t *testing.T) {
 		{`"post_answer_action":"connect_agent"`, `{"voicemail_action":"hangup","amd":false}`, false},
 		{`"voicemail_action":"hangup"`, `{"voicemail_action":"connect"}`, false},
 	} {
-		made, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"c","dial_mode":"preview",`+c.body+`}`))
+		made, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[campaigns.Input](t, `{"name":"c","dial_mode":"preview",`+c.body+`}`))
 		require.NoError(t, err)
-		made, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, made.ID, decode[CampaignInput](t, c.patch))
+		made, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, made.ID, decode[campaigns.Input](t, c.patch))
 		require.NoError(t, err)
 		require.Equal(t, c.amd, made.AMD, c)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -83,7 +84,7 @@ const (
 func bigDraft(t *testing.T) (*bundle, uuid.UUID, *meteredRegistry) {
 	t.Helper()
 	b := setup(t)
-	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"p","dial_mode":"predictive"}`))
+	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[campaigns.Input](t, `{"name":"p","dial_mode":"predictive"}`))
 	require.NoError(t, err)
 	b.registry.setDown(true)
 	var csv strings.Builder
@@ -116,9 +117,9 @@ func TestScrubGoesOnWhereItStood(t *testing.T) {
 		result, err := svc.Scrubs.Scrub(t.Context(), b.tenant, campaign)
 		require.NoError(t, err)
 		require.Equal(t, []int{bigCampaign, want, bigCampaign - want}, []int{result.Total, result.Scrubbed, result.Pending}, "request %d", i+1)
-		_, err = svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign, EnvironmentLive)
+		_, err = svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign, campaigns.EnvironmentLive)
 		if want < bigCampaign {
-			require.Equal(t, CodeLeadsNotScrubbed, conflictCode(t, err))
+			require.Equal(t, campaigns.CodeLeadsNotScrubbed, conflictCode(t, err))
 			continue
 		}
 		require.NoError(t, err)
@@ -155,7 +156,7 @@ func TestScrubGoesOnBehindItsAnswer(t *testing.T) {
 	require.Equal(t, bigCampaign-testBatch, result.Pending)
 	registry.answers(20)
 	require.Eventually(t, func() bool {
-		_, err := svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign, EnvironmentTest)
+		_, err := svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign, campaigns.EnvironmentTest)
 		return err == nil
 	}, waitFor, every)
 	require.Eventually(t, func() bool { return storetest.Count(t, b.st, "SELECT count(*) FROM scrubs") == 0 }, waitFor, every)

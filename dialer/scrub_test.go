@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/scrub"
@@ -124,7 +125,7 @@ func TestOptedOutLeadHoldsNoStartUp(t *testing.T) {
 	b := setup(t).strict(t)
 	storetest.Exec(t, b.st, b.tenant, "INSERT INTO suppressions (tenant_id, phone_hash, reason) VALUES ($1, $2, 'test')",
 		b.tenant, b.st.PhoneHash(b.tenant, mustPhone(t, "9876543210")))
-	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"p","dial_mode":"predictive"}`))
+	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[campaigns.Input](t, `{"name":"p","dial_mode":"predictive"}`))
 	require.NoError(t, err)
 	b.registry.setDown(true)
 	lead := b.push(t, campaign.ID, "9876543210")
@@ -136,7 +137,7 @@ func TestOptedOutLeadHoldsNoStartUp(t *testing.T) {
 	result, err := b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
 	require.Equal(t, scrub.Result{Total: 1, Pending: 1}, result)
-	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, campaigns.EnvironmentLive)
 	require.NoError(t, err)
 }
 
@@ -149,7 +150,7 @@ func TestScrubIsRepeatedAfterSevenDays(t *testing.T) {
 	admit := func(lead uuid.UUID) error {
 		_, err := b.svc.Gate.admitted(t.Context(), admission.Request{
 			TenantID: b.tenant, CampaignID: &campaign.ID, LeadID: &lead, VoiceAgentID: campaign.VoiceAgentID,
-			To: mustPhone(t, "9876543210"), Purpose: admission.PurposeLead, Environment: string(EnvironmentLive),
+			To: mustPhone(t, "9876543210"), Purpose: admission.PurposeLead, Environment: string(campaigns.EnvironmentLive),
 		})
 		return err
 	}
@@ -184,15 +185,15 @@ func TestScrubEndsADamagedNumber(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.strict(t)
-	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"p","dial_mode":"predictive"}`))
+	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[campaigns.Input](t, `{"name":"p","dial_mode":"predictive"}`))
 	require.NoError(t, err)
 	b.registry.setDown(true)
 	damaged, other := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543211")
 	b.registry.setDown(false)
 	b.damage(t, damaged.ID)
 	b.registry.add("9876543211")
-	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
-	require.Equal(t, CodeLeadsNotScrubbed, conflictCode(t, err))
+	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, campaigns.EnvironmentLive)
+	require.Equal(t, campaigns.CodeLeadsNotScrubbed, conflictCode(t, err))
 	for range 2 {
 		_, err = b.svc.Scrubs.Scrub(t.Context(), b.tenant, campaign.ID)
 		require.NoError(t, err)
@@ -200,7 +201,7 @@ func TestScrubEndsADamagedNumber(t *testing.T) {
 	require.Equal(t, string(leads.StatusDNC), b.lead(t, other.ID).Status)
 	require.Equal(t, string(leads.StatusInvalid), b.lead(t, damaged.ID).Status)
 	require.Len(t, b.events(t, store.EventLeadCompleted), 2, "each once")
-	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	_, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, campaigns.EnvironmentLive)
 	require.NoError(t, err)
 }
 

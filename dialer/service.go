@@ -15,6 +15,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/audio"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/figures"
@@ -105,7 +106,7 @@ type Service struct {
 	Gate    *rules
 	Answers *answering
 
-	Campaigns    *campaigns
+	Campaigns    *campaigns.Service
 	Leads        *leads.Service
 	Suppressions *suppressions.Service
 	VoiceAgents  *voiceagents.Service
@@ -138,7 +139,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	if cfg.Wake == nil {
 		cfg.Wake = wake.New()
 	}
-	legal, err := newWindow(CallingWindow{Timezone: calleeZone, From: cfg.Legal.From, To: cfg.Legal.To})
+	legal, err := campaigns.NewWindow(campaigns.CallingWindow{Timezone: campaigns.CalleeZone, From: cfg.Legal.From, To: cfg.Legal.To})
 	if err != nil {
 		return nil, fmt.Errorf("create dialer: legal hours: %w", err)
 	}
@@ -171,7 +172,10 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 		Store: st, Log: cfg.Logger, Now: cfg.Now, Wake: cfg.Wake, DNC: cfg.DNC, Leads: s.Leads, Poll: cfg.Poll, ScrubFor: cfg.ScrubFor,
 		Batch: scrub.DefaultBatch,
 	}
-	s.Campaigns = &campaigns{core: k, voiceAgents: s.VoiceAgents, flows: s.Flows}
+	s.Campaigns = &campaigns.Service{
+		Store: st, Log: cfg.Logger, Now: cfg.Now, Wake: cfg.Wake, Guard: cfg.Guard.Check, DNCPolicy: cfg.DNCPolicy,
+		RequireCategory: cfg.RequireCategory, VoiceAgents: s.VoiceAgents, Flows: s.Flows,
+	}
 	s.Gate = &rules{
 		core: k, voiceAgents: s.VoiceAgents, campaigns: s.Campaigns, flows: s.Flows, leads: s.Leads, audio: audio, plans: paces, legal: legal,
 		hosts: hosts,

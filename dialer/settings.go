@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -24,13 +25,13 @@ const (
 // Settings are what a tenant has set for all its campaigns and calls. A null stands for the service's own default; an empty list
 // of dispositions allows all.
 type Settings struct {
-	PrivacyMode            store.PrivacyMode `json:"privacy_mode"`
-	PIIRetentionDays       int               `json:"pii_retention_days"`
-	VoiceAgentDefaultWSURL *string           `json:"voice_agent_default_ws_url"`
-	DefaultMaxConcurrent   *int              `json:"default_max_concurrent"`
-	CallingWindow          *CallingWindow    `json:"calling_window"`
-	RecordingRetentionDays *int              `json:"recording_retention_days"`
-	Dispositions           []string          `json:"dispositions"`
+	PrivacyMode            store.PrivacyMode        `json:"privacy_mode"`
+	PIIRetentionDays       int                      `json:"pii_retention_days"`
+	VoiceAgentDefaultWSURL *string                  `json:"voice_agent_default_ws_url"`
+	DefaultMaxConcurrent   *int                     `json:"default_max_concurrent"`
+	CallingWindow          *campaigns.CallingWindow `json:"calling_window"`
+	RecordingRetentionDays *int                     `json:"recording_retention_days"`
+	Dispositions           []string                 `json:"dispositions"`
 	// SIPHosts are the hosts that SIP URIs may lead to: names, addresses, CIDR blocks. The operator sets them.
 	SIPHosts []string `json:"sip_hosts"`
 	// DailyCap is the most calls that a number gets on one day; null for the deployment's bound, which it can't go beyond.
@@ -45,7 +46,7 @@ type SettingsInput struct {
 	PIIRetentionDays       input.Opt[int]
 	VoiceAgentDefaultWSURL input.Opt[string]
 	DefaultMaxConcurrent   input.Opt[int]
-	CallingWindow          input.Opt[WindowInput]
+	CallingWindow          input.Opt[campaigns.WindowInput]
 	RecordingRetentionDays input.Opt[int]
 	Dispositions           input.Opt[[]string]
 	DailyCap               input.Opt[int]
@@ -132,7 +133,7 @@ func (in SettingsInput) apply(c *input.Form, to *db.Tenant) {
 	if in.CallingWindow.Null {
 		to.CallingWindow = nil
 	} else if v, ok := input.Given(c, "calling_window", in.CallingWindow); ok {
-		if w, ok := v.window(c); ok {
+		if w, ok := v.Window(c); ok {
 			to.CallingWindow, _ = json.Marshal(w) // strings always encode
 		}
 	}
@@ -153,7 +154,7 @@ func (in SettingsInput) applyNumbers(c *input.Form, to *db.Tenant) {
 		least, most int
 		to          **int32
 	}{
-		{"default_max_concurrent", in.DefaultMaxConcurrent, 1, maxCampaignChannels, &to.DefaultMaxConcurrent},
+		{"default_max_concurrent", in.DefaultMaxConcurrent, 1, campaigns.MaxCampaignChannels, &to.DefaultMaxConcurrent},
 		{"recording_retention_days", in.RecordingRetentionDays, 0, maxRetentionDays, &to.RecordingRetentionDays},
 		{"daily_cap", in.DailyCap, 1, maxDailyCap, &to.DailyCap},
 	} {
@@ -197,9 +198,9 @@ func checkHolidays(c *input.Form, days []string) {
 func settingsOf(row db.Tenant) Settings {
 	out := Settings{
 		PrivacyMode: store.PrivacyMode(row.PrivacyMode), PIIRetentionDays: int(row.PiiRetentionDays),
-		VoiceAgentDefaultWSURL: row.VoiceAgentDefaultWsUrl, DefaultMaxConcurrent: intOf(row.DefaultMaxConcurrent),
-		RecordingRetentionDays: intOf(row.RecordingRetentionDays), Dispositions: row.Dispositions,
-		CallingWindow: shownWindow(row.CallingWindow), DailyCap: intOf(row.DailyCap), Holidays: row.Holidays, SIPHosts: row.SipHosts,
+		VoiceAgentDefaultWSURL: row.VoiceAgentDefaultWsUrl, DefaultMaxConcurrent: store.Int(row.DefaultMaxConcurrent),
+		RecordingRetentionDays: store.Int(row.RecordingRetentionDays), Dispositions: row.Dispositions,
+		CallingWindow: campaigns.ShownWindow(row.CallingWindow), DailyCap: store.Int(row.DailyCap), Holidays: row.Holidays, SIPHosts: row.SipHosts,
 	}
 	if out.SIPHosts == nil {
 		out.SIPHosts = []string{}
@@ -211,21 +212,4 @@ func settingsOf(row db.Tenant) Settings {
 		out.Dispositions = []string{}
 	}
 	return out
-}
-
-func intOf(n *int32) *int {
-	if n == nil {
-		return nil
-	}
-	i := int(*n)
-	return &i
-}
-
-// shownWindow gives a stored calling window as it was sent; nil when there is none.
-func shownWindow(column json.RawMessage) *CallingWindow {
-	var w *CallingWindow
-	if len(column) == 0 || json.Unmarshal(column, &w) != nil {
-		return nil
-	}
-	return w
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/media/netguard"
@@ -208,17 +209,17 @@ func (b *bundle) agent(t *testing.T) voiceagents.VoiceAgent {
 }
 
 // aiCampaign gives a draft that connects its own voice agent.
-func (b *bundle) aiCampaign(t *testing.T) Campaign {
+func (b *bundle) aiCampaign(t *testing.T) campaigns.Campaign {
 	t.Helper()
-	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t,
+	campaign, err := b.svc.Campaigns.CreateCampaign(t.Context(), b.tenant, decode[campaigns.Input](t,
 		`{"name":"c","dial_mode":"progressive","post_answer_action":"connect_voice_agent","voice_agent_id":"`+b.agent(t).ID.String()+`"}`))
 	require.NoError(t, err)
 	return campaign
 }
 
-func (b *bundle) running(t *testing.T) Campaign {
+func (b *bundle) running(t *testing.T) campaigns.Campaign {
 	t.Helper()
-	campaign, err := b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, b.aiCampaign(t).ID, EnvironmentLive)
+	campaign, err := b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, b.aiCampaign(t).ID, campaigns.EnvironmentLive)
 	require.NoError(t, err)
 	return campaign
 }

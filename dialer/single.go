@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -63,7 +64,7 @@ func (in CallInput) request() (admission.Request, error) {
 		c.Fail("flow_id", "can't stand beside voice_agent_id")
 	}
 	if v, ok := input.Given(&c, "call_category", in.CallCategory); ok && c.OneOf("call_category", v,
-		string(CategoryPromotional), string(CategoryService), string(CategoryTransactional)) {
+		string(campaigns.CategoryPromotional), string(campaigns.CategoryService), string(campaigns.CategoryTransactional)) {
 		out.Category = v
 	}
 	if v, ok := input.Given(&c, "metadata", in.Metadata); ok {
@@ -75,7 +76,7 @@ func (in CallInput) request() (admission.Request, error) {
 
 // PlaceCall dials one number, under every rule of dialing. A test key's call gets its record and its events, and ends before anything
 // is dialed. Errors: *fault.Error, *RefusalError, those of Originator.
-func (dk *desk) PlaceCall(ctx context.Context, tenant uuid.UUID, env Environment, in CallInput) (db.Call, error) {
+func (dk *desk) PlaceCall(ctx context.Context, tenant uuid.UUID, env campaigns.Environment, in CallInput) (db.Call, error) {
 	req, err := in.request()
 	if err != nil {
 		return db.Call{}, err
@@ -96,15 +97,15 @@ func (dk *desk) PlaceCall(ctx context.Context, tenant uuid.UUID, env Environment
 func (dk *desk) resolveSingle(ctx context.Context, tx *store.Tx, req *admission.Request) error {
 	c := input.Form{}
 	if req.From != "" {
-		owned, err := ownNumber(ctx, tx, req.TenantID, req.From)
-		series := CallCategory(req.Category).series()
+		owned, err := campaigns.OwnNumber(ctx, tx, req.TenantID, req.From)
+		series := campaigns.CallCategory(req.Category).Series()
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			c.Fail("from", "must be one of your active numbers")
 		case err != nil:
 			return err
 		case !strings.HasPrefix(owned, series):
-			c.Fail("from", "must be a %s number for %s calls", seriesName(series), req.Category)
+			c.Fail("from", "must be a %s number for %s calls", campaigns.SeriesName(series), req.Category)
 		}
 	}
 	if req.FlowID != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/leads"
@@ -29,7 +30,7 @@ func (*singleSwitch) Hangup(context.Context, uuid.UUID, uuid.UUID, string) error
 func (b *bundle) place(t *testing.T, body string) (db.Call, error) {
 	t.Helper()
 	b.attach(&singleSwitch{fakeSwitch{}})
-	return b.desk.PlaceCall(t.Context(), b.tenant, EnvironmentLive, decode[CallInput](t, body))
+	return b.desk.PlaceCall(t.Context(), b.tenant, campaigns.EnvironmentLive, decode[CallInput](t, body))
 }
 
 func TestPlaceCallChecksItsBody(t *testing.T) {
@@ -66,7 +67,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
 	place := func(body string) (db.Call, error) {
-		return p.desk.PlaceCall(t.Context(), p.tenant, EnvironmentLive, decode[CallInput](t, body))
+		return p.desk.PlaceCall(t.Context(), p.tenant, campaigns.EnvironmentLive, decode[CallInput](t, body))
 	}
 	dependency := func(body, code string) {
 		t.Helper()
@@ -115,7 +116,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 	dependency(`{"to":"9876543213","flow_id":"`+talks.ID.String()+`"}`, voiceagents.CodeNoVoiceAgentConfigured)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE voice_agents SET status = 'active'")
 	elsewhere := p.another(t, "node-1", func(c *Config) { c.Subprotocols = []string{voiceagents.SubprotocolBeta} })
-	_, err = elsewhere.Desk(p.sw).PlaceCall(t.Context(), p.tenant, EnvironmentLive, decode[CallInput](t, `{"to":"9876543213",`+named+`}`))
+	_, err = elsewhere.Desk(p.sw).PlaceCall(t.Context(), p.tenant, campaigns.EnvironmentLive, decode[CallInput](t, `{"to":"9876543213",`+named+`}`))
 	var missing *fault.Error
 	require.ErrorAs(t, err, &missing)
 	require.Equal(t, voiceagents.CodeSubprotocolMismatch, missing.Code)
@@ -146,13 +147,13 @@ func TestPlaceCallWithATestKey(t *testing.T) {
 	agent := b.agent(t)
 	req := admission.Request{
 		TenantID: b.tenant, To: mustPhone(t, "9876543210"), VoiceAgentID: &agent.ID, Purpose: admission.PurposeSingle,
-		Environment: string(EnvironmentTest),
+		Environment: string(campaigns.EnvironmentTest),
 	}
 	for range 2 {
 		adm, err := b.svc.Gate.admitted(t.Context(), req)
 		require.NoError(t, err)
 		require.Empty(t, adm.Routes)
-		require.Equal(t, string(EnvironmentTest), adm.Call.Environment)
+		require.Equal(t, string(campaigns.EnvironmentTest), adm.Call.Environment)
 		require.Nil(t, adm.Call.TrunkID)
 		require.NotContains(t, adm.Call.ToNumber.Reveal(), "98765")
 		require.Zero(t, b.units(t))
@@ -162,10 +163,10 @@ func TestPlaceCallWithATestKey(t *testing.T) {
 	usage, err := b.svc.Statistics.Usage(t.Context(), b.tenant, noon().AddDate(-10, 0, 0), noon().AddDate(10, 0, 0), UsageByDirection)
 	require.NoError(t, err)
 	require.Empty(t, usage)
-	req.Environment = string(EnvironmentLive)
+	req.Environment = string(campaigns.EnvironmentLive)
 	_, err = b.svc.Gate.admitted(t.Context(), req)
 	require.NoError(t, err)
-	req.Environment = string(EnvironmentTest)
+	req.Environment = string(campaigns.EnvironmentTest)
 	_, err = b.svc.Gate.admitted(t.Context(), req)
 	require.Equal(t, ReasonDailyCap, reason(t, err), "the rules are the same")
 }
@@ -179,7 +180,7 @@ func TestPlaceCallDeclaresItself(t *testing.T) {
 		_, err := b.place(t, `{"to":"9876543210","voice_agent_id":"`+agent+`"`+members+`}`)
 		return err
 	}
-	require.Equal(t, CodeCategoryRequired, conflictCode(t, call("")))
+	require.Equal(t, campaigns.CodeCategoryRequired, conflictCode(t, call("")))
 	require.Equal(t, ReasonCallerID, reason(t, call(`,"call_category":"service"`)), "no number of the series")
 	storetest.InboundNumber(t, b.st, b.tenant, "+911600123456")
 	require.NoError(t, call(`,"call_category":"service"`))
@@ -190,5 +191,5 @@ func TestPlaceCallDeclaresItself(t *testing.T) {
 	}
 	plays := b.saved(t, flowNodes(`{"id":"a","type":"play_audio","data":{"audio_url":"http://x/a"},"next":{"default":"h"}}`, `{"id":"h","type":"hangup"}`))
 	_, err := b.place(t, `{"to":"9876543210","call_category":"service","flow_id":"`+plays.ID.String()+`"}`)
-	require.Equal(t, CodeModeNotScrubbed, conflictCode(t, err))
+	require.Equal(t, campaigns.CodeModeNotScrubbed, conflictCode(t, err))
 }

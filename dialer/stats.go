@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/figures"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
@@ -46,8 +47,8 @@ type CallFigures struct {
 // Pacing says how a campaign dials: its mode is progressive while one that is predictive does not over-dial, and its lines per
 // agent are the calls under way for each agent at work.
 type Pacing struct {
-	Mode          DialMode `json:"mode"`
-	LinesPerAgent float64  `json:"lines_per_agent"`
+	Mode          campaigns.DialMode `json:"mode"`
+	LinesPerAgent float64            `json:"lines_per_agent"`
 	// WaitsFor says why nobody is dialed though the campaign runs, nil for no reason; WaitsUntil when that passes, where it is known.
 	WaitsFor   *Reason    `json:"waits_for"`
 	WaitsUntil *time.Time `json:"waits_until"`
@@ -190,18 +191,18 @@ func (t *statistics) ceiling(ctx context.Context, tx *store.Tx, row db.Campaign,
 func (t *statistics) takesCalls(
 	ctx context.Context, tx *store.Tx, row db.Campaign,
 ) (voiceAgent *uuid.UUID, people bool, err error) {
-	switch PostAnswerAction(row.PostAnswerAction) {
-	case ActionConnectAgent:
+	switch campaigns.PostAnswerAction(row.PostAnswerAction) {
+	case campaigns.ActionConnectAgent:
 		return nil, true, nil
-	case ActionConnectVoiceAgent:
+	case campaigns.ActionConnectVoiceAgent:
 		if row.VoiceAgentID != nil {
 			return row.VoiceAgentID, false, nil
 		}
 		owner, err := tx.Q.GetTenant(ctx, row.TenantID)
 		return owner.DefaultVoiceAgentID, false, err
-	case ActionRunFlow:
+	case campaigns.ActionRunFlow:
 	}
-	plan, err := t.campaigns.campaignFlow(ctx, tx, row)
+	plan, err := t.campaigns.Flow(ctx, tx, row)
 	if _, missing := fault.As(err, fault.Dependency); missing {
 		return nil, false, nil
 	}
@@ -231,4 +232,22 @@ func (t *statistics) ChannelsUsage(ctx context.Context, tenant uuid.UUID) (Chann
 		return ChannelsUsage{}, fault.Wrap("read channel usage", err)
 	}
 	return out, nil
+}
+
+// ChannelsUsage is the tenant's channel allocation and whether it is enforced, which it is once an active trunk
+// is declared.
+type ChannelsUsage struct {
+	ChannelsAllocated int             `json:"channels_allocated"`
+	ChannelsInUse     int             `json:"channels_in_use"`
+	Ceilings          ChannelCeilings `json:"ceilings"`
+}
+
+// ChannelCeilings groups the ceilings of ChannelsUsage.
+type ChannelCeilings struct {
+	Channels ChannelCeiling `json:"channels"`
+}
+
+// ChannelCeiling tells whether a ceiling is enforced.
+type ChannelCeiling struct {
+	Enforced bool `json:"enforced"`
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -132,7 +133,7 @@ func TestTrunkFaultIsNoAttempt(t *testing.T) {
 }
 
 // deadTrunk has calls fail, one a few seconds after the other.
-func (b *bundle) deadTrunk(t *testing.T, campaign Campaign, n int, e ending) {
+func (b *bundle) deadTrunk(t *testing.T, campaign campaigns.Campaign, n int, e ending) {
 	t.Helper()
 	for range n {
 		lead := b.push(t, campaign.ID, b.freshNumber())
@@ -184,31 +185,31 @@ func TestDeadTrunkRests(t *testing.T) {
 // nothing tells a dead trunk from callees who don't answer.
 func TestTrunkThatIsHeardDoesNotRest(t *testing.T) {
 	t.Parallel()
-	for name, play := range map[string]func(*testing.T, *bundle, Campaign){
-		"in between": func(t *testing.T, b *bundle, c Campaign) {
+	for name, play := range map[string]func(*testing.T, *bundle, campaigns.Campaign){
+		"in between": func(t *testing.T, b *bundle, c campaigns.Campaign) {
 			t.Helper()
 			b.deadTrunk(t, c, 4, refusedByTrunk())
 			b.deadTrunk(t, c, 1, unanswered())
 			b.deadTrunk(t, c, 4, refusedByTrunk())
 		},
-		"at once": func(t *testing.T, b *bundle, c Campaign) {
+		"at once": func(t *testing.T, b *bundle, c campaigns.Campaign) {
 			t.Helper()
 			for range 9 {
 				b.deadTrunk(t, c, 1, refusedByTrunk())
 				b.clock.Advance(-3 * time.Second)
 			}
 		},
-		"callees": func(t *testing.T, b *bundle, c Campaign) {
+		"callees": func(t *testing.T, b *bundle, c campaigns.Campaign) {
 			t.Helper()
 			b.deadTrunk(t, c, 1, unanswered())
 			b.deadTrunk(t, c, 9, ending{"UNALLOCATED_NUMBER", "recv_refuse", 404, false})
 		},
-		"seldom heard": func(t *testing.T, b *bundle, c Campaign) {
+		"seldom heard": func(t *testing.T, b *bundle, c campaigns.Campaign) {
 			t.Helper()
 			b.deadTrunk(t, c, 1, unanswered())
 			b.deadTrunk(t, c, 9, silence())
 		},
-		"mute": func(t *testing.T, b *bundle, c Campaign) {
+		"mute": func(t *testing.T, b *bundle, c campaigns.Campaign) {
 			t.Helper()
 			b.deadTrunk(t, c, 1, busyCallee())
 			b.deadTrunk(t, c, 12, silence())
@@ -288,7 +289,7 @@ func TestTransferGoesOverATrunkThatRests(t *testing.T) {
 	way = b.svc.Gate.routesTo(req, trunks[:1], rests)
 	require.Nil(t, way.denied)
 	require.Len(t, way.routes, 1)
-	req.Environment = string(EnvironmentTest)
+	req.Environment = string(campaigns.EnvironmentTest)
 	way = b.svc.Gate.routesTo(req, trunks[:1], b.clock.Now())
 	require.Nil(t, way.denied, "nothing is dialed for a test key")
 	req.Environment = ""

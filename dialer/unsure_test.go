@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -32,7 +33,7 @@ func TestUnsureMachineCountsWhenAbandoned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := staffed(t)
-			agent, campaign := p.person(t), p.campaign(t, DialProgressive)
+			agent, campaign := p.person(t), p.campaign(t, campaigns.DialProgressive)
 			lead := p.push(t, campaign, "9876543201")
 			call, err := p.svc.Gate.place(t.Context(), p.sw, p.request(t, campaign, lead))
 			require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -156,7 +157,7 @@ func TestCampaignWaitsForTheSwitch(t *testing.T) {
 func TestCampaignOfPeopleSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	campaign := p.campaign(t, DialProgressive)
+	campaign := p.campaign(t, campaigns.DialProgressive)
 	for _, number := range []string{"9876543200", "9876543201"} {
 		p.push(t, campaign, number)
 	}

@@ -2,54 +2,13 @@ package dialer
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/week"
 )
-
-// calleeZone is where every number that the dialer takes is answered.
-const calleeZone = "Asia/Kolkata"
-
-// errWindow says what is wrong with a calling window.
-var errWindow = errors.New("calling window")
-
-// newWindow makes a CallingWindow ready.
-func newWindow(w CallingWindow) (week.Window, error) {
-	zone, err := week.Zone(w.Timezone)
-	if err != nil {
-		return week.Window{}, fmt.Errorf("%w: %w", errWindow, err)
-	}
-	from, okFrom := week.Clock(w.From)
-	to, okTo := week.Clock(w.To)
-	if !okFrom || !okTo || from == week.MinutesPerDay || from == to {
-		return week.Window{}, fmt.Errorf("%w: from %q to %q is no time of day", errWindow, w.From, w.To)
-	}
-	days, unknown := week.ParseDays(w.Days)
-	if len(unknown) > 0 {
-		return week.Window{}, fmt.Errorf("%w: %q are no days", errWindow, unknown)
-	}
-	return week.Window{Zone: zone, Days: days, From: from, To: to}, nil
-}
-
-// storedWindow reads a window from its column; false when there is none.
-func storedWindow(column json.RawMessage) (week.Window, bool, error) {
-	if len(column) == 0 || string(column) == "null" {
-		return week.Window{}, false, nil
-	}
-	var w CallingWindow
-	if err := json.Unmarshal(column, &w); err != nil {
-		return week.Window{}, false, fmt.Errorf("%w: %w", errWindow, err)
-	}
-	if w.Timezone == "" {
-		w.Timezone = calleeZone
-	}
-	ready, err := newWindow(w)
-	return ready, err == nil, err
-}
 
 // maxWindows bounds the windows that are kept ready.
 const maxWindows = 1024
@@ -72,7 +31,7 @@ func (c *windowCache) read(column json.RawMessage) (week.Window, bool, error) {
 	if ok {
 		return w, true, nil
 	}
-	w, set, err := storedWindow(column)
+	w, set, err := campaigns.StoredWindow(column)
 	if err != nil || !set {
 		return w, set, err
 	}

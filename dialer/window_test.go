@@ -8,27 +8,28 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/week"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
-func mustWindow(t *testing.T, w CallingWindow) week.Window {
+func mustWindow(t *testing.T, w campaigns.CallingWindow) week.Window {
 	t.Helper()
-	out, err := newWindow(w)
+	out, err := campaigns.NewWindow(w)
 	require.NoError(t, err)
 	return out
 }
 
 func TestWindow(t *testing.T) {
 	t.Parallel()
-	india := CallingWindow{Timezone: "Asia/Kolkata", From: "09:00", To: "21:00"}
-	night := CallingWindow{Timezone: "Asia/Kolkata", From: "22:00", To: "02:00", Days: []string{"fri"}}
-	berlin := CallingWindow{Timezone: "Europe/Berlin", From: "02:30", To: "03:30"}
-	newYork := CallingWindow{Timezone: "America/New_York", From: "00:30", To: "01:30"}
-	whole := CallingWindow{Timezone: "Asia/Kolkata", From: "00:00", To: "24:00"}
+	india := campaigns.CallingWindow{Timezone: "Asia/Kolkata", From: "09:00", To: "21:00"}
+	night := campaigns.CallingWindow{Timezone: "Asia/Kolkata", From: "22:00", To: "02:00", Days: []string{"fri"}}
+	berlin := campaigns.CallingWindow{Timezone: "Europe/Berlin", From: "02:30", To: "03:30"}
+	newYork := campaigns.CallingWindow{Timezone: "America/New_York", From: "00:30", To: "01:30"}
+	whole := campaigns.CallingWindow{Timezone: "Asia/Kolkata", From: "00:00", To: "24:00"}
 	for name, c := range map[string]struct {
-		w    CallingWindow
+		w    campaigns.CallingWindow
 		at   string
 		open bool
 		next string
@@ -63,7 +64,7 @@ func TestWindow(t *testing.T) {
 			require.True(t, w.Open(w.Next(at)))
 		})
 	}
-	for _, bad := range []CallingWindow{
+	for _, bad := range []campaigns.CallingWindow{
 		{Timezone: "", From: "09:00", To: "10:00"},
 		{Timezone: "Local", From: "09:00", To: "10:00"},
 		{Timezone: "X/Y", From: "09:00", To: "10:00"},
@@ -74,8 +75,8 @@ func TestWindow(t *testing.T) {
 		{Timezone: "UTC", From: "09:00", To: "09:00"},
 		{Timezone: "UTC", From: "09:00", To: "10:00", Days: []string{"Mon"}},
 	} {
-		_, err := newWindow(bad)
-		require.ErrorIs(t, err, errWindow)
+		_, err := campaigns.NewWindow(bad)
+		require.ErrorIs(t, err, campaigns.ErrWindow)
 	}
 }
 
@@ -83,12 +84,12 @@ func TestWindowsNeverWidenTheLaw(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Legal = Hours{} })
 	at := func(s string) time.Time {
-		out, err := time.ParseInLocation("2006-01-02 15:04", s, mustWindow(t, CallingWindow{Timezone: calleeZone, From: "00:00", To: "24:00"}).Zone)
+		out, err := time.ParseInLocation("2006-01-02 15:04", s, mustWindow(t, campaigns.CallingWindow{Timezone: campaigns.CalleeZone, From: "00:00", To: "24:00"}).Zone)
 		require.NoError(t, err)
 		return out
 	}
 	column := func(from, to string, days ...string) json.RawMessage {
-		out, err := json.Marshal(CallingWindow{Timezone: calleeZone, From: from, To: to, Days: days})
+		out, err := json.Marshal(campaigns.CallingWindow{Timezone: campaigns.CalleeZone, From: from, To: to, Days: days})
 		require.NoError(t, err)
 		return out
 	}

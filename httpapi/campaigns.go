@@ -5,13 +5,13 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 )
 
 const campaignNoun = "campaign"
 
 func (h campaignHandlers) create(ctx context.Context, r *request) (reply, error) {
-	var in dialer.CampaignInput
+	var in campaigns.Input
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
@@ -39,7 +39,7 @@ func (h campaignHandlers) patch(ctx context.Context, r *request) (reply, error) 
 	if err != nil {
 		return reply{}, err
 	}
-	var in dialer.CampaignInput
+	var in campaigns.Input
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
@@ -56,7 +56,7 @@ func (h campaignHandlers) delete(ctx context.Context, r *request) (reply, error)
 }
 
 func (h campaignHandlers) start(ctx context.Context, r *request) (reply, error) {
-	return h.onCampaign(ctx, r, func(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error) {
+	return h.onCampaign(ctx, r, func(ctx context.Context, tenant, id uuid.UUID) (campaigns.Campaign, error) {
 		return h.campaigns.StartCampaign(ctx, tenant, id, r.who.Environment)
 	})
 }
@@ -78,18 +78,18 @@ func (h campaignHandlers) resumePredictive(ctx context.Context, r *request) (rep
 }
 
 func (h campaignHandlers) setPredictivePaused(ctx context.Context, r *request, paused bool) (reply, error) {
-	var in dialer.PredictiveInput
+	var in campaigns.PredictiveInput
 	if err := r.decodeOptional(&in); err != nil {
 		return reply{}, err
 	}
-	return h.onCampaign(ctx, r, func(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error) {
+	return h.onCampaign(ctx, r, func(ctx context.Context, tenant, id uuid.UUID) (campaigns.Campaign, error) {
 		return h.campaigns.SetPredictivePaused(ctx, tenant, id, paused, in)
 	})
 }
 
 // onCampaign does what needs the campaign's id alone.
 func (h campaignHandlers) onCampaign(
-	ctx context.Context, r *request, do func(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error),
+	ctx context.Context, r *request, do func(ctx context.Context, tenant, id uuid.UUID) (campaigns.Campaign, error),
 ) (reply, error) {
 	id, err := r.pathID("campaign_id", campaignNoun)
 	if err != nil {

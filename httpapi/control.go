@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -86,14 +86,14 @@ func (h controlHandlers) ownCall(ctx context.Context, r *request) (uuid.UUID, er
 
 // checkEnvironment keeps a test key from acting on a call of the telephone network: it may read it, and nothing else.
 func (h callHandlers) checkEnvironment(ctx context.Context, r *request, callID uuid.UUID) error {
-	if r.who.Environment != dialer.EnvironmentTest {
+	if r.who.Environment != campaigns.EnvironmentTest {
 		return nil
 	}
 	row, err := h.read(ctx, r.who.TenantID, callID)
 	if err != nil {
 		return err
 	}
-	if row.Call.Environment == string(dialer.EnvironmentTest) {
+	if row.Call.Environment == string(campaigns.EnvironmentTest) {
 		return nil
 	}
 	return newError(http.StatusForbidden, codeTestEnvironment, "A test key may read a live call, and not act on it.")

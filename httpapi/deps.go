@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/scrub"
@@ -37,15 +38,15 @@ type Dialer struct {
 
 // Campaigns is what the API asks of campaigns.
 type Campaigns interface {
-	CreateCampaign(ctx context.Context, tenant uuid.UUID, in dialer.CampaignInput) (dialer.Campaign, error)
-	ListCampaigns(ctx context.Context, tenant, after uuid.UUID, limit int) ([]dialer.Campaign, error)
-	GetCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
-	PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in dialer.CampaignInput) (dialer.Campaign, error)
+	CreateCampaign(ctx context.Context, tenant uuid.UUID, in campaigns.Input) (campaigns.Campaign, error)
+	ListCampaigns(ctx context.Context, tenant, after uuid.UUID, limit int) ([]campaigns.Campaign, error)
+	GetCampaign(ctx context.Context, tenant, id uuid.UUID) (campaigns.Campaign, error)
+	PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in campaigns.Input) (campaigns.Campaign, error)
 	DeleteCampaign(ctx context.Context, tenant, id uuid.UUID) error
-	StartCampaign(ctx context.Context, tenant, id uuid.UUID, env dialer.Environment) (dialer.Campaign, error)
-	PauseCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
-	StopCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
-	SetPredictivePaused(ctx context.Context, tenant, id uuid.UUID, paused bool, in dialer.PredictiveInput) (dialer.Campaign, error)
+	StartCampaign(ctx context.Context, tenant, id uuid.UUID, env campaigns.Environment) (campaigns.Campaign, error)
+	PauseCampaign(ctx context.Context, tenant, id uuid.UUID) (campaigns.Campaign, error)
+	StopCampaign(ctx context.Context, tenant, id uuid.UUID) (campaigns.Campaign, error)
+	SetPredictivePaused(ctx context.Context, tenant, id uuid.UUID, paused bool, in campaigns.PredictiveInput) (campaigns.Campaign, error)
 }
 
 // Scrubs compare leads with the do-not-call registry.
@@ -97,7 +98,7 @@ type Desk interface {
 	AgentDial(ctx context.Context, tenant, agent uuid.UUID, in dialer.DialInput) (db.Call, error)
 	Dispose(ctx context.Context, tenant, agent uuid.UUID, in dialer.DisposeInput) (dialer.DisposeResult, error)
 	AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error)
-	PlaceCall(ctx context.Context, tenant uuid.UUID, env dialer.Environment, in dialer.CallInput) (db.Call, error)
+	PlaceCall(ctx context.Context, tenant uuid.UUID, env campaigns.Environment, in dialer.CallInput) (db.Call, error)
 }
 
 // Flows is what the API asks of flows.

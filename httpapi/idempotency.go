@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -86,7 +86,7 @@ type storedError struct {
 // callback token changes while a call lasts.
 type attempt struct {
 	tenantID    uuid.UUID
-	environment dialer.Environment
+	environment campaigns.Environment
 	// scope is "call <id>" at the control endpoint, and method and path elsewhere.
 	scope string
 	key   string

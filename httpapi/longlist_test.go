@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringmaster/ringmaster/dialer"
+	room "github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
@@ -24,7 +24,7 @@ type slowReads struct {
 	breaks atomic.Int64 // at this read; 0 for never
 }
 
-func (d *slowReads) ListCampaigns(ctx context.Context, tenant, after uuid.UUID, limit int) ([]dialer.Campaign, error) {
+func (d *slowReads) ListCampaigns(ctx context.Context, tenant, after uuid.UUID, limit int) ([]room.Campaign, error) {
 	if d.reads.Add(1) == d.breaks.Load() {
 		return nil, errors.New("the database is away")
 	}

@@ -9,14 +9,6 @@ import (
 // NewID returns a UUIDv7: ids in the order of their making.
 func NewID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
-// UTC gives a time as the API shows it; nil stays nil.
-func UTC(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	return new(t.UTC())
-}
-
 // IDFloor is the smallest UUIDv7 of a moment, as uuidv7_floor in SQL.
 func IDFloor(t time.Time) uuid.UUID {
 	var id uuid.UUID

@@ -78,31 +78,16 @@ type cell struct {
 	value any
 }
 
-// object has the values by their names, for JSON.
-func (r row) object() map[string]any {
-	out := make(map[string]any, len(r))
-	for _, c := range r {
-		out[c.name] = c.value
-	}
-	return out
-}
-
-// one shows what an operation gives, unless that has failed.
-func one[T any](f adminFlags, e env, toRow func(T) row) func(T, error) error {
-	return func(v T, err error) error {
-		if err != nil {
-			return err
-		}
-		return f.print(e.stdout, true, toRow(v))
-	}
-}
-
 // print shows rows as a table, or as JSON: an array, or one object when single.
 func (f adminFlags) print(w io.Writer, single bool, rows ...row) error {
 	if f.JSON {
 		objects := make([]map[string]any, 0, len(rows))
 		for _, r := range rows {
-			objects = append(objects, r.object())
+			object := make(map[string]any, len(r))
+			for _, c := range r {
+				object[c.name] = c.value
+			}
+			objects = append(objects, object)
 		}
 		if single && len(objects) == 1 {
 			return encodeJSON(w, objects[0])
@@ -162,7 +147,9 @@ func show(v any) string {
 	}
 }
 
-type migrateCmd struct{ configFlag }
+type migrateCmd struct {
+	configFlag
+}
 
 // Run migrates the database.
 func (cmd migrateCmd) Run(ctx context.Context, e env) error {
@@ -216,7 +203,11 @@ type tenantCreateCmd struct {
 // Run creates a tenant.
 func (cmd tenantCreateCmd) Run(ctx context.Context, e env) error {
 	return cmd.accounts(ctx, e, func(s *account.Service) error {
-		return one(cmd.adminFlags, e, tenantRow)(s.CreateTenant(ctx, cmd.Name, store.PrivacyMode(cmd.Privacy)))
+		t, err := s.CreateTenant(ctx, cmd.Name, store.PrivacyMode(cmd.Privacy))
+		if err != nil {
+			return err
+		}
+		return cmd.print(e.stdout, true, tenantRow(t))
 	})
 }
 
@@ -229,7 +220,11 @@ type tenantSuspendCmd struct {
 // Run suspends a tenant.
 func (cmd tenantSuspendCmd) Run(ctx context.Context, e env) error {
 	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, id uuid.UUID) error {
-		return one(cmd.adminFlags, e, suspensionRow)(s.Suspend(ctx, id, time.Now(), cmd.Reason))
+		t, err := s.Suspend(ctx, id, time.Now(), cmd.Reason)
+		if err != nil {
+			return err
+		}
+		return cmd.print(e.stdout, true, suspensionRow(t))
 	})
 }
 
@@ -241,7 +236,11 @@ type tenantResumeCmd struct {
 // Run takes a suspension back.
 func (cmd tenantResumeCmd) Run(ctx context.Context, e env) error {
 	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, id uuid.UUID) error {
-		return one(cmd.adminFlags, e, suspensionRow)(s.Resume(ctx, id))
+		t, err := s.Resume(ctx, id)
+		if err != nil {
+			return err
+		}
+		return cmd.print(e.stdout, true, suspensionRow(t))
 	})
 }
 

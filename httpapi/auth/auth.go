@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/account"
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -44,7 +44,7 @@ type Principal struct {
 	TenantID uuid.UUID
 	// ID is the key's or the user's; for a callback token the AI session's.
 	ID          uuid.UUID
-	Environment dialer.Environment
+	Environment campaigns.Environment
 	Scopes      []string
 	Origins     []string
 	PerMinute   int
@@ -139,7 +139,7 @@ func (a *Authenticator) keyPrincipal(ctx context.Context, token string) (Princip
 	}
 	a.Touched.note(key.TenantID, key.ID, a.now())
 	return Principal{
-		Kind: Key, TenantID: key.TenantID, ID: key.ID, Environment: dialer.Environment(key.Environment),
+		Kind: Key, TenantID: key.TenantID, ID: key.ID, Environment: campaigns.Environment(key.Environment),
 		Scopes: key.Scopes, Origins: key.AllowedOrigins, PerMinute: int(key.RateLimitPerMin),
 	}, nil
 }
@@ -174,7 +174,7 @@ func (a *Authenticator) callbackPrincipal(ctx context.Context, wire string) (Pri
 		return Principal{}, errInvalidCredential()
 	}
 	return Principal{
-		Kind: Callback, TenantID: token.TenantID, ID: token.SessionID, Environment: dialer.EnvironmentLive,
+		Kind: Callback, TenantID: token.TenantID, ID: token.SessionID, Environment: campaigns.EnvironmentLive,
 		Scopes: []string{token.Scope}, CallID: token.CallID, PerMinute: callbackPerMinute,
 	}, nil
 }
@@ -203,7 +203,7 @@ func (a *Authenticator) sessionPrincipal(ctx context.Context, token string) (Pri
 		return Principal{}, refused(CodeInvalid, "The session has ended: its user signed out, or the password, the address or the role is another.")
 	}
 	return Principal{
-		Kind: Session, TenantID: user.TenantID, ID: user.ID, Environment: dialer.EnvironmentLive, Role: user.Role,
+		Kind: Session, TenantID: user.TenantID, ID: user.ID, Environment: campaigns.EnvironmentLive, Role: user.Role,
 		PerMinute: sessionPerMinute,
 	}, nil
 }

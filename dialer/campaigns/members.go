@@ -1,4 +1,4 @@
-package dialer
+package campaigns
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package dialer
+package campaigns
 
 import (
 	"encoding/json"
@@ -44,11 +44,11 @@ func campaignFields() []campaignField {
 		choiceField("post_answer_action", func(to *db.Campaign) *string { return &to.PostAnswerAction },
 			string(ActionConnectAgent), string(ActionConnectVoiceAgent), string(ActionRunFlow)),
 		choiceField("voicemail_action", func(to *db.Campaign) *string { return &to.VoicemailAction },
-			voicemailConnect, voicemailHangup, voicemailMessage),
+			VoicemailConnect, voicemailHangup, VoicemailMessage),
 		choiceField("overflow_action", func(to *db.Campaign) *string { return &to.OverflowAction },
-			overflowHangup, overflowFlow, overflowVoicemail),
-		audioField(fieldVoicemailURL, func(to *db.Campaign) **string { return &to.VoicemailMessageUrl }),
-		audioField(fieldAnnouncementURL, func(to *db.Campaign) **string { return &to.AnnouncementUrl }),
+			overflowHangup, OverflowFlow, OverflowVoicemail),
+		audioField(FieldVoicemailURL, func(to *db.Campaign) **string { return &to.VoicemailMessageUrl }),
+		audioField(FieldAnnouncementURL, func(to *db.Campaign) **string { return &to.AnnouncementUrl }),
 		audioField(fieldWhisperURL, func(to *db.Campaign) **string { return &to.AgentWhisperUrl }),
 		audioField(fieldOverflowURL, func(to *db.Campaign) **string { return &to.OverflowGreetingUrl }),
 		idField("voice_agent_id", func(to *db.Campaign) **uuid.UUID { return &to.VoiceAgentID }),
@@ -80,7 +80,7 @@ func campaignFields() []campaignField {
 			e.to.PredictiveMaxWaitS = v
 		}),
 		clearableField("max_concurrent", func(e *campaignEdit, v *int) {
-			if e.to.MaxConcurrent = nil; v != nil && e.Between("max_concurrent", *v, 1, maxCampaignChannels) {
+			if e.to.MaxConcurrent = nil; v != nil && e.Between("max_concurrent", *v, 1, MaxCampaignChannels) {
 				e.to.MaxConcurrent = new(int32(*v)) //nolint:gosec // bounded by between
 			}
 		}),
@@ -94,7 +94,7 @@ func campaignFields() []campaignField {
 		givenField("amd", func(e *campaignEdit, v bool) { e.to.Amd = v }),
 		givenField("retry", func(e *campaignEdit, v leads.RetryInput) { v.Apply(e.Form, &e.to.Retry) }),
 		givenField("calling_window", func(e *campaignEdit, v WindowInput) {
-			if w, ok := v.window(e.Form); ok {
+			if w, ok := v.Window(e.Form); ok {
 				e.to.CallingWindow, _ = json.Marshal(w) // strings always encode
 			}
 		}),
@@ -148,7 +148,7 @@ func numberField(name string, minimum, maximum int, at func(*db.Campaign) *int32
 
 func textField(name string, at func(*db.Campaign) **string) campaignField {
 	return clearableField(name, func(e *campaignEdit, v *string) {
-		if v == nil || e.Text(name, *v, 0, maxTextLength) {
+		if v == nil || e.Text(name, *v, 0, MaxTextLength) {
 			*at(e.to) = v
 		}
 	})

@@ -1,4 +1,4 @@
-package dialer
+package campaigns
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func (in *PredictiveInput) UnmarshalJSON(b []byte) error {
 
 // SetPredictivePaused stops the over-dialing of a running predictive campaign, or lets it go on. The campaign runs all the while,
 // with one call per ready agent when it is paused. Errors: store.ErrNotFound, *fault.Error.
-func (cs *campaigns) SetPredictivePaused(
+func (cs *Service) SetPredictivePaused(
 	ctx context.Context, tenant, id uuid.UUID, paused bool, in PredictiveInput,
 ) (Campaign, error) {
 	trigger := "resume predictive dialing of"
@@ -57,14 +57,14 @@ func (cs *campaigns) SetPredictivePaused(
 				Members: map[string]any{"dial_mode": row.DialMode},
 			}
 		}
-		if row.Status != string(CampaignRunning) {
+		if row.Status != string(StatusRunning) {
 			return row, invalidTransition(trigger, row)
 		}
 		return tx.Q.CampaignSetPredictivePaused(ctx, paused, tenant, id)
 	})
 	if err == nil {
-		cs.log.InfoContext(ctx, "predictive dialing paused or resumed", "tenant_id", tenant, "campaign_id", id, "paused", paused, "reason", reason)
-		cs.signals.Campaign(id)
+		cs.Log.InfoContext(ctx, "predictive dialing paused or resumed", "tenant_id", tenant, "campaign_id", id, "paused", paused, "reason", reason)
+		cs.Wake.Campaign(id)
 	}
 	return out, err
 }

@@ -1,4 +1,4 @@
-package dialer
+package campaigns
 
 import (
 	"context"
@@ -33,8 +33,8 @@ const (
 // CodeCategoryRequired refuses the start of a campaign that doesn't say what its calls are for, where the deployment asks for it.
 const CodeCategoryRequired = "call_category_required"
 
-// series is how the numbers begin that a category's calls may show; empty where none was declared: any.
-func (c CallCategory) series() string {
+// Series is how the numbers begin that a category's calls may show; empty where none was declared: any.
+func (c CallCategory) Series() string {
 	switch c {
 	case CategoryPromotional:
 		return seriesPromotional
@@ -45,50 +45,50 @@ func (c CallCategory) series() string {
 	}
 }
 
-func categoryOf(column *string) CallCategory {
+func CategoryOf(column *string) CallCategory {
 	if column == nil {
 		return ""
 	}
 	return CallCategory(*column)
 }
 
-// seriesName is a series as people say it.
-func seriesName(series string) string { return strings.TrimPrefix(series, "+91") + "-series" }
+// SeriesName is a series as people say it.
+func SeriesName(series string) string { return strings.TrimPrefix(series, "+91") + "-series" }
 
-// ownNumber finds an active number of the tenant's, however it is written. Error: store.ErrNotFound.
-func ownNumber(ctx context.Context, tx *store.Tx, tenant uuid.UUID, written string) (string, error) {
-	return tx.Q.NumberOwned(ctx, tenant, spellings(written))
+// OwnNumber finds an active number of the tenant's, however it is written. Error: store.ErrNotFound.
+func OwnNumber(ctx context.Context, tx *store.Tx, tenant uuid.UUID, written string) (string, error) {
+	return tx.Q.NumberOwned(ctx, tenant, Spellings(written))
 }
 
 // checkCallerID refuses a caller id that the tenant may not show.
-func checkCallerID(ctx context.Context, tx *store.Tx, c *input.Form, in CampaignInput, row db.Campaign) error {
+func checkCallerID(ctx context.Context, tx *store.Tx, c *input.Form, in Input, row db.Campaign) error {
 	if row.CallerID == nil || !in.has("caller_id") && !in.has("call_category") {
 		return nil
 	}
-	owned, err := ownNumber(ctx, tx, row.TenantID, *row.CallerID)
-	series := categoryOf(row.CallCategory).series()
+	owned, err := OwnNumber(ctx, tx, row.TenantID, *row.CallerID)
+	series := CategoryOf(row.CallCategory).Series()
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		c.Fail("caller_id", "must be one of your active numbers")
 	case err != nil:
 		return err
 	case !strings.HasPrefix(owned, series):
-		c.Fail("caller_id", "must be a %s number for %s calls", seriesName(series), *row.CallCategory)
+		c.Fail("caller_id", "must be a %s number for %s calls", SeriesName(series), *row.CallCategory)
 	}
 	return nil
 }
 
 // checkCategory refuses the start of a campaign that could show no lawful number. One that declares no category is started where
 // the deployment allows it, and the log says so.
-func (cs *campaigns) checkCategory(ctx context.Context, tx *store.Tx, row db.Campaign) error {
-	series := categoryOf(row.CallCategory).series()
+func (cs *Service) checkCategory(ctx context.Context, tx *store.Tx, row db.Campaign) error {
+	series := CategoryOf(row.CallCategory).Series()
 	if series == "" {
-		if cs.cfg.RequireCategory {
+		if cs.RequireCategory {
 			return &fault.Error{
 				Kind: fault.Conflict, Code: CodeCategoryRequired, Detail: "the campaign must declare a call_category: promotional, service or transactional",
 			}
 		}
-		cs.log.WarnContext(ctx, "campaign declares no call category: whether its caller ids are lawful is not checked",
+		cs.Log.WarnContext(ctx, "campaign declares no call category: whether its caller ids are lawful is not checked",
 			"tenant_id", row.TenantID, "campaign_id", row.ID)
 		return nil
 	}
@@ -97,7 +97,22 @@ func (cs *campaigns) checkCategory(ctx context.Context, tx *store.Tx, row db.Cam
 	}
 	there, err := tx.Q.NumbersOfSeries(ctx, row.TenantID, series)
 	if err == nil && !there {
-		return &fault.Error{Kind: fault.Dependency, Code: CodeNoCallerID, Detail: "you have no active " + seriesName(series) + " number to call from"}
+		return &fault.Error{Kind: fault.Dependency, Code: CodeNoCallerID, Detail: "you have no active " + SeriesName(series) + " number to call from"}
 	}
 	return err
+}
+
+// Spellings gives the E.164 forms that a carrier may have meant by what it sent.
+func Spellings(sent string) []string {
+	var out []string
+	if strings.HasPrefix(sent, "+") {
+		out = append(out, sent)
+	}
+	if p, err := store.ParsePhone(sent); err == nil {
+		out = append(out, p.E164())
+	}
+	if !strings.HasPrefix(sent, "+") {
+		out = append(out, "+"+strings.TrimPrefix(sent, "00"))
+	}
+	return out
 }

@@ -1,4 +1,4 @@
-package dialer
+package campaigns
 
 import (
 	"context"
@@ -17,33 +17,33 @@ import (
 // CodeModeNotScrubbed refuses calls of a kind for which the deployment checks no number.
 const CodeModeNotScrubbed = "call_mode_not_scrubbed"
 
-// callModes are the kinds of calls that a campaign makes.
-func (cs *campaigns) callModes(ctx context.Context, tx *store.Tx, row db.Campaign) (dnc.Modes, error) {
+// Modes are the kinds of calls that a campaign makes.
+func (cs *Service) Modes(ctx context.Context, tx *store.Tx, row db.Campaign) (dnc.Modes, error) {
 	var modes dnc.Modes
-	if row.AnnouncementUrl != nil || row.Amd && row.VoicemailAction == voicemailMessage {
+	if row.AnnouncementUrl != nil || row.Amd && row.VoicemailAction == VoicemailMessage {
 		modes |= dnc.ModePrerecorded
 	}
 	switch PostAnswerAction(row.PostAnswerAction) {
 	case ActionConnectVoiceAgent:
 		return modes | dnc.ModeRobo, nil
 	case ActionConnectAgent:
-		if modes |= dnc.ModeLiveAgent; row.OverflowAction == overflowVoicemail && (row.OverflowGreetingUrl != nil || row.VoicemailMessageUrl != nil) {
+		if modes |= dnc.ModeLiveAgent; row.OverflowAction == OverflowVoicemail && (row.OverflowGreetingUrl != nil || row.VoicemailMessageUrl != nil) {
 			modes |= dnc.ModePrerecorded
 		}
-		if row.OverflowAction != overflowFlow {
+		if row.OverflowAction != OverflowFlow {
 			return modes, nil
 		}
 	case ActionRunFlow:
 	}
-	plan, err := cs.campaignFlow(ctx, tx, row)
+	plan, err := cs.Flow(ctx, tx, row)
 	if err != nil {
 		return modes, err
 	}
-	return modes | flowModes(plan.Graph), nil
+	return modes | FlowModes(plan.Graph), nil
 }
 
-// flowModes are the kinds of calls that a flow makes, wherever it leads.
-func flowModes(g *flow.Graph) dnc.Modes {
+// FlowModes are the kinds of calls that a flow makes, wherever it leads.
+func FlowModes(g *flow.Graph) dnc.Modes {
 	var modes dnc.Modes
 	if g.Uses(flow.TypeConnectVoiceAgent) {
 		modes |= dnc.ModeRobo
@@ -58,20 +58,20 @@ func flowModes(g *flow.Graph) dnc.Modes {
 }
 
 // checkModes refuses the start of a campaign whose calls are of a kind for which no number is checked here.
-func (cs *campaigns) checkModes(ctx context.Context, tx *store.Tx, row db.Campaign) error {
-	if cs.cfg.DNCPolicy.Modes == 0 {
+func (cs *Service) checkModes(ctx context.Context, tx *store.Tx, row db.Campaign) error {
+	if cs.DNCPolicy.Modes == 0 {
 		return nil
 	}
-	modes, err := cs.callModes(ctx, tx, row)
+	modes, err := cs.Modes(ctx, tx, row)
 	if err != nil {
 		return err
 	}
-	if missing := cs.cfg.DNCPolicy.Uncovered(modes); len(missing) > 0 {
-		return &fault.Error{Kind: fault.Conflict, Code: CodeModeNotScrubbed, Detail: uncoveredDetail(missing), Members: map[string]any{"modes": missing}}
+	if missing := cs.DNCPolicy.Uncovered(modes); len(missing) > 0 {
+		return &fault.Error{Kind: fault.Conflict, Code: CodeModeNotScrubbed, Detail: UncoveredDetail(missing), Members: map[string]any{"modes": missing}}
 	}
 	return nil
 }
 
-func uncoveredDetail(missing []string) string {
+func UncoveredDetail(missing []string) string {
 	return "numbers are not checked for calls of the kind " + strings.Join(missing, ", ") + " here (dialing.dnc_modes)"
 }

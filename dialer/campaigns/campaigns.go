@@ -1,17 +1,22 @@
-package dialer
+package campaigns
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/figures"
+	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
+	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -31,20 +36,20 @@ const (
 // The sources of campaign.paused.
 const (
 	sourceManual      = "manual"
-	sourceAbandonRate = "abandon_rate_exceeded"
+	SourceAbandonRate = "abandon_rate_exceeded"
 )
 
 // CreateCampaign adds a campaign in state draft. Errors: *fault.Error.
-func (cs *campaigns) CreateCampaign(ctx context.Context, tenant uuid.UUID, in CampaignInput) (Campaign, error) {
+func (cs *Service) CreateCampaign(ctx context.Context, tenant uuid.UUID, in Input) (Campaign, error) {
 	row := newCampaign()
 	row.TenantID = tenant
 	c := input.Form{}
-	in.apply(ctx, &c, cs.cfg.Guard.Check, &row)
+	in.apply(ctx, &c, cs.Guard, &row)
 	if err := c.Err(); err != nil {
 		return Campaign{}, err
 	}
 	var made db.Campaign
-	err := cs.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := cs.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		if err := checkReferences(ctx, tx, in, row); err != nil {
 			return err
 		}
@@ -67,7 +72,7 @@ func (cs *campaigns) CreateCampaign(ctx context.Context, tenant uuid.UUID, in Ca
 }
 
 // checkReferences refuses a voice agent or flow that the tenant doesn't have.
-func checkReferences(ctx context.Context, tx *store.Tx, in CampaignInput, row db.Campaign) error {
+func checkReferences(ctx context.Context, tx *store.Tx, in Input, row db.Campaign) error {
 	c := input.Form{}
 	if in.has("voice_agent_id") {
 		_, err := tx.Q.VoiceAgentGet(ctx, row.TenantID, *row.VoiceAgentID)
@@ -94,9 +99,9 @@ func checkReferences(ctx context.Context, tx *store.Tx, in CampaignInput, row db
 
 // ListCampaigns gives up to limit campaigns of the tenant, in the order of their creation: those after one, which is uuid.Nil for the
 // first.
-func (cs *campaigns) ListCampaigns(ctx context.Context, tenant, after uuid.UUID, limit int) ([]Campaign, error) {
+func (cs *Service) ListCampaigns(ctx context.Context, tenant, after uuid.UUID, limit int) ([]Campaign, error) {
 	var rows []db.Campaign
-	err := cs.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := cs.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		rows, err = tx.Q.CampaignList(ctx, tenant, after, int32(limit)) //nolint:gosec // few
 		return err
@@ -112,17 +117,17 @@ func (cs *campaigns) ListCampaigns(ctx context.Context, tenant, after uuid.UUID,
 }
 
 // GetCampaign gives one campaign. Errors: store.ErrNotFound.
-func (cs *campaigns) GetCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
+func (cs *Service) GetCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
 	return cs.inCampaign(ctx, tenant, "get campaign", func(tx *store.Tx) (db.Campaign, error) {
 		return tx.Q.CampaignGet(ctx, tenant, id)
 	})
 }
 
-func (cs *campaigns) inCampaign(
+func (cs *Service) inCampaign(
 	ctx context.Context, tenant uuid.UUID, attempt string, fn func(*store.Tx) (db.Campaign, error),
 ) (Campaign, error) {
 	var row db.Campaign
-	err := cs.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := cs.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		row, err = fn(tx)
 		return err
@@ -135,10 +140,10 @@ func (cs *campaigns) inCampaign(
 
 // PatchCampaign edits a campaign that is not running. An absent member is left alone; null clears the seven members
 // that may be cleared. Errors: store.ErrNotFound, *fault.Error.
-func (cs *campaigns) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in CampaignInput) (Campaign, error) {
+func (cs *Service) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in Input) (Campaign, error) {
 	probe, c := newCampaign(), input.Form{Edit: true}
 	probe.VoicemailMessageUrl = new(string) // whether one is needed is known under the lock
-	in.apply(ctx, &c, cs.cfg.Guard.Check, &probe)
+	in.apply(ctx, &c, cs.Guard, &probe)
 	if err := c.Err(); err != nil {
 		return Campaign{}, err
 	}
@@ -147,7 +152,7 @@ func (cs *campaigns) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in
 		if err != nil {
 			return row, err
 		}
-		if row.Status == string(CampaignRunning) {
+		if row.Status == string(StatusRunning) {
 			return row, &fault.Error{Kind: fault.Conflict, Code: CodeCampaignRunning, Detail: "a running campaign can't be edited; pause it first"}
 		}
 		c := input.Form{Edit: true}
@@ -164,15 +169,15 @@ func (cs *campaigns) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in
 
 // StartCampaign sets a draft or paused campaign running. Started with a test key it is running and dials nothing.
 // Errors: store.ErrNotFound, *fault.Error when what would take its calls is missing.
-func (cs *campaigns) StartCampaign(ctx context.Context, tenant, id uuid.UUID, env Environment) (Campaign, error) {
+func (cs *Service) StartCampaign(ctx context.Context, tenant, id uuid.UUID, env Environment) (Campaign, error) {
 	started, err := cs.inCampaign(ctx, tenant, "start campaign", func(tx *store.Tx) (db.Campaign, error) {
 		row, err := tx.Q.CampaignLock(ctx, tenant, id)
 		if err != nil {
 			return row, err
 		}
-		switch CampaignStatus(row.Status) {
-		case CampaignDraft, CampaignPaused:
-		case CampaignRunning, CampaignCompleted:
+		switch Status(row.Status) {
+		case StatusDraft, StatusPaused:
+		case StatusRunning, StatusCompleted:
 			return row, invalidTransition("start", row)
 		}
 		if row.DialMode == string(DialPredictive) {
@@ -192,8 +197,8 @@ func (cs *campaigns) StartCampaign(ctx context.Context, tenant, id uuid.UUID, en
 		return tx.Q.CampaignSetRunning(ctx, string(env), tenant, id)
 	})
 	if err == nil {
-		cs.signals.Changed()
-		cs.signals.Campaign(id)
+		cs.Wake.Changed()
+		cs.Wake.Campaign(id)
 	}
 	return started, err
 }
@@ -220,23 +225,23 @@ func checkScrubbed(ctx context.Context, tx *store.Tx, row db.Campaign) error {
 
 // PauseCampaign stops a running campaign from dialing; calls in progress go on. Errors: store.ErrNotFound,
 // *fault.Error.
-func (cs *campaigns) PauseCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
+func (cs *Service) PauseCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
 	return cs.halt(ctx, tenant, id, halting{
-		trigger: "pause", to: CampaignPaused, from: []CampaignStatus{CampaignRunning}, source: sourceManual,
+		trigger: "pause", to: StatusPaused, from: []Status{StatusRunning}, source: sourceManual,
 	})
 }
 
 // StopCampaign ends a running or paused campaign for good. Errors: store.ErrNotFound, *fault.Error.
-func (cs *campaigns) StopCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
+func (cs *Service) StopCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
 	return cs.halt(ctx, tenant, id, halting{
-		trigger: "stop", to: CampaignCompleted, from: []CampaignStatus{CampaignRunning, CampaignPaused},
+		trigger: "stop", to: StatusCompleted, from: []Status{StatusRunning, StatusPaused},
 	})
 }
 
-// pauseForAbandons pauses a running campaign of which too many callees find nobody. Errors: as PauseCampaign.
-func (cs *campaigns) pauseForAbandons(ctx context.Context, tenant, id uuid.UUID) error {
+// PauseForAbandons pauses a running campaign of which too many callees find nobody. Errors: as PauseCampaign.
+func (cs *Service) PauseForAbandons(ctx context.Context, tenant, id uuid.UUID) error {
 	_, err := cs.halt(ctx, tenant, id, halting{
-		trigger: "pause", to: CampaignPaused, from: []CampaignStatus{CampaignRunning}, source: sourceAbandonRate,
+		trigger: "pause", to: StatusPaused, from: []Status{StatusRunning}, source: SourceAbandonRate,
 	})
 	return err
 }
@@ -244,18 +249,18 @@ func (cs *campaigns) pauseForAbandons(ctx context.Context, tenant, id uuid.UUID)
 // halting is a way for a campaign to dial no more.
 type halting struct {
 	trigger string
-	to      CampaignStatus
-	from    []CampaignStatus
+	to      Status
+	from    []Status
 	source  string // of campaign.paused
 }
 
 // halt holds the gate's lock, so that no call of the campaign begins once it has committed.
-func (cs *campaigns) halt(ctx context.Context, tenant, id uuid.UUID, h halting) (Campaign, error) {
+func (cs *Service) halt(ctx context.Context, tenant, id uuid.UUID, h halting) (Campaign, error) {
 	out, err := cs.inCampaign(ctx, tenant, h.trigger+" campaign", func(tx *store.Tx) (db.Campaign, error) {
 		var rate *float64
-		if h.to == CampaignPaused { // read before the lock is taken
+		if h.to == StatusPaused { // read before the lock is taken
 			var err error
-			if rate, err = figures.AbandonRate(ctx, tx, tenant, id, cs.now()); err != nil {
+			if rate, err = figures.AbandonRate(ctx, tx, tenant, id, cs.Now()); err != nil {
 				return db.Campaign{}, err
 			}
 		}
@@ -266,11 +271,11 @@ func (cs *campaigns) halt(ctx context.Context, tenant, id uuid.UUID, h halting) 
 		if err != nil {
 			return row, err
 		}
-		if !slices.Contains(h.from, CampaignStatus(row.Status)) {
+		if !slices.Contains(h.from, Status(row.Status)) {
 			return row, invalidTransition(h.trigger, row)
 		}
 		row, err = tx.Q.CampaignSetStatus(ctx, string(h.to), tenant, id)
-		if err != nil || h.to != CampaignPaused {
+		if err != nil || h.to != StatusPaused {
 			return row, err
 		}
 		_, err = tx.Emit(ctx, store.Event{
@@ -280,8 +285,8 @@ func (cs *campaigns) halt(ctx context.Context, tenant, id uuid.UUID, h halting) 
 		return row, err
 	})
 	if err == nil {
-		cs.signals.Changed()
-		cs.signals.Campaign(id)
+		cs.Wake.Changed()
+		cs.Wake.Campaign(id)
 	}
 	return out, err
 }
@@ -305,17 +310,34 @@ func paramsOf[T any](row db.Campaign) (params T) {
 
 func campaignOf(row db.Campaign) Campaign {
 	out := Campaign{
-		ID: row.ID, Name: row.Name, DialMode: DialMode(row.DialMode), Status: CampaignStatus(row.Status),
+		ID: row.ID, Name: row.Name, DialMode: DialMode(row.DialMode), Status: Status(row.Status),
 		Environment: Environment(row.Environment), VoiceAgentID: row.VoiceAgentID,
 		PostAnswerAction:        PostAnswerAction(row.PostAnswerAction),
 		PredictiveTargetAbandon: row.PredictiveTargetAbandon, PredictiveMaxWaitS: row.PredictiveMaxWaitS,
 		PredictivePaused: row.PredictivePaused, CallerID: row.CallerID, FlowID: row.FlowID, Description: row.Description, Script: row.Script, Notes: row.Notes,
 		RingTimeoutS: int(row.RingTimeoutS), AMD: row.Amd, VoicemailAction: row.VoicemailAction,
 		VoicemailMessageURL: row.VoicemailMessageUrl, MaxAttempts: int(row.MaxAttempts), Retry: leads.StoredPolicy(row.Retry),
-		MaxConcurrent: intOf(row.MaxConcurrent), CallingWindow: shownWindow(row.CallingWindow),
-		AnnouncementURL: row.AnnouncementUrl, AgentWhisperURL: row.AgentWhisperUrl, WrapUpS: intOf(row.WrapUpS),
+		MaxConcurrent: store.Int(row.MaxConcurrent), CallingWindow: ShownWindow(row.CallingWindow),
+		AnnouncementURL: row.AnnouncementUrl, AgentWhisperURL: row.AgentWhisperUrl, WrapUpS: store.Int(row.WrapUpS),
 		OverflowAction: row.OverflowAction, OverflowGreetingURL: row.OverflowGreetingUrl, CallCategory: row.CallCategory, StartedAt: store.UTC(row.StartedAt), CreatedAt: row.CreatedAt.UTC(),
 		UpdatedAt: row.UpdatedAt.UTC(),
 	}
 	return out
+}
+
+// Service are made, changed, started and stopped here.
+type Service struct {
+	Store *store.Store
+	Log   *slog.Logger
+	Now   func() time.Time
+	// Wake is told of campaigns that have begun, ended or changed.
+	Wake *wake.Signals
+	// Guard says which addresses a customer may configure.
+	Guard input.Guard
+	// DNCPolicy says for which kinds of calls the registry's answers hold.
+	DNCPolicy dnc.Policy
+	// RequireCategory refuses to start campaigns that don't declare what their calls are for.
+	RequireCategory bool
+	VoiceAgents     *voiceagents.Service
+	Flows           *flows.Service
 }

@@ -1,4 +1,4 @@
-package dialer
+package campaigns
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 const (
 	// removalQueue is River's queue of deleted campaigns, which any controller works.
 	removalQueue = "campaign_removal"
-	// removalBatch is how many leads one transaction deletes.
-	removalBatch = 5000
+	// RemovalBatch is how many leads one transaction deletes.
+	RemovalBatch = 5000
 	// removalTurn is how long one job deletes leads before others have their turn, and a controller that stops waits for it.
 	removalTurn = 5 * time.Second
 	// removalTries, with River's pauses, last for weeks.
@@ -36,8 +36,8 @@ func (RemovalArgs) Kind() string { return "remove_campaign" }
 // DeleteCampaign removes a campaign and its leads: the campaign at once, the leads behind the answer, in short transactions. The gate's
 // lock is held for the mark alone, since all calls of the tenant wait for it. Errors: store.ErrNotFound, *fault.Error while it runs or
 // calls of it are in progress.
-func (cs *campaigns) DeleteCampaign(ctx context.Context, tenant, id uuid.UUID) error {
-	err := cs.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+func (cs *Service) DeleteCampaign(ctx context.Context, tenant, id uuid.UUID) error {
+	err := cs.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		if err := tx.Q.GateLock(ctx, tenant); err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func (cs *campaigns) DeleteCampaign(ctx context.Context, tenant, id uuid.UUID) e
 		if err != nil {
 			return err
 		}
-		if row.Status == string(CampaignRunning) {
+		if row.Status == string(StatusRunning) {
 			return &fault.Error{Kind: fault.Conflict, Code: CodeCampaignRunning, Detail: "a running campaign can't be deleted; stop it first"}
 		}
 		busy, err := tx.Q.CampaignHasLiveCalls(ctx, tenant, id)
@@ -73,11 +73,11 @@ func (cs *campaigns) DeleteCampaign(ctx context.Context, tenant, id uuid.UUID) e
 // removalWorker deletes the leads of deleted campaigns.
 type removalWorker struct {
 	river.WorkerDefaults[RemovalArgs]
-	s *campaigns
+	s *Service
 }
 
 // AddWorker makes River's client delete what deleted campaigns leave. It tells which queue must be worked.
-func (cs *campaigns) AddWorker(all *river.Workers) (queue string, err error) {
+func (cs *Service) AddWorker(all *river.Workers) (queue string, err error) {
 	if err := river.AddWorkerSafely(all, &removalWorker{s: cs}); err != nil {
 		return "", fmt.Errorf("add the worker that removes campaigns: %w", err)
 	}
@@ -89,10 +89,10 @@ func (*removalWorker) Timeout(*river.Job[RemovalArgs]) time.Duration { return ti
 
 // Work implements river.Worker. What was deleted stays deleted, so that a job that fails or is broken off goes on where it was.
 func (w *removalWorker) Work(ctx context.Context, job *river.Job[RemovalArgs]) error {
-	p := db.CampaignLeadsDeleteParams{TenantID: job.Args.TenantID, CampaignID: job.Args.CampaignID, After: uuid.Nil, Batch: removalBatch}
+	p := db.CampaignLeadsDeleteParams{TenantID: job.Args.TenantID, CampaignID: job.Args.CampaignID, After: uuid.Nil, Batch: RemovalBatch}
 	for until := time.Now().Add(removalTurn); ; {
 		var last uuid.UUID
-		err := w.s.st.InTenant(ctx, p.TenantID, func(tx *store.Tx) (err error) {
+		err := w.s.Store.InTenant(ctx, p.TenantID, func(tx *store.Tx) (err error) {
 			if last, err = tx.Q.CampaignLeadsDelete(ctx, p); err != nil || last != p.After {
 				return err
 			}

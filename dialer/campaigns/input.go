@@ -1,4 +1,4 @@
-package dialer
+package campaigns
 
 import (
 	"context"
@@ -19,21 +19,21 @@ const (
 	defaultMaxWaitS      = 2
 	defaultRingTimeoutS  = 25
 	defaultMaxAttempts   = 3
-	maxCampaignChannels  = 100_000
+	MaxCampaignChannels  = 100_000
 	maxNameLength        = 200
-	maxTextLength        = 20_000 // in characters; lists of calls and campaigns have it
-	voicemailConnect     = "connect"
+	MaxTextLength        = 20_000 // in characters; lists of calls and campaigns have it
+	VoicemailConnect     = "connect"
 	voicemailHangup      = "hangup"
-	voicemailMessage     = "message"
-	fieldVoicemailURL    = "voicemail_message_url"
-	fieldAnnouncementURL = "announcement_url"
+	VoicemailMessage     = "message"
+	FieldVoicemailURL    = "voicemail_message_url"
+	FieldAnnouncementURL = "announcement_url"
 	fieldWhisperURL      = "agent_whisper_url"
 	fieldOverflowURL     = "overflow_greeting_url"
 	maxWrapUpS           = 3600
 	maxWindowDays        = 7
 	overflowHangup       = "hangup"
-	overflowFlow         = "flow"
-	overflowVoicemail    = "voicemail"
+	OverflowFlow         = "flow"
+	OverflowVoicemail    = "voicemail"
 )
 
 var callerIDPattern = regexp.MustCompile(`^\+?[0-9]{3,15}$`)
@@ -42,20 +42,20 @@ var callerIDPattern = regexp.MustCompile(`^\+?[0-9]{3,15}$`)
 func newCampaign() db.Campaign {
 	retry, _ := json.Marshal(leads.DefaultPolicy()) // six numbers always encode
 	return db.Campaign{
-		ID: store.NewID(), Status: string(CampaignDraft), Environment: string(EnvironmentLive),
+		ID: store.NewID(), Status: string(StatusDraft), Environment: string(EnvironmentLive),
 		PostAnswerAction: string(ActionConnectAgent), PredictiveTargetAbandon: maxTargetAbandon,
-		PredictiveMaxWaitS: defaultMaxWaitS, RingTimeoutS: defaultRingTimeoutS, VoicemailAction: voicemailConnect,
+		PredictiveMaxWaitS: defaultMaxWaitS, RingTimeoutS: defaultRingTimeoutS, VoicemailAction: VoicemailConnect,
 		MaxAttempts: defaultMaxAttempts, Retry: retry, OverflowAction: overflowHangup,
 	}
 }
 
-// CampaignInput is the body of a campaign's creation or edit: members by name, of which campaignFields says what they may be.
-type CampaignInput struct {
+// Input is the body of a campaign's creation or edit: members by name, of which campaignFields says what they may be.
+type Input struct {
 	members map[string]json.RawMessage
 }
 
 // UnmarshalJSON takes any JSON object.
-func (in *CampaignInput) UnmarshalJSON(b []byte) error {
+func (in *Input) UnmarshalJSON(b []byte) error {
 	in.members = make(map[string]json.RawMessage)
 	var object input.Object
 	if err := object.UnmarshalJSON(b); err != nil {
@@ -68,13 +68,13 @@ func (in *CampaignInput) UnmarshalJSON(b []byte) error {
 }
 
 // has tells whether a member was sent, and not as null.
-func (in CampaignInput) has(name string) bool {
+func (in Input) has(name string) bool {
 	sent, ok := in.members[name]
 	return ok && string(sent) != "null"
 }
 
 // apply puts a request's members into a campaign. A guard is asked for addresses; locked campaigns are as they stand, and were checked before.
-func (in CampaignInput) apply(ctx context.Context, c *input.Form, guard input.Guard, to *db.Campaign) {
+func (in Input) apply(ctx context.Context, c *input.Form, guard input.Guard, to *db.Campaign) {
 	e := &campaignEdit{Form: c, to: to, locked: c.Edit && guard == nil, reachable: func(field, url string) bool {
 		return c.Address(ctx, guard, field, url, "http", "https")
 	}}
@@ -91,20 +91,20 @@ func (in CampaignInput) apply(ctx context.Context, c *input.Form, guard input.Gu
 	}
 	// Machine detection that is not named has the default of a new action: on for a voice agent, and for what is done with machines alone.
 	if newAction := !c.Edit || to.PostAnswerAction != action || to.VoicemailAction != voicemail; newAction && !in.has("amd") {
-		to.Amd = to.PostAnswerAction == string(ActionConnectVoiceAgent) || to.VoicemailAction != voicemailConnect
+		to.Amd = to.PostAnswerAction == string(ActionConnectVoiceAgent) || to.VoicemailAction != VoicemailConnect
 	}
-	if to.VoicemailAction == voicemailMessage && to.VoicemailMessageUrl == nil {
-		c.Fail(fieldVoicemailURL, "is required for the voicemail action message")
+	if to.VoicemailAction == VoicemailMessage && to.VoicemailMessageUrl == nil {
+		c.Fail(FieldVoicemailURL, "is required for the voicemail action message")
 	}
-	if to.OverflowAction == overflowFlow && to.FlowID == nil {
+	if to.OverflowAction == OverflowFlow && to.FlowID == nil {
 		c.Fail("flow_id", "is required for the overflow action flow")
 	}
 }
 
-// window checks a calling window.
-func (in WindowInput) window(c *input.Form) (CallingWindow, bool) {
+// Window checks a calling window.
+func (in WindowInput) Window(c *input.Form) (CallingWindow, bool) {
 	before := c.Faults()
-	w := CallingWindow{Timezone: calleeZone, Days: []string{}}
+	w := CallingWindow{Timezone: CalleeZone, Days: []string{}}
 	if v, ok := input.Given(c, "calling_window.timezone", in.Timezone); ok {
 		if w.Timezone = v; len(v) > 100 {
 			c.Fail("calling_window.timezone", "must be the name of a time zone")
@@ -141,7 +141,7 @@ func (in WindowInput) window(c *input.Form) (CallingWindow, bool) {
 	if c.Faults() > before {
 		return CallingWindow{}, false
 	}
-	if _, err := newWindow(w); err != nil {
+	if _, err := NewWindow(w); err != nil {
 		c.Fail("calling_window.to", "must differ from calling_window.from")
 		return CallingWindow{}, false
 	}

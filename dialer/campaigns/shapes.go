@@ -1,4 +1,4 @@
-package dialer
+package campaigns
 
 import (
 	"time"
@@ -28,15 +28,15 @@ const (
 	DialPredictive  DialMode = "predictive"
 )
 
-// CampaignStatus is the state of a campaign.
-type CampaignStatus string
+// Status is the state of a campaign.
+type Status string
 
 // The states of a campaign; completed is terminal.
 const (
-	CampaignDraft     CampaignStatus = "draft"
-	CampaignRunning   CampaignStatus = "running"
-	CampaignPaused    CampaignStatus = "paused"
-	CampaignCompleted CampaignStatus = "completed"
+	StatusDraft     Status = "draft"
+	StatusRunning   Status = "running"
+	StatusPaused    Status = "paused"
+	StatusCompleted Status = "completed"
 )
 
 // PostAnswerAction says who takes an answered call.
@@ -54,7 +54,7 @@ type Campaign struct {
 	ID                      uuid.UUID        `json:"id"`
 	Name                    string           `json:"name"`
 	DialMode                DialMode         `json:"dial_mode"`
-	Status                  CampaignStatus   `json:"status"`
+	Status                  Status           `json:"status"`
 	Environment             Environment      `json:"environment"`
 	VoiceAgentID            *uuid.UUID       `json:"voice_agent_id"`
 	PostAnswerAction        PostAnswerAction `json:"post_answer_action"`
@@ -103,22 +103,4 @@ type CallingWindow struct {
 type WindowInput struct {
 	Timezone, From, To input.Opt[string]
 	Days               input.Opt[[]string]
-}
-
-// ChannelsUsage is the tenant's channel allocation and whether it is enforced, which it is once an active trunk
-// is declared.
-type ChannelsUsage struct {
-	ChannelsAllocated int             `json:"channels_allocated"`
-	ChannelsInUse     int             `json:"channels_in_use"`
-	Ceilings          ChannelCeilings `json:"ceilings"`
-}
-
-// ChannelCeilings groups the ceilings of ChannelsUsage.
-type ChannelCeilings struct {
-	Channels ChannelCeiling `json:"channels"`
-}
-
-// ChannelCeiling tells whether a ceiling is enforced.
-type ChannelCeiling struct {
-	Enforced bool `json:"enforced"`
 }
