@@ -123,13 +123,3 @@ func (d *directoryServer) release() error {
 	}
 	return nil
 }
-
-// DirectoryAddr is where the directory listens, once started: its own listener, or that of both surfaces.
-func (s *Server) DirectoryAddr() string {
-	return s.address(func() net.Addr {
-		if s.directory != nil {
-			return s.directory.listener.Addr()
-		}
-		return s.addr
-	})
-}

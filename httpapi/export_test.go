@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"net"
+
 	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/httpapi/auth"
 )
@@ -59,4 +61,45 @@ func ParseControl(body []byte) (status int, err error) {
 		return 0, nil
 	}
 	return mapError(err).status, err
+}
+
+// Addr is where both surfaces listen, once started.
+func (s *Server) Addr() string { return s.address(func() net.Addr { return s.addr }) }
+
+// MetricsAddr is where the metrics listen, once started.
+func (s *Server) MetricsAddr() string { return s.address(func() net.Addr { return s.metricsAt }) }
+
+func (s *Server) address(get func() net.Addr) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := get(); a != nil {
+		return a.String()
+	}
+	return ""
+}
+
+// URL is the base address that customers reach us at.
+func (s *Server) URL() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.publicURL
+}
+
+// DirectoryAddr is where the directory listens, once started: its own listener, or that of both surfaces.
+func (s *Server) DirectoryAddr() string {
+	return s.address(func() net.Addr {
+		if s.directory != nil {
+			return s.directory.listener.Addr()
+		}
+		return s.addr
+	})
+}
+
+// Scopes lists every scope that an API key may have.
+func Scopes() []string {
+	return []string{
+		scopeCampaignsRead, scopeCampaignsWrite, scopeLeadsRead, scopeLeadsWrite, scopeCallsRead, scopeCallsWrite, scopeAgentsRead,
+		scopeVoiceAgentsRead, scopeVoiceAgentsWrite, scopeVoiceAgentsAdmin, scopeRecordingsLoad, scopeControlAdmin,
+		"api_keys:manage", scopeWebhooksRead, scopeWebhooksWrite,
+	}
 }

@@ -56,15 +56,6 @@ const (
 	scopeVoiceAgentControl = "voice_agent:control"
 )
 
-// Scopes lists every scope that an API key may have.
-func Scopes() []string {
-	return []string{
-		scopeCampaignsRead, scopeCampaignsWrite, scopeLeadsRead, scopeLeadsWrite, scopeCallsRead, scopeCallsWrite, scopeAgentsRead,
-		scopeVoiceAgentsRead, scopeVoiceAgentsWrite, scopeVoiceAgentsAdmin, scopeRecordingsLoad, scopeControlAdmin,
-		"api_keys:manage", scopeWebhooksRead, scopeWebhooksWrite,
-	}
-}
-
 // roleSet says which users an operation is open to; keys are held to its scope instead.
 type roleSet uint8
 

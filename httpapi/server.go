@@ -225,25 +225,3 @@ func (s *Server) Close(ctx context.Context) error {
 	s.auth.Touched.Flush(context.WithoutCancel(ctx))
 	return errors.Join(errs...)
 }
-
-// Addr is where both surfaces listen, once started.
-func (s *Server) Addr() string { return s.address(func() net.Addr { return s.addr }) }
-
-// MetricsAddr is where the metrics listen, once started.
-func (s *Server) MetricsAddr() string { return s.address(func() net.Addr { return s.metricsAt }) }
-
-func (s *Server) address(get func() net.Addr) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if a := get(); a != nil {
-		return a.String()
-	}
-	return ""
-}
-
-// URL is the base address that customers reach us at.
-func (s *Server) URL() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.publicURL
-}

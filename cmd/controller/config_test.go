@@ -34,7 +34,7 @@ func write(t *testing.T, text string) string {
 
 func TestLoadMinimal(t *testing.T) {
 	t.Parallel()
-	c, err := Load(write(t, minimal), nil)
+	c, err := load(write(t, minimal), nil)
 	require.NoError(t, err)
 	require.Equal(t, "127.0.0.1:8084", c.Switch.OutboundListen)
 	require.Equal(t, "http://127.0.0.1:8080", c.PublicURL())
@@ -45,7 +45,7 @@ func TestLoadMinimal(t *testing.T) {
 
 func TestEnvironmentOverridesTheFile(t *testing.T) {
 	t.Parallel()
-	c, err := Load(write(t, minimal), []string{
+	c, err := load(write(t, minimal), []string{
 		"RINGMASTER_HTTP__ADDR=127.0.0.1:1", "RINGMASTER_NODE=b", "RINGMASTER_DRAIN__TIMEOUT=5s",
 		"RINGMASTER_MEDIA__SUBPROTOCOLS=audio.beta.org,audio.alpha.org", "RINGMASTER_FREESWITCH=/x", "PATH=/bin",
 	})
@@ -58,7 +58,7 @@ func TestEnvironmentOverridesTheFile(t *testing.T) {
 
 func TestEveryFaultAtOnceWithItsKey(t *testing.T) {
 	t.Parallel()
-	_, err := Load(write(t, `
+	_, err := load(write(t, `
 log: {level: loud}
 databse: {url: x}
 database: {url: "mysql://x", max_conns: many}
@@ -97,7 +97,7 @@ func TestListenersWithoutCredentials(t *testing.T) {
 		`RINGMASTER_MEDIA__SIP_ADDR=10.0.0.5:5090`:                                                     "media.sip_allow",
 		`RINGMASTER_MEDIA__SIP_ADDR=10.0.0.5:5090 RINGMASTER_MEDIA__SIP_ALLOW=127.0.0.0/8,10.0.0.6/32`: "",
 	} {
-		_, err := Load(write(t, minimal), strings.Fields(given))
+		_, err := load(write(t, minimal), strings.Fields(given))
 		if faulty == "" {
 			require.NoError(t, err, given)
 			continue
@@ -120,7 +120,7 @@ func TestWarnings(t *testing.T) {
 		"RINGMASTER_HTTP__PUBLIC_URL=http://localhost:8080":                                           nil,
 		"RINGMASTER_HTTP__ADDR=10.0.0.1:8080 RINGMASTER_HTTP__PUBLIC_URL=http://10.0.0.1:8080":        {"http.addr", "http.public_url"},
 	} {
-		c, err := Load(write(t, minimal), strings.Fields(given))
+		c, err := load(write(t, minimal), strings.Fields(given))
 		require.NoError(t, err, given)
 		var got []string
 		for _, w := range c.Warnings() {
@@ -144,7 +144,7 @@ func TestNobodyIsCalledOutsideTheLawsHours(t *testing.T) {
 		`window_from: "00:00", window_to: "24:00", unlawful_hours: true`: nil,
 		`window_from: "24:00", window_to: "09:00", unlawful_hours: true`: {"dialing.window_to"},
 	} {
-		_, err := Load(write(t, strings.Replace(minimal, "dialing: {", "dialing: {"+dialing+", ", 1)), nil)
+		_, err := load(write(t, strings.Replace(minimal, "dialing: {", "dialing: {"+dialing+", ", 1)), nil)
 		var got []string
 		if faults := (*FaultsError)(nil); errors.As(err, &faults) {
 			for _, f := range faults.Faults {
@@ -157,16 +157,16 @@ func TestNobodyIsCalledOutsideTheLawsHours(t *testing.T) {
 
 func TestLoadRefusesWhatIsNoFile(t *testing.T) {
 	t.Parallel()
-	_, err := Load(filepath.Join(t.TempDir(), "none.yaml"), nil)
+	_, err := load(filepath.Join(t.TempDir(), "none.yaml"), nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
-	_, err = Load(write(t, "a: [b"), nil)
+	_, err = load(write(t, "a: [b"), nil)
 	require.ErrorContains(t, err, "parse the configuration")
 }
 
 // The directory's secret is one of the database's keys, and another one where it is configured.
 func TestTheSwitchsDirectory(t *testing.T) {
 	t.Parallel()
-	c, err := Load(write(t, minimal), nil)
+	c, err := load(write(t, minimal), nil)
 	require.NoError(t, err)
 	st := storetest.New(t)
 	before := c.DirectoryCredentials(st)
@@ -188,7 +188,7 @@ func TestTheSwitchsDirectory(t *testing.T) {
 // A variable whose section is parted by one underscore is not passed over: the one that is meant is named.
 func TestAMistypedVariableIsNamed(t *testing.T) {
 	t.Parallel()
-	_, err := Load(write(t, minimal), []string{"RINGMASTER_DATABASE_URL=postgres://x", "RINGMASTER_SWITCH_ESL_PASSWORD=y", "RINGMASTER_FREESWITCH=/x", "RINGMASTER_TEST_DATABASE_URL=z"})
+	_, err := load(write(t, minimal), []string{"RINGMASTER_DATABASE_URL=postgres://x", "RINGMASTER_SWITCH_ESL_PASSWORD=y", "RINGMASTER_FREESWITCH=/x", "RINGMASTER_TEST_DATABASE_URL=z"})
 	var faults *FaultsError
 	require.ErrorAs(t, err, &faults)
 	require.Len(t, faults.Faults, 2)
@@ -208,7 +208,7 @@ func TestLoadForACommand(t *testing.T) {
 	_, err = LoadFor(write(t, "databse: {url: x}\nhttp: {max_connections: many}\n"), environ, NeedsDatabase())
 	require.ErrorContains(t, err, "databse.url: is no key")
 	require.ErrorContains(t, err, "http.max_connections: many does not fit its type")
-	_, err = Load("", environ)
+	_, err = load("", environ)
 	require.ErrorContains(t, err, "switch.esl_password")
 }
 
@@ -227,12 +227,12 @@ func TestKeyFilesOfEverybodyAreRefused(t *testing.T) {
 	file := write(t, text)
 	for _, mode := range []os.FileMode{0o600, 0o400, 0o640, 0o440} {
 		require.NoError(t, os.Chmod(path, mode))
-		_, err := Load(file, nil)
+		_, err := load(file, nil)
 		require.NoError(t, err, mode)
 	}
 	for _, mode := range []os.FileMode{0o644, 0o604, 0o602, 0o601} {
 		require.NoError(t, os.Chmod(path, mode))
-		_, err := Load(file, nil)
+		_, err := load(file, nil)
 		var faults *FaultsError
 		require.ErrorAs(t, err, &faults, mode)
 		require.Len(t, faults.Faults, 1)
@@ -275,7 +275,7 @@ func TestAProxyInFrontIsNamed(t *testing.T) {
 func TestSampleIsCompleteAndLoads(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("..", "..", "conf", "ringmaster.yaml")
-	_, err := Load(path, []string{
+	_, err := load(path, []string{
 		"RINGMASTER_SECURITY__MASTER_KEY_FILE=", "RINGMASTER_SECURITY__MASTER_KEY=" + key, "RINGMASTER_DIALING__DNC_PATH=/",
 		"RINGMASTER_SWITCH__ESL_PASSWORD=x", "RINGMASTER_SWITCH__CDR_DIR=/",
 	})
@@ -286,3 +286,6 @@ func TestSampleIsCompleteAndLoads(t *testing.T) {
 		require.Contains(t, string(text), k[strings.LastIndex(k, ".")+1:]+":", k)
 	}
 }
+
+// load reads all of a configuration.
+func load(path string, environ []string) (Config, error) { return LoadFor(path, environ, nil) }

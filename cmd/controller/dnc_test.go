@@ -35,7 +35,7 @@ func TestNoSettingTurnsTheRegistryOff(t *testing.T) {
 		"dialing.dnc_remote.batch", "dialing.dnc_remote.hold",
 	}, ours, "a new key needs its part below")
 
-	_, err := Load(write(t, strings.Replace(minimal, "dialing: {dnc_path: /}", "dialing: {}", 1)), nil)
+	_, err := load(write(t, strings.Replace(minimal, "dialing: {dnc_path: /}", "dialing: {}", 1)), nil)
 	require.ErrorContains(t, err, "dialing.dnc_path")
 	_, err = Config{}.Scrubber(slog.New(slog.DiscardHandler), nil, nil)
 	require.ErrorIs(t, err, dnc.ErrNoProvider)
@@ -83,7 +83,7 @@ func TestNoSettingTurnsTheRegistryOff(t *testing.T) {
 
 func TestRegistrySettingsAreChecked(t *testing.T) {
 	t.Parallel()
-	_, err := Load(write(t, strings.Replace(minimal, "dialing: {dnc_path: /}", `dialing: {dnc_snapshot: here, dnc_categories: [0, 9],
+	_, err := load(write(t, strings.Replace(minimal, "dialing: {dnc_path: /}", `dialing: {dnc_snapshot: here, dnc_categories: [0, 9],
  dnc_modes: [sms], dnc_patterns: ["9*"], dnc_max_age: 0s, dnc_hard_age: -1s, dnc_remote: {url: "http://dnc.example", timeout: 0s, batch: 0, hold: 169h}}`, 1)), nil)
 	for _, key := range []string{
 		"dnc_snapshot", "dnc_categories", "dnc_modes", "dnc_patterns", "dnc_max_age", "dnc_hard_age", "dnc_remote.url", "dnc_remote.timeout",
@@ -91,7 +91,7 @@ func TestRegistrySettingsAreChecked(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, "dialing."+key)
 	}
-	c, err := Load(write(t, strings.Replace(minimal, "dialing: {dnc_path: /}", `dialing: {dnc_remote: {url: "https://dnc.example/check"}}`, 1)),
+	c, err := load(write(t, strings.Replace(minimal, "dialing: {dnc_path: /}", `dialing: {dnc_remote: {url: "https://dnc.example/check"}}`, 1)),
 		[]string{"RINGMASTER_DIALING__DNC_REMOTE__TOKEN=sesame", "RINGMASTER_DIALING__DNC_CATEGORIES=1,3"})
 	require.NoError(t, err, "a remote provider is a registry too")
 	require.Equal(t, "sesame", c.Dialing.DNCRemote.Token)

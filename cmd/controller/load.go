@@ -55,12 +55,9 @@ func NeedsSwitch() []string {
 		"http.tls_", "dialing.default_trunk.")
 }
 
-// Load reads the file (none when path is empty) and the environment (os.Environ's form) over the defaults and
-// validates the result. Every fault is reported at once, as a *FaultsError.
-func Load(path string, environ []string) (Config, error) { return LoadFor(path, environ, nil) }
-
-// LoadFor is Load for a command that needs only the keys with one of these beginnings: faults of other keys' values are not reported, but
-// unknown keys and values of another type are. None needs all.
+// LoadFor reads the file (none when path is empty) and the environment (os.Environ's form) over the defaults and validates the result, for a
+// command that needs only the keys with one of these beginnings: faults of other keys' values are not reported, but unknown keys and values
+// of another type are. None needs all. Every fault is reported at once, as a *FaultsError.
 func LoadFor(path string, environ, needs []string) (Config, error) {
 	k := koanf.New(".")
 	if err := k.Load(structs.Provider(Defaults(), "koanf"), nil); err != nil {

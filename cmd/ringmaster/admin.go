@@ -78,16 +78,31 @@ type cell struct {
 	value any
 }
 
+// object has the values by their names, for JSON.
+func (r row) object() map[string]any {
+	out := make(map[string]any, len(r))
+	for _, c := range r {
+		out[c.name] = c.value
+	}
+	return out
+}
+
+// one shows what an operation gives, unless that has failed.
+func one[T any](f adminFlags, e env, toRow func(T) row) func(T, error) error {
+	return func(v T, err error) error {
+		if err != nil {
+			return err
+		}
+		return f.print(e.stdout, true, toRow(v))
+	}
+}
+
 // print shows rows as a table, or as JSON: an array, or one object when single.
 func (f adminFlags) print(w io.Writer, single bool, rows ...row) error {
 	if f.JSON {
 		objects := make([]map[string]any, 0, len(rows))
 		for _, r := range rows {
-			object := make(map[string]any, len(r))
-			for _, c := range r {
-				object[c.name] = c.value
-			}
-			objects = append(objects, object)
+			objects = append(objects, r.object())
 		}
 		if single && len(objects) == 1 {
 			return encodeJSON(w, objects[0])
@@ -147,9 +162,7 @@ func show(v any) string {
 	}
 }
 
-type migrateCmd struct {
-	configFlag
-}
+type migrateCmd struct{ configFlag }
 
 // Run migrates the database.
 func (cmd migrateCmd) Run(ctx context.Context, e env) error {
@@ -203,11 +216,7 @@ type tenantCreateCmd struct {
 // Run creates a tenant.
 func (cmd tenantCreateCmd) Run(ctx context.Context, e env) error {
 	return cmd.accounts(ctx, e, func(s *account.Service) error {
-		t, err := s.CreateTenant(ctx, cmd.Name, store.PrivacyMode(cmd.Privacy))
-		if err != nil {
-			return err
-		}
-		return cmd.print(e.stdout, true, tenantRow(t))
+		return one(cmd.adminFlags, e, tenantRow)(s.CreateTenant(ctx, cmd.Name, store.PrivacyMode(cmd.Privacy)))
 	})
 }
 
@@ -220,11 +229,7 @@ type tenantSuspendCmd struct {
 // Run suspends a tenant.
 func (cmd tenantSuspendCmd) Run(ctx context.Context, e env) error {
 	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, id uuid.UUID) error {
-		t, err := s.Suspend(ctx, id, time.Now(), cmd.Reason)
-		if err != nil {
-			return err
-		}
-		return cmd.print(e.stdout, true, suspensionRow(t))
+		return one(cmd.adminFlags, e, suspensionRow)(s.Suspend(ctx, id, time.Now(), cmd.Reason))
 	})
 }
 
@@ -236,11 +241,7 @@ type tenantResumeCmd struct {
 // Run takes a suspension back.
 func (cmd tenantResumeCmd) Run(ctx context.Context, e env) error {
 	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, id uuid.UUID) error {
-		t, err := s.Resume(ctx, id)
-		if err != nil {
-			return err
-		}
-		return cmd.print(e.stdout, true, suspensionRow(t))
+		return one(cmd.adminFlags, e, suspensionRow)(s.Resume(ctx, id))
 	})
 }
 

@@ -45,9 +45,7 @@ func (f adminFlags) list(ctx context.Context, e env, s *account.Service, command
 }
 
 // listCmd lists all that there are.
-type listCmd struct {
-	adminFlags
-}
+type listCmd struct{ adminFlags }
 
 // Run lists them.
 func (cmd listCmd) Run(ctx context.Context, e env, command *kong.Context) error {
@@ -55,9 +53,7 @@ func (cmd listCmd) Run(ctx context.Context, e env, command *kong.Context) error 
 }
 
 // tenantListCmd lists what belongs to a tenant.
-type tenantListCmd struct {
-	ofTenantFlags
-}
+type tenantListCmd struct{ ofTenantFlags }
 
 // Run lists it.
 func (cmd tenantListCmd) Run(ctx context.Context, e env, command *kong.Context) error {
@@ -79,9 +75,7 @@ type change struct {
 }
 
 // changeCmd enables, disables or deletes one thing, which its name says.
-type changeCmd struct {
-	target
-}
+type changeCmd struct{ target }
 
 // Run changes it.
 func (cmd changeCmd) Run(ctx context.Context, e env, command *kong.Context) error {

@@ -36,11 +36,7 @@ func (cmd trunkEditCmd) Run(ctx context.Context, e env) error {
 		NumberFormat: member(cmd.NumberFormat), MaxChannels: member(cmd.MaxChannels), CPS: member(cmd.CPS), Priority: member(cmd.Priority),
 	}
 	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
-		t, err := s.EditTrunk(ctx, tenantID, id, in)
-		if err != nil {
-			return err
-		}
-		return cmd.print(e.stdout, true, trunkRow(t))
+		return one(cmd.adminFlags, e, trunkRow)(s.EditTrunk(ctx, tenantID, id, in))
 	})
 }
 
@@ -71,10 +67,6 @@ type numberEditCmd struct {
 func (cmd numberEditCmd) Run(ctx context.Context, e env) error {
 	in := account.NumberEdit{Label: clearable(cmd.Label), FlowID: clearable(cmd.Flow), TrunkID: clearable(cmd.Trunk)}
 	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
-		n, err := s.EditNumber(ctx, tenantID, id, in)
-		if err != nil {
-			return err
-		}
-		return cmd.print(e.stdout, true, numberRow(n))
+		return one(cmd.adminFlags, e, numberRow)(s.EditNumber(ctx, tenantID, id, in))
 	})
 }

@@ -46,11 +46,7 @@ func (cmd trunkCreateCmd) Run(ctx context.Context, e env) error {
 		return err
 	}
 	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
-		t, err := s.AddTrunk(ctx, tenantID, cmd.edit(password))
-		if err != nil {
-			return err
-		}
-		return cmd.print(e.stdout, true, trunkRow(t))
+		return one(cmd.adminFlags, e, trunkRow)(s.AddTrunk(ctx, tenantID, cmd.edit(password)))
 	})
 }
 
@@ -91,9 +87,7 @@ func trunkRow(t db.Trunk) row {
 	}
 }
 
-type trunkGatewayCmd struct {
-	target
-}
+type trunkGatewayCmd struct{ target }
 
 // Run prints the gateway's XML, password included: for sip_profiles/gateways of the switch.
 func (cmd trunkGatewayCmd) Run(ctx context.Context, e env) error {
@@ -131,13 +125,9 @@ type numberCreateCmd struct {
 // Run gives a number to a tenant.
 func (cmd numberCreateCmd) Run(ctx context.Context, e env) error {
 	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
-		n, err := s.CreateNumber(ctx, tenantID, account.NumberInput{
+		return one(cmd.adminFlags, e, numberRow)(s.CreateNumber(ctx, tenantID, account.NumberInput{
 			Number: cmd.Number, Label: cmd.Label, FlowID: cmd.Flow, TrunkID: cmd.Trunk,
-		})
-		if err != nil {
-			return err
-		}
-		return cmd.print(e.stdout, true, numberRow(n))
+		}))
 	})
 }
 

@@ -123,9 +123,7 @@ func (cmd dncCheckCmd) Run(ctx context.Context, e env) error {
 	return &exitError{code: code}
 }
 
-type dncStatusCmd struct {
-	dncFlags
-}
+type dncStatusCmd struct{ dncFlags }
 
 // Run shows the snapshot's catalogue and what has become of the files since; it reads no numbers.
 func (cmd dncStatusCmd) Run(e env) error {
@@ -153,16 +151,9 @@ func (cmd dncStatusCmd) Run(e env) error {
 		snapshot[4].value, snapshot[5].value = time.Since(in.AsOf).Round(time.Minute).String(), in.Numbers
 	}
 	if cmd.JSON {
-		object := make(map[string]any, len(snapshot)+1)
-		for _, c := range snapshot {
-			object[c.name] = c.value
-		}
-		files := make([]map[string]any, len(rows))
+		object, files := snapshot.object(), make([]map[string]any, len(rows))
 		for i, r := range rows {
-			files[i] = make(map[string]any, len(r))
-			for _, c := range r {
-				files[i][c.name] = c.value
-			}
+			files[i] = r.object()
 		}
 		object["files"] = files
 		return encodeJSON(e.stdout, object)

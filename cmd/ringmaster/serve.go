@@ -8,9 +8,7 @@ import (
 	"github.com/ringmaster/ringmaster/cmd/controller"
 )
 
-type serveCmd struct {
-	configFlag
-}
+type serveCmd struct{ configFlag }
 
 // Run serves until the first signal, then drains.
 func (cmd serveCmd) Run(ctx context.Context, e env) error {

@@ -63,9 +63,7 @@ type configCmd struct {
 	Check configCheckCmd `cmd:"" help:"Validate the configuration: all faults at once, and what is seldom meant."`
 }
 
-type configCheckCmd struct {
-	configFlag
-}
+type configCheckCmd struct{ configFlag }
 
 // Run validates the configuration as serve would.
 func (cmd configCheckCmd) Run(e env) error {

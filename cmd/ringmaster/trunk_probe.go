@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -137,9 +136,7 @@ func (cmd trunkProbeCmd) pick(trunks []db.Trunk) (db.Trunk, error) {
 // show prints what was seen, step by step.
 func (cmd trunkProbeCmd) show(e env, r probeReport, tried bool) error {
 	if cmd.JSON {
-		enc := json.NewEncoder(e.stdout)
-		enc.SetIndent("", "  ")
-		return enc.Encode(r)
+		return encodeJSON(e.stdout, r)
 	}
 	tw := tabwriter.NewWriter(e.stdout, 0, 4, 2, ' ', 0)
 	for _, s := range r.Steps {

@@ -15,6 +15,6 @@
 //
 // Nothing may be changed for what the held-out half shows.
 //
-// Read it in this order: voices.go (who speaks, and the split), madeup.go (voices that espeak-ng does not have), plan.go (what each
-// recording holds), render.go (from a plan to samples), signal.go (tones, noise and the line), evaluate.go (a detector's score).
+// Read it in this order: voices_test.go (who speaks, and the split), madeup_test.go (voices that espeak-ng does not have), plan_test.go (what each
+// recording holds), render_test.go (from a plan to samples), signal_test.go (tones, noise and the line), evaluate_test.go (a detector's score).
 package amdcorpus

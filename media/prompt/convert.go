@@ -21,11 +21,6 @@ const (
 	mp3Frame = 4
 )
 
-// Length is how long a converted file of that many bytes plays.
-func Length(fileBytes int64) time.Duration {
-	return time.Duration(max(0, fileBytes-wav.HeaderSize)/2) * time.Second / Rate
-}
-
 // convert turns a WAV or MP3 file into a WAV file of 8 kHz, mono, 16 bit.
 func convert(src []byte, longest time.Duration) (file []byte, err error) {
 	defer func() {

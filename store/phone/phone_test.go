@@ -165,17 +165,6 @@ func TestDatabaseText(t *testing.T) {
 	require.ErrorIs(t, scanned.ScanText(pgtype.Text{String: "not digits", Valid: true}), phone.ErrInvalid)
 }
 
-func TestParsePrivacy(t *testing.T) {
-	t.Parallel()
-	for _, want := range []phone.Privacy{phone.Standard, phone.Strict} {
-		got, err := phone.ParsePrivacy(string(want))
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
-	_, err := phone.ParsePrivacy("lax")
-	require.ErrorContains(t, err, "lax")
-}
-
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"9876543210", "+91 98765-43210", "09198765432", "919876543210", "+1415", "९८७६५४३२१०", "--", "\x00"} {
 		f.Add(seed)

@@ -70,13 +70,7 @@ func (e *Event) Del(header string) { e.header.Del(header) }
 // SetBody sets the text after the headers.
 func (e *Event) SetBody(body string) { e.body = body }
 
-// Clone gives a copy that can be written to apart from the original.
-func (e *Event) Clone() *Event { return &Event{header: e.header.Clone(), body: e.body} }
-
-// ParsePlainEvent parses the body of a text/event-plain frame: percent-encoded headers, a blank line, and a body of
-// its own Content-Length.
-func ParsePlainEvent(text []byte) (*Event, error) { return parsePlain(string(text)) }
-
+// parsePlain parses the body of a text/event-plain frame: percent-encoded headers, a blank line, and a body of its own Content-Length.
 func parsePlain(text string) (*Event, error) {
 	header, rest, err := parseHeader(text)
 	if err != nil {
