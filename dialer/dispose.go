@@ -91,45 +91,77 @@ func (dk *desk) disposeLead(ctx context.Context, tx *store.Tx, call db.Call, d d
 	return nil
 }
 
-// promiseCallback has the lead of a call called again. Errors: *fault.Error when the call has no lead; *fault.Error when
-// the lead may never be called again, is in a call, or has had another call since, or when its campaign has ended.
+// promiseCallback has the lead of a call called again. Errors: those of callableLead, and *fault.Error while the lead is in a call.
 func (dk *desk) promiseCallback(ctx context.Context, tx *store.Tx, call db.Call, at time.Time) error {
-	noLead := fault.InField("callback_at", "can't be kept: the call has no lead")
+	lead, err := callableLead(ctx, tx, call)
+	if errors.Is(err, errNoLead) {
+		return fault.InField("callback_at", "can't be kept: the call has no lead")
+	}
+	if err != nil {
+		return err
+	}
+	if status := leads.Status(lead.Status); status == leads.StatusDialing || status == leads.StatusConnected {
+		return &fault.Error{Kind: fault.Conflict, Code: leads.CodeLeadInCall, Detail: "The lead's call goes on."}
+	}
+	return tx.Q.LeadSetCallback(ctx, db.LeadSetCallbackParams{TenantID: lead.TenantID, ID: lead.ID, SetBy: leads.SourceAgent, At: at})
+}
+
+// lastLead locks the lead of a call, which must be the lead's newest. Errors: errNoLead; *fault.Error when the lead has had another call since.
+func lastLead(ctx context.Context, tx *store.Tx, call db.Call) (db.Lead, error) {
 	if call.LeadID == nil {
-		return noLead
+		return db.Lead{}, errNoLead
 	}
 	lead, err := tx.Q.LeadLock(ctx, call.TenantID, *call.LeadID)
-	if errors.Is(err, store.ErrNotFound) {
-		return noLead
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return lead, errNoLead
+	case err == nil && (lead.LastCallID == nil || *lead.LastCallID != call.ID):
+		return lead, &fault.Error{Kind: fault.Conflict, Code: CodeLaterCall, Detail: "The lead has had another call since; that one decides."}
 	}
-	if err != nil {
-		return err
+	return lead, err
+}
+
+// callableLead is lastLead of one that can be called again. Errors: besides those, *fault.Error when the lead may never be called again, or when
+// its campaign has ended.
+func callableLead(ctx context.Context, tx *store.Tx, call db.Call) (db.Lead, error) {
+	lead, err := lastLead(ctx, tx, call)
+	if err != nil && !isCode(err, CodeLaterCall) {
+		return lead, err
 	}
+	later := err
 	campaign, err := tx.Q.CampaignGet(ctx, lead.TenantID, lead.CampaignID)
 	if errors.Is(err, store.ErrNotFound) { // it is being deleted, and the lead with it
-		return noLead
+		return lead, errNoLead
 	}
 	if err != nil {
-		return err
+		return lead, err
 	}
-	suppressed, err := tx.Q.SuppressedHashes(ctx, lead.TenantID, [][]byte{lead.PhoneHash})
-	if err != nil {
-		return err
-	}
-	switch status := leads.Status(lead.Status); {
-	case len(suppressed) > 0, status == leads.StatusOptedOut, status == leads.StatusDNC, status == leads.StatusInvalid:
-		return &fault.Error{
-			Kind: fault.Conflict, Code: CodeLeadFinal, Detail: "The lead may not be called again.", Members: map[string]any{"lead_status": lead.Status},
-		}
-	case lead.LastCallID == nil || *lead.LastCallID != call.ID:
-		return &fault.Error{Kind: fault.Conflict, Code: CodeLaterCall, Detail: "The lead has had another call since; that one decides."}
-	case status == leads.StatusDialing, status == leads.StatusConnected:
-		return &fault.Error{Kind: fault.Conflict, Code: leads.CodeLeadInCall, Detail: "The lead's call goes on."}
+	final, err := neverAgain(ctx, tx, lead)
+	switch {
+	case err != nil:
+		return lead, err
+	case final || lead.Status == string(leads.StatusInvalid):
+		return lead, leadIsFinal(lead)
+	case later != nil:
+		return lead, later
 	case campaign.Status == string(campaigns.StatusCompleted):
-		return &fault.Error{
+		return lead, &fault.Error{
 			Kind: fault.Conflict, Code: CodeCampaignNotRuns, Detail: "The campaign has been stopped for good: nobody would call back.",
 			Members: map[string]any{"status": campaign.Status},
 		}
 	}
-	return tx.Q.LeadSetCallback(ctx, db.LeadSetCallbackParams{TenantID: lead.TenantID, ID: lead.ID, SetBy: leads.SourceAgent, At: at})
+	return lead, nil
+}
+
+// neverAgain tells whether nothing may make a lead be called again: its owner has opted out, or the registry lists it.
+func neverAgain(ctx context.Context, tx *store.Tx, lead db.Lead) (bool, error) {
+	suppressed, err := tx.Q.SuppressedHashes(ctx, lead.TenantID, [][]byte{lead.PhoneHash})
+	status := leads.Status(lead.Status)
+	return len(suppressed) > 0 || status == leads.StatusOptedOut || status == leads.StatusDNC, err
+}
+
+func leadIsFinal(lead db.Lead) error {
+	return &fault.Error{
+		Kind: fault.Conflict, Code: CodeLeadFinal, Detail: "The lead may not be called again.", Members: map[string]any{"lead_status": lead.Status},
+	}
 }

@@ -144,10 +144,16 @@ func (h *answering) complete(ctx context.Context, tx *store.Tx, lead db.Lead, st
 	return h.leads.Finish(ctx, tx, lead, status, at)
 }
 
-// reopen keeps a status that was set during the call, and gives it a time when it has none.
+// reopen keeps a status that was set during the call, and gives it a time when it has none: the one that was promised, unless that is over.
 func (h *answering) reopen(ctx context.Context, tx *store.Tx, lead db.Lead, at time.Time) error {
 	if lead.NextAttemptAt != nil {
 		return nil
+	}
+	if due := lead.CallbackAt; due != nil {
+		if due.Before(at) {
+			due = &at
+		}
+		return h.reschedule(ctx, tx, lead, leads.StatusCallback, lead.Attempts, 0, *due)
 	}
 	return h.retryOrExhaust(ctx, tx, lead, leads.OutcomeFailed, at)
 }

@@ -220,6 +220,9 @@ func (p *pacer) dial(ctx context.Context, leads []leads.Claimed, by plan) (inTim
 
 // dialOne tells whether the lead is settled and the next may follow. It waits for a trunk's calls per second as long as the claim is held.
 func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUID, held time.Time) bool {
+	if agent != nil && lead.VoiceAgent != nil {
+		agent = lead.VoiceAgent
+	}
 	for ctx.Err() == nil {
 		err := p.originate(ctx, lead, agent)
 		var refusal *RefusalError
@@ -260,6 +263,10 @@ func (p *pacer) originate(ctx context.Context, lead leads.Claimed, agent *uuid.U
 // refused decides over a lead that the gate sent back.
 func (p *pacer) refused(ctx context.Context, lead leads.Claimed, refusal *RefusalError) bool {
 	p.log.DebugContext(ctx, "lead not dialed", "lead_id", lead.ID, "reason", refusal.Reason)
+	if lead.VoiceAgent != nil && (refusal.Reason == ReasonAgentCeiling || refusal.Reason == ReasonVoiceAgent) { // the campaign's others don't wait for that agent
+		p.postpone(ctx, lead, p.s.now().Add(time.Minute))
+		return true
+	}
 	if w, ok := waitOf(refusal); ok {
 		p.idle = w
 	}

@@ -51,13 +51,14 @@ type rules struct {
 // answering is what happens on a call that is up, and after its end.
 type answering struct {
 	*core
-	gate        *rules
-	leads       *leads.Service
-	campaigns   *campaigns.Service
-	flows       *flows.Service
-	voiceAgents *voiceagents.Service
-	audio       *audio.Shelf
-	carriers    *carrier.Trunks
+	gate         *rules
+	leads        *leads.Service
+	campaigns    *campaigns.Service
+	flows        *flows.Service
+	voiceAgents  *voiceagents.Service
+	audio        *audio.Shelf
+	carriers     *carrier.Trunks
+	suppressions *suppressions.Service
 }
 
 // pacers work the running campaigns.

@@ -182,6 +182,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	}
 	s.Answers = &answering{
 		core: k, gate: s.Gate, leads: s.Leads, campaigns: s.Campaigns, flows: s.Flows, voiceAgents: s.VoiceAgents, audio: audio, carriers: senders,
+		suppressions: s.Suppressions,
 	}
 	s.Pacers = &pacers{
 		core: k, campaigns: s.Campaigns, leads: s.Leads, gate: s.Gate, scrubs: s.Scrubs, audio: audio, crews: staffing.NewAllocator(),

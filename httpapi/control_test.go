@@ -88,6 +88,25 @@ func TestControlDispatchesVerbs(t *testing.T) {
 			key, `{"event":"monitor_stop","target_call_id":"0193a000-0000-7000-8000-000000000001"}`,
 			switchctl.ControlRequest{Event: "monitor_stop", TargetCallID: "0193a000-0000-7000-8000-000000000001", Source: "api"},
 		},
+		"mute": {cb, `{"event":"mute"}`, switchctl.ControlRequest{Event: "mute", Target: "caller", Source: "ai"}},
+		"hold": {cb, `{"event":"hold","moh_url":"https://x.test/a.mp3"}`, switchctl.ControlRequest{
+			Event: "hold", AudioURL: "https://x.test/a.mp3", Source: "ai",
+		}},
+		"play_audio": {cb, `{"event":"play_audio","audio_url":"http://x.test/a.wav","tts_text":null}`, switchctl.ControlRequest{
+			Event: "play_audio", AudioURL: "http://x.test/a.wav", Source: "ai",
+		}},
+		"set_disposition": {cb, `{"event":"set_disposition","disposition":"sold","notes":"n"}`, switchctl.ControlRequest{
+			Event: "set_disposition", Disposition: "sold", Notes: new("n"), Source: "ai",
+		}},
+		"set_lead_field": {cb, `{"event":"set_lead_field","field":"f","value":[1]}`, switchctl.ControlRequest{
+			Event: "set_lead_field", Field: "f", Value: json.RawMessage(`[1]`), Source: "ai",
+		}},
+		"set_lead_status": {cb, `{"event":"set_lead_status","status":"retry"}`, switchctl.ControlRequest{
+			Event: "set_lead_status", Status: "retry", Source: "ai",
+		}},
+		"schedule_callback": {cb, `{"event":"schedule_callback","scheduled_at":"2026-12-01T15:00:00Z"}`, switchctl.ControlRequest{
+			Event: "schedule_callback", Callback: switchctl.Callback{At: time.Date(2026, 12, 1, 15, 0, 0, 0, time.UTC)}, Source: "ai",
+		}},
 		"transfer to the voice agent's own destination": {
 			key, `{"event":"transfer"}`, switchctl.ControlRequest{Event: "transfer", Source: "api"},
 		},
@@ -213,9 +232,7 @@ func TestControlBodies(t *testing.T) {
 		require.NotEmpty(t, p.Detail, name)
 	}
 	for _, verb := range []string{
-		"mute", "unmute", "hold", "unhold", "play_audio", "set_disposition",
 		"conference_start", "conference_add", "conference_remove", "conference_leave", "request_supervisor", "whisper", "barge",
-		"set_lead_field", "set_lead_status", "schedule_callback",
 	} {
 		call := b.call(t, b.tenant, nil, "")
 		p := refused(t, key, http.MethodPost, controlPath(call), map[string]string{"event": verb}, 422, "verb_not_available")

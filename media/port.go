@@ -108,6 +108,7 @@ type toCaller struct {
 	wire    *dsp.Resampler // from the queue's rate to the leg's; nil when they are the same
 	wide    []int16        // what wire has made
 	texted  bool           // the newest audio came in a text frame
+	extra   overlay
 }
 
 // keys are the digits, both ways.
@@ -259,6 +260,9 @@ func (l *portLeg) setRate(rate int) error {
 	if err := l.rx.up.setRate(rate); err != nil {
 		return err
 	}
+	if err := l.tx.extra.setRate(rate); err != nil {
+		return err
+	}
 	return l.tx.setPlayRate(rate)
 }
 
@@ -327,6 +331,7 @@ func (p *port) tick(now, due int64) {
 func (tx *toCaller) killAudio() {
 	tx.marks.answerMarks()
 	tx.queue.Clear()
+	tx.extra.stop()
 	tx.down.reset()
 	if s := tx.ai.sock; s != nil && s.paused {
 		s.dec = &textDecoder{rate: s.dec.rate} // the old one may be at work

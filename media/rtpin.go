@@ -141,8 +141,8 @@ func (rx *fromCaller) frame(f *rtp.Frame, now int64) {
 	// 3. Detection: who answered, and digits that come as tones; a muted caller is detected too.
 	rx.detectMachine(narrow)
 	rx.keys.detectTones(narrow, now)
-	// 4. Mute.
-	if rx.muted[FromCaller] {
+	// 4. Mute and hold.
+	if rx.muted[FromCaller] || rx.leg.tx.extra.held {
 		clear(f.PCM)
 		clear(narrow)
 		f.Payload = nil

@@ -17,9 +17,10 @@ func (tx *toCaller) play(due int64) {
 	// 1. The playout queue gives the next frame; delay that has settled in it is shed.
 	frame := tx.sh.pcm[:tx.queue.Frame()]
 	n := tx.queue.Pull(frame)
-	// 2. Mute, or comfort noise while the AI is away.
-	heard := !tx.muted[FromAgent] && tx.leg.media.Dir.Send
-	if tx.muted[FromAgent] {
+	// 2. Mute and hold, or comfort noise while the AI is away.
+	silenced := tx.muted[FromAgent] || tx.extra.held
+	heard := !silenced && tx.leg.media.Dir.Send
+	if silenced {
 		clear(frame)
 	} else if n == 0 && (tx.ai.reconnecting || tx.ai.socketGone) && tx.s.spec.tap == nil {
 		tx.comfort(frame)
@@ -29,11 +30,16 @@ func (tx *toCaller) play(due int64) {
 		tx.wide = tx.wire.Process(tx.wide[:0], frame)
 		frame = tx.wide
 	}
-	// 4. Recording, at the time at which it is heard.
-	tx.rec.record(frame, heard && (n > 0 || tx.talking || tx.ai.reconnecting))
-	// 5. To the leg, encoded, in its packets.
-	start := n > 0 && !tx.talking
-	tx.talking = n > 0
+	// 4. What is played besides: clips, a held caller's music.
+	extra := tx.extra.active()
+	if extra {
+		tx.extra.mix(frame)
+	}
+	// 5. Recording, at the time at which it is heard.
+	tx.rec.record(frame, heard && (n > 0 || tx.talking || tx.ai.reconnecting) || extra && tx.leg.media.Dir.Send)
+	// 6. To the leg, encoded, in its packets.
+	start := (n > 0 || extra) && !tx.talking
+	tx.talking = n > 0 || extra
 	if tx.leg.media.Dir.Send && tx.leg.media.Remote.Port() != 0 {
 		tx.transmit(frame, start)
 	}

@@ -45,6 +45,35 @@ type AnswerHandler interface {
 	// Queue runs beside the actor, in place of Answered, for a call whose AI session has handed its caller over; after a
 	// restart it may run again. When it returns and nobody has taken the call, the actor hangs up.
 	Queue(ctx context.Context, leg Leg, req QueueRequest) error
+
+	Outcomes
+}
+
+// Outcomes keeps what a voice agent says of its call, and of the call's lead, while it talks. Each method is one transaction, and changes nothing
+// when it is done twice. Errors: a *fault.Error of what can't be done, store.ErrUnavailable, which is tried again.
+type Outcomes interface {
+	// SetDisposition puts a disposition on the call, with notes unless they are nil; the last one counts.
+	SetDisposition(ctx context.Context, call db.Call, disposition string, notes *string) error
+	// SetLeadField puts one entry into the custom fields of the call's lead; null takes it away.
+	SetLeadField(ctx context.Context, call db.Call, field string, value json.RawMessage) error
+	// SetLeadStatus gives the lead one of [LeadStatuses] in place of what the call's end would give it.
+	SetLeadStatus(ctx context.Context, call db.Call, status string) error
+	// ScheduleCallback has the lead called again after this call.
+	ScheduleCallback(ctx context.Context, call db.Call, c Callback) error
+}
+
+// LeadStatuses are those that a voice agent may give a lead.
+func LeadStatuses() []string {
+	return []string{"completed", "callback", "retry", "exhausted", "opted_out", "invalid"}
+}
+
+// Callback is a call that was promised to a lead.
+type Callback struct {
+	At time.Time
+	// Reason is the voice agent's own word for it; nil for none.
+	Reason *string
+	// VoiceAgentID takes the call in place of the campaign's voice agent; nil for that one.
+	VoiceAgentID *uuid.UUID
 }
 
 // QueueRequest says for whom a caller waits.
@@ -172,7 +201,8 @@ type Prompts interface {
 // VerbsPerSecond is how many verbs a call takes in any second, over HTTP and its voice agent's socket together.
 const VerbsPerSecond = 10
 
-// ControlRequest is one control verb with its fields, from the control endpoint or the AI's command frame.
+// ControlRequest is one control verb with its fields, from the control endpoint or the AI's command frame. A verb has those of its row in the
+// table of verbs (call.Verbs); the others are empty.
 type ControlRequest struct {
 	Event           string          `json:"event"`
 	Metadata        json.RawMessage `json:"metadata,omitempty"`
@@ -182,8 +212,22 @@ type ControlRequest struct {
 	// TargetCallID and Mode are those of monitor_start and monitor_stop.
 	TargetCallID string `json:"target_call_id,omitempty"`
 	Mode         string `json:"mode,omitempty"`
-	// Reason is why a recording is paused.
+	// Reason is why a recording is paused, or a callback promised.
 	Reason string `json:"reason,omitempty"`
+	// Target is whom mute and unmute are about: "caller" or "agent".
+	Target string `json:"target,omitempty"`
+	// AudioURL is what play_audio plays, or a held caller hears.
+	AudioURL string `json:"audio_url,omitempty"`
+	// Disposition and Notes are those of set_disposition; nil notes leave those that there are.
+	Disposition string  `json:"disposition,omitempty"`
+	Notes       *string `json:"notes,omitempty"`
+	// Field and Value are an entry of the lead's custom fields.
+	Field string          `json:"field,omitempty"`
+	Value json.RawMessage `json:"value,omitempty"`
+	// Status is the lead's.
+	Status string `json:"status,omitempty"`
+	// Callback is what schedule_callback promises.
+	Callback Callback `json:"-"`
 	// Source is who sent it: "api" (default) or "ai".
 	Source string `json:"-"`
 	// By is the credential that sent it, as the audit names it, such as "api_key:<id>"; the session itself when empty.

@@ -52,6 +52,8 @@ type level struct {
 type Claimed struct {
 	ID     uuid.UUID
 	Number store.Phone
+	// VoiceAgent is the one that a callback was promised of; nil for the campaign's.
+	VoiceAgent *uuid.UUID
 }
 
 // Claim takes up to n leads and tells how many it took; those that have no number any more, or a damaged one, are ended. First come
@@ -192,5 +194,5 @@ func (c *Claimer) hold(ctx context.Context, tx *store.Tx, out []Claimed, lead db
 		}
 		return out, c.Leads.Finish(ctx, tx, row, StatusInvalid, c.Leads.Now())
 	}
-	return append(out, Claimed{ID: lead.ID, Number: number}), nil
+	return append(out, Claimed{ID: lead.ID, Number: number, VoiceAgent: lead.CallbackVoiceAgentID}), nil
 }

@@ -16,6 +16,7 @@ import (
 // Who sets a disposition, or a lead's status.
 const (
 	SourceAgent  = "agent"
+	SourceAI     = "ai"
 	SourceSystem = "system"
 )
 

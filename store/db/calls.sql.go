@@ -383,6 +383,32 @@ func (q *Queries) CallMarkRinging(ctx context.Context, ringTime time.Time, tenan
 	return result.RowsAffected(), nil
 }
 
+const callSetInsights = `-- name: CallSetInsights :exec
+UPDATE calls SET ai_summary = coalesce($1, ai_summary), ai_sentiment = coalesce($2, ai_sentiment),
+  ai_next_action = coalesce($3, ai_next_action)
+WHERE tenant_id = $4 AND id = $5
+`
+
+type CallSetInsightsParams struct {
+	AiSummary    *string
+	AiSentiment  *string
+	AiNextAction *string
+	TenantID     uuid.UUID
+	ID           uuid.UUID
+}
+
+// CallSetInsights keeps what a voice agent says of its conversation; the last word counts.
+func (q *Queries) CallSetInsights(ctx context.Context, arg CallSetInsightsParams) error {
+	_, err := q.db.Exec(ctx, callSetInsights,
+		arg.AiSummary,
+		arg.AiSentiment,
+		arg.AiNextAction,
+		arg.TenantID,
+		arg.ID,
+	)
+	return err
+}
+
 const callSetQuality = `-- name: CallSetQuality :execrows
 UPDATE calls SET quality = $1 WHERE tenant_id = $2 AND id = $3 AND status NOT IN ('completed', 'failed')
 `

@@ -53,7 +53,7 @@ const leadEdit = `-- name: LeadEdit :one
 UPDATE leads SET name = $1, email = $2, metadata = $3, crm_lead_id = $4, custom_fields = $5,
   priority = $6, updated_at = now()
 WHERE tenant_id = $7 AND id = $8
-RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures
+RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, callback_reason
 `
 
 type LeadEditParams struct {
@@ -108,6 +108,9 @@ func (q *Queries) LeadEdit(ctx context.Context, arg LeadEditParams) (Lead, error
 		&i.UpdatedAt,
 		&i.CompletedAt,
 		&i.TrunkFailures,
+		&i.CallbackAt,
+		&i.CallbackVoiceAgentID,
+		&i.CallbackReason,
 	)
 	return i, err
 }
@@ -147,7 +150,7 @@ const leadFinish = `-- name: LeadFinish :one
 UPDATE leads SET status = $1, completed_at = $2::timestamptz, next_attempt_at = NULL, claimed_by = NULL,
   claimed_until = NULL, updated_at = now()
 WHERE tenant_id = $3 AND id = $4
-RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures
+RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, callback_reason
 `
 
 type LeadFinishParams struct {
@@ -194,12 +197,15 @@ func (q *Queries) LeadFinish(ctx context.Context, arg LeadFinishParams) (Lead, e
 		&i.UpdatedAt,
 		&i.CompletedAt,
 		&i.TrunkFailures,
+		&i.CallbackAt,
+		&i.CallbackVoiceAgentID,
+		&i.CallbackReason,
 	)
 	return i, err
 }
 
 const leadGet = `-- name: LeadGet :one
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures FROM leads l WHERE l.tenant_id = $1 AND l.id = $2 AND EXISTS (
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, callback_reason FROM leads l WHERE l.tenant_id = $1 AND l.id = $2 AND EXISTS (
   SELECT FROM campaigns k WHERE k.tenant_id = l.tenant_id AND k.id = l.campaign_id AND k.deleted_at IS NULL)
 `
 
@@ -236,12 +242,15 @@ func (q *Queries) LeadGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID)
 		&i.UpdatedAt,
 		&i.CompletedAt,
 		&i.TrunkFailures,
+		&i.CallbackAt,
+		&i.CallbackVoiceAgentID,
+		&i.CallbackReason,
 	)
 	return i, err
 }
 
 const leadLock = `-- name: LeadLock :one
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures FROM leads l WHERE l.tenant_id = $1 AND l.id = $2 AND EXISTS (
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, callback_reason FROM leads l WHERE l.tenant_id = $1 AND l.id = $2 AND EXISTS (
   SELECT FROM campaigns k WHERE k.tenant_id = l.tenant_id AND k.id = l.campaign_id AND k.deleted_at IS NULL)
 FOR UPDATE OF l
 `
@@ -278,6 +287,9 @@ func (q *Queries) LeadLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 		&i.UpdatedAt,
 		&i.CompletedAt,
 		&i.TrunkFailures,
+		&i.CallbackAt,
+		&i.CallbackVoiceAgentID,
+		&i.CallbackReason,
 	)
 	return i, err
 }
@@ -383,7 +395,7 @@ func (q *Queries) LeadPurgePhone(ctx context.Context, tenantID uuid.UUID, iD uui
 
 const leadReschedule = `-- name: LeadReschedule :exec
 UPDATE leads SET status = $1, attempts = $2, trunk_failures = trunk_failures + $3::int,
-  next_attempt_at = $4::timestamptz, claimed_by = NULL, claimed_until = NULL, updated_at = now()
+  next_attempt_at = $4::timestamptz, callback_at = NULL, claimed_by = NULL, claimed_until = NULL, updated_at = now()
 WHERE tenant_id = $5 AND id = $6
 `
 
@@ -414,6 +426,60 @@ UPDATE leads SET disposition = $1, updated_at = now() WHERE tenant_id = $2 AND i
 
 func (q *Queries) LeadSetDisposition(ctx context.Context, disposition *string, tenantID uuid.UUID, iD uuid.UUID) error {
 	_, err := q.db.Exec(ctx, leadSetDisposition, disposition, tenantID, iD)
+	return err
+}
+
+const leadSetField = `-- name: LeadSetField :execrows
+UPDATE leads SET custom_fields = CASE WHEN $1::jsonb = 'null'::jsonb THEN custom_fields - $2::text
+  ELSE custom_fields || jsonb_build_object($2::text, $1::jsonb) END, updated_at = now()
+WHERE tenant_id = $3 AND id = $4 AND ($1::jsonb = 'null'::jsonb
+  OR octet_length((custom_fields || jsonb_build_object($2::text, $1::jsonb))::text) <= $5::int)
+`
+
+type LeadSetFieldParams struct {
+	Value    json.RawMessage
+	Field    string
+	TenantID uuid.UUID
+	ID       uuid.UUID
+	MaxBytes int32
+}
+
+// LeadSetField puts one entry into a lead's custom fields, or takes it away when its value is null.
+func (q *Queries) LeadSetField(ctx context.Context, arg LeadSetFieldParams) (int64, error) {
+	result, err := q.db.Exec(ctx, leadSetField,
+		arg.Value,
+		arg.Field,
+		arg.TenantID,
+		arg.ID,
+		arg.MaxBytes,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const leadSetStatus = `-- name: LeadSetStatus :exec
+UPDATE leads SET status = $1, status_set_by = $2::text, next_attempt_at = NULL, callback_at = NULL, completed_at = NULL,
+  claimed_by = NULL, claimed_until = NULL, updated_at = now()
+WHERE tenant_id = $3 AND id = $4
+`
+
+type LeadSetStatusParams struct {
+	Status   string
+	SetBy    string
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// LeadSetStatus puts a status on a lead whose call goes on: the call's end gives it its time.
+func (q *Queries) LeadSetStatus(ctx context.Context, arg LeadSetStatusParams) error {
+	_, err := q.db.Exec(ctx, leadSetStatus,
+		arg.Status,
+		arg.SetBy,
+		arg.TenantID,
+		arg.ID,
+	)
 	return err
 }
 
@@ -477,7 +543,7 @@ WITH due AS MATERIALIZED (
 UPDATE leads l SET claimed_by = $1::text, claimed_until = $2::timestamptz
 FROM due
 WHERE l.tenant_id = $3 AND l.id = due.id
-RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at
+RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.callback_voice_agent_id
 `
 
 type LeadsClaimCallbacksParams struct {
@@ -490,10 +556,11 @@ type LeadsClaimCallbacksParams struct {
 }
 
 type LeadsClaimCallbacksRow struct {
-	ID            uuid.UUID
-	Phone         phone.Phone
-	PhoneSealed   []byte
-	NextAttemptAt *time.Time
+	ID                   uuid.UUID
+	Phone                phone.Phone
+	PhoneSealed          []byte
+	NextAttemptAt        *time.Time
+	CallbackVoiceAgentID *uuid.UUID
 }
 
 // LeadsClaimCallbacks claims callbacks whose time has come, the longest overdue first. They are chosen once, in a query of their
@@ -520,6 +587,7 @@ func (q *Queries) LeadsClaimCallbacks(ctx context.Context, arg LeadsClaimCallbac
 			&i.Phone,
 			&i.PhoneSealed,
 			&i.NextAttemptAt,
+			&i.CallbackVoiceAgentID,
 		); err != nil {
 			return nil, err
 		}
@@ -544,7 +612,7 @@ WITH fresh AS MATERIALIZED (
 UPDATE leads l SET claimed_by = $1::text, claimed_until = $2::timestamptz
 FROM fresh
 WHERE l.tenant_id = $3 AND l.id = fresh.id
-RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at
+RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.callback_voice_agent_id
 `
 
 type LeadsClaimFreshParams struct {
@@ -559,10 +627,11 @@ type LeadsClaimFreshParams struct {
 }
 
 type LeadsClaimFreshRow struct {
-	ID            uuid.UUID
-	Phone         phone.Phone
-	PhoneSealed   []byte
-	NextAttemptAt *time.Time
+	ID                   uuid.UUID
+	Phone                phone.Phone
+	PhoneSealed          []byte
+	NextAttemptAt        *time.Time
+	CallbackVoiceAgentID *uuid.UUID
 }
 
 // LeadsClaimFresh claims leads of one priority that were never dialed, in the order in which they came, from one on: it doesn't look
@@ -590,6 +659,7 @@ func (q *Queries) LeadsClaimFresh(ctx context.Context, arg LeadsClaimFreshParams
 			&i.Phone,
 			&i.PhoneSealed,
 			&i.NextAttemptAt,
+			&i.CallbackVoiceAgentID,
 		); err != nil {
 			return nil, err
 		}
@@ -613,7 +683,7 @@ WITH due AS MATERIALIZED (
 UPDATE leads l SET claimed_by = $1::text, claimed_until = $2::timestamptz
 FROM due
 WHERE l.tenant_id = $3 AND l.id = due.id
-RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at
+RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.callback_voice_agent_id
 `
 
 type LeadsClaimRetriesParams struct {
@@ -628,10 +698,11 @@ type LeadsClaimRetriesParams struct {
 }
 
 type LeadsClaimRetriesRow struct {
-	ID            uuid.UUID
-	Phone         phone.Phone
-	PhoneSealed   []byte
-	NextAttemptAt *time.Time
+	ID                   uuid.UUID
+	Phone                phone.Phone
+	PhoneSealed          []byte
+	NextAttemptAt        *time.Time
+	CallbackVoiceAgentID *uuid.UUID
 }
 
 // LeadsClaimRetries claims retries of one priority that have fallen due since a moment, the longest overdue first.
@@ -658,6 +729,7 @@ func (q *Queries) LeadsClaimRetries(ctx context.Context, arg LeadsClaimRetriesPa
 			&i.Phone,
 			&i.PhoneSealed,
 			&i.NextAttemptAt,
+			&i.CallbackVoiceAgentID,
 		); err != nil {
 			return nil, err
 		}
@@ -686,7 +758,7 @@ FROM (
 ) r
 ORDER BY r.id
 ON CONFLICT DO NOTHING
-RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures
+RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, callback_reason
 `
 
 type LeadsInsertParams struct {
@@ -766,6 +838,9 @@ func (q *Queries) LeadsInsert(ctx context.Context, arg LeadsInsertParams) ([]Lea
 			&i.UpdatedAt,
 			&i.CompletedAt,
 			&i.TrunkFailures,
+			&i.CallbackAt,
+			&i.CallbackVoiceAgentID,
+			&i.CallbackReason,
 		); err != nil {
 			return nil, err
 		}
@@ -778,7 +853,7 @@ func (q *Queries) LeadsInsert(ctx context.Context, arg LeadsInsertParams) ([]Lea
 }
 
 const leadsLockWaiting = `-- name: LeadsLockWaiting :many
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures FROM leads WHERE tenant_id = $1 AND id = ANY($2::uuid[]) AND status IN ('new', 'queued', 'retry', 'callback')
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, callback_reason FROM leads WHERE tenant_id = $1 AND id = ANY($2::uuid[]) AND status IN ('new', 'queued', 'retry', 'callback')
 ORDER BY id FOR UPDATE
 `
 
@@ -820,6 +895,9 @@ func (q *Queries) LeadsLockWaiting(ctx context.Context, tenantID uuid.UUID, ids 
 			&i.UpdatedAt,
 			&i.CompletedAt,
 			&i.TrunkFailures,
+			&i.CallbackAt,
+			&i.CallbackVoiceAgentID,
+			&i.CallbackReason,
 		); err != nil {
 			return nil, err
 		}

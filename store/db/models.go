@@ -304,34 +304,37 @@ type IdempotentRequest struct {
 }
 
 type Lead struct {
-	TenantID      uuid.UUID
-	ID            uuid.UUID
-	CampaignID    uuid.UUID
-	Phone         phone.Phone
-	PhoneSealed   []byte
-	PhoneHash     []byte
-	PhoneLast4    string
-	Name          *string
-	Email         *string
-	Metadata      json.RawMessage
-	CrmLeadID     *string
-	DndChecked    bool
-	DndClean      bool
-	DndCheckedAt  *time.Time
-	CustomFields  json.RawMessage
-	Status        string
-	StatusSetBy   *string
-	Attempts      int32
-	NextAttemptAt *time.Time
-	ClaimedBy     *string
-	ClaimedUntil  *time.Time
-	Priority      int32
-	LastCallID    *uuid.UUID
-	Disposition   *string
-	CreatedAt     time.Time
-	UpdatedAt     time.Time
-	CompletedAt   *time.Time
-	TrunkFailures int32
+	TenantID             uuid.UUID
+	ID                   uuid.UUID
+	CampaignID           uuid.UUID
+	Phone                phone.Phone
+	PhoneSealed          []byte
+	PhoneHash            []byte
+	PhoneLast4           string
+	Name                 *string
+	Email                *string
+	Metadata             json.RawMessage
+	CrmLeadID            *string
+	DndChecked           bool
+	DndClean             bool
+	DndCheckedAt         *time.Time
+	CustomFields         json.RawMessage
+	Status               string
+	StatusSetBy          *string
+	Attempts             int32
+	NextAttemptAt        *time.Time
+	ClaimedBy            *string
+	ClaimedUntil         *time.Time
+	Priority             int32
+	LastCallID           *uuid.UUID
+	Disposition          *string
+	CreatedAt            time.Time
+	UpdatedAt            time.Time
+	CompletedAt          *time.Time
+	TrunkFailures        int32
+	CallbackAt           *time.Time
+	CallbackVoiceAgentID *uuid.UUID
+	CallbackReason       *string
 }
 
 type LiveCall struct {

@@ -24,6 +24,12 @@ RETURNING *;
 UPDATE calls SET amd_class = @amd_class::text, amd_confidence = @amd_confidence::float8, amd_after_ms = @amd_after_ms::int
 WHERE tenant_id = @tenant_id AND id = @id AND amd_class IS NULL;
 
+-- CallSetInsights keeps what a voice agent says of its conversation; the last word counts.
+-- name: CallSetInsights :exec
+UPDATE calls SET ai_summary = coalesce(sqlc.narg('ai_summary'), ai_summary), ai_sentiment = coalesce(sqlc.narg('ai_sentiment'), ai_sentiment),
+  ai_next_action = coalesce(sqlc.narg('ai_next_action'), ai_next_action)
+WHERE tenant_id = @tenant_id AND id = @id;
+
 -- name: CallSetQuality :execrows
 UPDATE calls SET quality = @quality WHERE tenant_id = @tenant_id AND id = @id AND status NOT IN ('completed', 'failed');
 

@@ -85,6 +85,19 @@ UPDATE leads SET status = @status, completed_at = @completed_at::timestamptz, ne
 WHERE tenant_id = @tenant_id AND id = @id
 RETURNING *;
 
+-- LeadSetStatus puts a status on a lead whose call goes on: the call's end gives it its time.
+-- name: LeadSetStatus :exec
+UPDATE leads SET status = @status, status_set_by = @set_by::text, next_attempt_at = NULL, callback_at = NULL, completed_at = NULL,
+  claimed_by = NULL, claimed_until = NULL, updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id;
+
+-- LeadSetField puts one entry into a lead's custom fields, or takes it away when its value is null.
+-- name: LeadSetField :execrows
+UPDATE leads SET custom_fields = CASE WHEN @value::jsonb = 'null'::jsonb THEN custom_fields - @field::text
+  ELSE custom_fields || jsonb_build_object(@field::text, @value::jsonb) END, updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id AND (@value::jsonb = 'null'::jsonb
+  OR octet_length((custom_fields || jsonb_build_object(@field::text, @value::jsonb))::text) <= @max_bytes::int);
+
 -- LeadPurgePhone forgets a number that is sealed, or that a strict tenant has from before it was strict; the hash and the last four digits stay.
 -- name: LeadPurgePhone :exec
 UPDATE leads l SET phone = NULL, phone_sealed = NULL, updated_at = now() FROM tenants t
@@ -93,7 +106,7 @@ WHERE l.tenant_id = @tenant_id AND l.id = @id AND t.id = l.tenant_id
 
 -- name: LeadReschedule :exec
 UPDATE leads SET status = @status, attempts = @attempts, trunk_failures = trunk_failures + @trunk_failures::int,
-  next_attempt_at = @next_attempt_at::timestamptz, claimed_by = NULL, claimed_until = NULL, updated_at = now()
+  next_attempt_at = @next_attempt_at::timestamptz, callback_at = NULL, claimed_by = NULL, claimed_until = NULL, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: LeadSetDisposition :exec
@@ -123,7 +136,7 @@ WITH due AS MATERIALIZED (
 UPDATE leads l SET claimed_by = @claimant::text, claimed_until = @until::timestamptz
 FROM due
 WHERE l.tenant_id = @tenant_id AND l.id = due.id
-RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at;
+RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.callback_voice_agent_id;
 
 -- LeadPriorities gives the priorities of the leads that were never dialed and of the retries that have fallen due, highest first. It
 -- leaps from one to the next, however many leads each has.
@@ -166,7 +179,7 @@ WITH due AS MATERIALIZED (
 UPDATE leads l SET claimed_by = @claimant::text, claimed_until = @until::timestamptz
 FROM due
 WHERE l.tenant_id = @tenant_id AND l.id = due.id
-RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at;
+RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.callback_voice_agent_id;
 
 -- LeadsClaimFresh claims leads of one priority that were never dialed, in the order in which they came, from one on: it doesn't look
 -- at those before.
@@ -183,7 +196,7 @@ WITH fresh AS MATERIALIZED (
 UPDATE leads l SET claimed_by = @claimant::text, claimed_until = @until::timestamptz
 FROM fresh
 WHERE l.tenant_id = @tenant_id AND l.id = fresh.id
-RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at;
+RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.callback_voice_agent_id;
 
 -- name: LeadsRelease :exec
 UPDATE leads SET claimed_by = NULL, claimed_until = NULL

@@ -3,11 +3,15 @@ package call
 import (
 	"bytes"
 	"encoding/json"
+	"net/url"
 	"slices"
+	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/store/form"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
@@ -15,8 +19,13 @@ import (
 const (
 	// maxDestination bounds a transfer's destination: the longest SIP URI that a carrier is likely to take.
 	maxDestination = 512
-	// maxReason bounds why a recording is paused.
+	// maxReason bounds why a recording is paused, or a callback promised.
 	maxReason = 500
+	// maxAudioURL, maxNotes and maxLeadField bound what their names say, in bytes; maxLeadValue a custom field's value.
+	maxAudioURL  = 2048
+	maxNotes     = 10_000
+	maxLeadField = 100
+	maxLeadValue = 8 << 10
 )
 
 // members are those of a JSON object, by their exact names.
@@ -53,6 +62,11 @@ func ParseControl(body []byte) (switchctl.ControlRequest, error) {
 			return none, switchctl.MalformedControl("metadata", "must be an object")
 		}
 		req.Metadata = slices.Clone(raw)
+		if verb.Insights {
+			if _, err := readInsights(req.Metadata); err != nil {
+				return none, err
+			}
+		}
 	}
 	if verb.read != nil {
 		if err := verb.read(&req, m); err != nil {
@@ -108,5 +122,116 @@ func readMonitor(r *switchctl.ControlRequest, m members) error {
 		return switchctl.MalformedControl("mode", "must be one of listen, listen_and_whisper")
 	}
 	r.Mode = mode
+	return nil
+}
+
+// readSide takes whom mute and unmute are about; the caller by default.
+func readSide(r *switchctl.ControlRequest, m members) error {
+	side, given, ok := m.text("target")
+	if !given && ok {
+		side = sideCaller
+	}
+	if side != sideCaller && side != sideAgent {
+		return switchctl.MalformedControl("target", "must be one of caller, agent")
+	}
+	r.Target = side
+	return nil
+}
+
+// audioURL takes an http(s) address; given: it is there.
+func (m members) audioURL(name string) (address string, given bool, err error) {
+	address, given, ok := m.text(name)
+	if !given && ok {
+		return "", false, nil
+	}
+	u, parseErr := url.Parse(address)
+	if !ok || parseErr != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || len(address) > maxAudioURL {
+		return "", true, switchctl.MalformedControl(name, "must be an http or https address of at most 2,048 bytes")
+	}
+	return address, true, nil
+}
+
+func readHold(r *switchctl.ControlRequest, m members) (err error) {
+	r.AudioURL, _, err = m.audioURL("moh_url")
+	return err
+}
+
+func readAudio(r *switchctl.ControlRequest, m members) error {
+	address, given, err := m.audioURL("audio_url")
+	if err != nil {
+		return err
+	}
+	_, speech, ok := m.text("tts_text")
+	switch {
+	case !ok:
+		return switchctl.MalformedControl("tts_text", "must be a string")
+	case given == speech:
+		return switchctl.MalformedControl("audio_url", "and tts_text: exactly one of them must be given")
+	case speech:
+		return switchctl.InvalidControl("tts_text", "is not supported yet: send audio_url")
+	}
+	r.AudioURL = address
+	return nil
+}
+
+func readDisposition(r *switchctl.ControlRequest, m members) error {
+	code, _, _ := m.text("disposition")
+	if !form.IsDisposition(code) {
+		return switchctl.MalformedControl("disposition", "must have 1 to 64 characters of a to z, 0 to 9 and _")
+	}
+	notes, given, ok := m.text("notes")
+	if !ok || len(notes) > maxNotes || strings.ContainsRune(notes, 0) {
+		return switchctl.MalformedControl("notes", "must be a string of at most 10,000 bytes, without a zero character")
+	}
+	if r.Disposition = code; given {
+		r.Notes = &notes
+	}
+	return nil
+}
+
+func readLeadField(r *switchctl.ControlRequest, m members) error {
+	name, _, _ := m.text("field")
+	if name == "" || len(name) > maxLeadField || strings.ContainsRune(name, 0) {
+		return switchctl.MalformedControl("field", "must be a string of 1 to 100 bytes")
+	}
+	value, given := m["value"]
+	if !given || len(value) > maxLeadValue {
+		return switchctl.MalformedControl("value", "must be there, with at most 8,192 bytes; null takes the field away")
+	}
+	r.Field, r.Value = name, slices.Clone(value)
+	return nil
+}
+
+func readLeadStatus(r *switchctl.ControlRequest, m members) error {
+	status, _, _ := m.text("status")
+	if !slices.Contains(switchctl.LeadStatuses(), status) {
+		return switchctl.MalformedControl("status", "must be one of "+strings.Join(switchctl.LeadStatuses(), ", "))
+	}
+	r.Status = status
+	return nil
+}
+
+func readCallback(r *switchctl.ControlRequest, m members) error {
+	when, _, _ := m.text("scheduled_at")
+	at, err := time.Parse(time.RFC3339, when)
+	if err != nil {
+		return switchctl.MalformedControl("scheduled_at", "must be a timestamp, such as 2026-11-25T15:30:00+05:30")
+	}
+	if err := readReason(r, m); err != nil {
+		return err
+	}
+	r.Callback = switchctl.Callback{At: at}
+	if r.Reason != "" {
+		r.Callback.Reason = &r.Reason
+	}
+	agent, given, ok := m.text("voice_agent_id")
+	id, err := uuid.Parse(agent)
+	switch {
+	case !given && ok:
+	case !ok, err != nil, len(agent) != len(id.String()):
+		return switchctl.MalformedControl("voice_agent_id", "must be the id of a voice agent")
+	default:
+		r.Callback.VoiceAgentID = &id
+	}
 	return nil
 }

@@ -225,6 +225,16 @@ func (s *fakeSession) SetMute(dir media.Direction, muted bool) {
 }
 
 func (s *fakeSession) SetEventPayload(pt uint8) { s.trace.add("media sends events as %d", pt) }
+func (s *fakeSession) Play(clip *media.Clip) error {
+	s.trace.add("media plays %d samples", len(clip.Samples))
+	return nil
+}
+
+func (s *fakeSession) Hold(music *media.Clip) {
+	s.trace.add("media holds, music of %d samples", len(music.Samples))
+}
+func (s *fakeSession) Unhold() { s.trace.add("media unholds") }
+
 func (s *fakeSession) PauseRecording(paused bool) error {
 	if s.spec.Recording == nil {
 		return media.ErrNoRecording

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
@@ -434,6 +435,34 @@ func (h *fakeHandler) Answered(ctx context.Context, leg switchctl.Leg) error {
 }
 
 func (h *fakeHandler) Ended(context.Context, *store.Tx, db.Call) error { return nil }
+
+func (h *fakeHandler) SetDisposition(_ context.Context, _ db.Call, disposition string, notes *string) error {
+	text := "-"
+	if notes != nil {
+		text = *notes
+	}
+	h.trace.add("handler disposition %s notes %s", disposition, text)
+	return nil
+}
+
+func (h *fakeHandler) SetLeadField(_ context.Context, _ db.Call, field string, value json.RawMessage) error {
+	h.trace.add("handler lead field %s=%s", field, value)
+	return nil
+}
+
+// SetLeadStatus refuses one status, as of a lead that may not be called again.
+func (h *fakeHandler) SetLeadStatus(_ context.Context, _ db.Call, status string) error {
+	if status == "retry" {
+		return &fault.Error{Kind: fault.Conflict, Code: "lead_is_final", Detail: "The lead may not be called again."}
+	}
+	h.trace.add("handler lead status %s", status)
+	return nil
+}
+
+func (h *fakeHandler) ScheduleCallback(_ context.Context, _ db.Call, c switchctl.Callback) error {
+	h.trace.add("handler callback at %s", c.At.UTC().Format(time.RFC3339))
+	return nil
+}
 
 func (h *fakeHandler) CanQueue(ctx context.Context, _ uuid.UUID, _ switchctl.QueueRequest) error {
 	if h.stall {

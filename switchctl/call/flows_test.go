@@ -232,7 +232,7 @@ func (b *bench) faultInput(f []string) {
 			raw, err := json.Marshal(map[string]string{
 				"Unique-ID": b.call.FsUuid, "Answer-State": f[1], "Caller-Channel-Answered-Time": micros(b.times["answered"]),
 				"variable_signal_bond": bond, "Channel-State": keyValues(f[2:])["state"],
-				"variable_rm_recording_paused": keyValues(f[2:])["paused"],
+				"variable_rm_recording_paused": keyValues(f[2:])["paused"], "variable_rm_sound": keyValues(f[2:])["sound"],
 			})
 			require.NoError(b.t, err)
 			dump = string(raw)
@@ -437,8 +437,18 @@ func (b *bench) mediaLegEvent(old bool, name string, headers map[string]string) 
 func (b *bench) verbInput(f []string) {
 	req := switchctl.ControlRequest{Event: f[0]}
 	kv := keyValues(f[1:])
-	req.Digits, req.Reason = kv["digits"], kv["reason"]
-	req.TargetCallID, req.Mode = kv["target"], kv["mode"]
+	if body, ok := kv["body"]; ok { // the verb's own members, as they come
+		var err error
+		if req, err = ParseControl([]byte(body)); err != nil {
+			r, _ := fault.Of(err)
+			b.trace.add("verb %s: %d %s %s", f[0], r.Kind.Status(), r.Code, r.Detail)
+			return
+		}
+	}
+	if req.Event = f[0]; kv["body"] == "" {
+		req.Digits, req.Reason = kv["digits"], kv["reason"]
+		req.TargetCallID, req.Mode = kv["target"], kv["mode"]
+	}
 	switch req.TargetCallID {
 	case "other":
 		req.TargetCallID = b.other.call.ID.String()

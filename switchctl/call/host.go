@@ -1,6 +1,7 @@
 package call
 
 import (
+	"github.com/ringmaster/ringmaster/media"
 	"log/slog"
 
 	"github.com/google/uuid"
@@ -38,6 +39,8 @@ type host struct {
 	goes goroutines
 	// logBytes bounds what the log entries of a tenant's calls hold while they wait to be written.
 	logBytes *fairshare.Bytes
+	// clips are what callers hear by play_audio and hold.
+	clips media.Clips
 	// releaseLate gives back the unit of a transfer that was admitted after its call's end.
 	releaseLate func(a *core, unit uuid.UUID)
 }

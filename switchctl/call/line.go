@@ -23,6 +23,7 @@ type callerLine struct {
 	music      *musicPlayer
 	parties    *parties
 	rec        *recorder
+	sound      *sound
 	talking    *talking
 	transfers  *transfers
 	voice      *voice
@@ -87,6 +88,7 @@ func (l *callerLine) socketAttached(ctx context.Context, m socketUp) (state, err
 	found := l.recovered
 	if found {
 		l.rec.paused = m.ev.Var(varPaused) == "true"
+		l.sound.found(m.ev.Var(varSound))
 	}
 	l.recovered = false
 	if found && l.hadAgent {
@@ -196,6 +198,7 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 	found := l.recovered
 	if found {
 		l.rec.paused = m.paused
+		l.sound.found(m.sound)
 	}
 	if l.ahead() == 0 && m.ahead != 0 && l.answerAt != nil && len(l.voice.sessions) == 0 { // what was recorded has its place
 		ours := l.answerAt.Add(m.ahead)

@@ -276,6 +276,17 @@ func (l *memLedger) EndSession(_ context.Context, _ db.Call, end ledger.SessionE
 	return l.do(func() error { l.endSession(end); return nil })
 }
 
+func (l *memLedger) KeepInsights(_ context.Context, _ db.Call, in ledger.Insights) error {
+	return l.do(func() error {
+		for name, v := range map[string]*string{"summary": in.Summary, "sentiment": in.Sentiment, "next": in.NextAction} {
+			if v != nil {
+				l.trace.add("ledger insight %s=%s", name, *v)
+			}
+		}
+		return nil
+	})
+}
+
 func (l *memLedger) endSession(end ledger.SessionEnd) {
 	l.logsDropped = end.LogsDropped
 	s := l.sessions[end.Session]

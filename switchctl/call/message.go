@@ -141,6 +141,8 @@ type channelFound struct {
 	other string
 	// paused: its recording was paused.
 	paused bool
+	// sound is who was muted, and whether the caller was held.
+	sound string
 	// bypassed: the switch is not in the way of its audio.
 	bypassed bool
 	// left: an agent with whom it was bridged last has hung up.

@@ -11,6 +11,7 @@ type parts struct {
 	agents    *agentBridge
 	music     *musicPlayer
 	rec       *recorder
+	sound     *sound
 	transfers *transfers
 	talking   *talking
 	machine   *machine
@@ -25,14 +26,14 @@ func newParts(k *core) parts {
 	p := parts{
 		dial: new(origination), line: new(callerLine), ending: new(ending), handling: new(handling),
 		voice: new(voice), keypad: new(keypad), agents: new(agentBridge), music: new(musicPlayer),
-		rec: new(recorder), transfers: new(transfers), talking: new(talking), machine: new(machine),
+		rec: new(recorder), sound: new(sound), transfers: new(transfers), talking: new(talking), machine: new(machine),
 		bypass: new(bypass), taps: new(taps), monitors: new(monitors), verbs: new(verbs),
 	}
 	who := &parties{core: k, machine: p.machine, voice: p.voice, agent: p.agents, destination: p.transfers, prompt: p.talking}
 	*p.dial = origination{core: k, ending: p.ending, handling: p.handling, line: p.line, machine: p.machine, rec: p.rec}
 	*p.line = callerLine{
 		core: k, agents: p.agents, bypass: p.bypass, dial: p.dial, ending: p.ending, handling: p.handling,
-		keypad: p.keypad, machine: p.machine, music: p.music, parties: who, rec: p.rec, talking: p.talking,
+		keypad: p.keypad, machine: p.machine, music: p.music, parties: who, rec: p.rec, sound: p.sound, talking: p.talking,
 		transfers: p.transfers, voice: p.voice,
 	}
 	*p.ending = ending{
@@ -42,7 +43,7 @@ func newParts(k *core) parts {
 	*p.handling = handling{core: k, parties: who}
 	*p.voice = voice{
 		core: k, bypass: p.bypass, keypad: p.keypad, line: p.line, machine: p.machine, monitors: p.monitors,
-		music: p.music, parties: who, rec: p.rec, talking: p.talking, transfers: p.transfers, verbs: p.verbs,
+		music: p.music, parties: who, rec: p.rec, sound: p.sound, talking: p.talking, transfers: p.transfers, verbs: p.verbs,
 	}
 	*p.keypad = keypad{core: k, bypass: p.bypass, voice: p.voice}
 	*p.agents = agentBridge{
@@ -50,6 +51,7 @@ func newParts(k *core) parts {
 	}
 	*p.music = musicPlayer{core: k, parties: who, rec: p.rec}
 	*p.rec = recorder{core: k, voice: p.voice}
+	*p.sound = sound{core: k, machine: p.machine, transfers: p.transfers, voice: p.voice}
 	*p.transfers = transfers{
 		core: k, bypass: p.bypass, dial: p.dial, handling: p.handling, line: p.line, music: p.music, parties: who,
 		rec: p.rec, talking: p.talking, voice: p.voice,
@@ -63,7 +65,7 @@ func newParts(k *core) parts {
 	*p.taps = taps{core: k, bypass: p.bypass, machine: p.machine, parties: who, voice: p.voice}
 	*p.monitors = monitors{core: k, voice: p.voice}
 	*p.verbs = verbs{
-		core: k, keypad: p.keypad, monitors: p.monitors, parties: who, rec: p.rec, transfers: p.transfers,
+		core: k, keypad: p.keypad, monitors: p.monitors, parties: who, rec: p.rec, sound: p.sound, transfers: p.transfers,
 		voice: p.voice,
 	}
 	return p

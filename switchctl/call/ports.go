@@ -79,6 +79,10 @@ type mediaSession interface {
 	SetToneDetection(on bool)
 	SetEventPayload(pt uint8)
 	SetMute(dir media.Direction, muted bool)
+	// Play, Hold and Unhold are of what the caller hears besides the voice agent.
+	Play(clip *media.Clip) error
+	Hold(music *media.Clip)
+	Unhold()
 	UpdateMetadata(m json.RawMessage)
 	Close(reason media.CloseReason) media.Stats
 	PauseRecording(paused bool) error
@@ -159,6 +163,8 @@ type (
 		AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbacktoken.Token) error
 		// AppendLogs writes entries of the session's log, each once.
 		AppendLogs(ctx context.Context, call db.Call, session uuid.UUID, entries []ledger.LogEntry) error
+		// KeepInsights keeps what the voice agent says the conversation came to.
+		KeepInsights(ctx context.Context, call db.Call, in ledger.Insights) error
 		// ConferenceChanged commits ai_session.conference_changed.
 		ConferenceChanged(ctx context.Context, call db.Call, c ledger.ConferenceChange) error
 		// PermitMonitor refuses a monitor that its voice agent's monitor_scope doesn't allow ([ledger.ErrMonitorScope], [ledger.ErrTargetNotFound]),

@@ -39,6 +39,8 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		return a.rec.recordFlow(ctx, m)
 	case musicCommand:
 		return a.music.setMusic(ctx, m)
+	case clipFetched:
+		a.sound.fetched(ctx, m)
 	case musicFetched:
 		a.music.musicThere(ctx, m)
 	case musicEnded:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/switchctl"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
@@ -39,9 +40,22 @@ func (p fakePrompts) Path(ctx context.Context, _, url string) (string, error) {
 	return path, os.WriteFile(path, make([]byte, promptBytes), 0o600)
 }
 
+// wavPrompts gives a WAV file of a second, but for addresses that end in "missing".
+type wavPrompts struct{ fakePrompts }
+
+func (p wavPrompts) Path(_ context.Context, _, url string) (string, error) {
+	if strings.HasSuffix(url, "missing") {
+		return "", errors.New("server answered 404")
+	}
+	path := filepath.Join(p.dir, filepath.Base(url))
+	return path, os.WriteFile(path, wav.Encode(make([]int16, promptBytes/2)), 0o600)
+}
+
 // talkInput is what a handler does with its caller, and what the switch says of it.
 func (b *bench) talkInput(f []string) {
 	switch f[0] {
+	case "prompts": // audio can be fetched
+		b.c.cfg.Prompts = wavPrompts{fakePrompts{dir: b.c.cfg.RecordDir}}
 	case "steps": // of the handler, one after the other; it leaves after the last
 		b.c.cfg.Prompts = fakePrompts{dir: b.c.cfg.RecordDir}
 		steps := strings.Split(strings.Join(f[1:], " "), "|")

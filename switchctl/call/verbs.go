@@ -59,6 +59,7 @@ type verbs struct {
 	monitors  *monitors
 	parties   *parties
 	rec       *recorder
+	sound     *sound
 	transfers *transfers
 	voice     *voice
 	// early are the verbs that wait for the session.
@@ -98,7 +99,11 @@ func (vs *verbs) verb(ctx context.Context, v Verb, m controlCommand) (later bool
 	case v.run == nil:
 		return false, &switchctl.VerbError{Verb: m.req.Event}
 	}
-	return v.run(ctx, vs, m)
+	later, err = v.run(ctx, vs, m)
+	if err == nil && v.Insights {
+		vs.keepInsights(ctx, m.req.Metadata)
+	}
+	return later, err
 }
 
 // replyCallState reads the call: what the actor knows, and the disposition that others may have set.
@@ -106,7 +111,7 @@ func (vs *verbs) replyCallState(ctx context.Context, reply chan<- controlResult)
 	result := map[string]any{
 		"state": vs.state.String(), "duration_s": 0, "answered": vs.answerAt != nil,
 		"current_participants": vs.participants(), "is_recording": vs.rec.isRecording(),
-		"is_muted": map[string]any{"caller": false, "agent": false}, "is_held": false,
+		"is_muted": map[string]any{"caller": vs.sound.callerMuted, "agent": vs.sound.agentMuted}, "is_held": vs.sound.held,
 		"conference_id": nil, "disposition": nil,
 	}
 	if vs.transfers.now.pending() {

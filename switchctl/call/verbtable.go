@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
 
@@ -19,6 +20,17 @@ const (
 
 	VerbRecordingPause  = "recording_pause"
 	VerbRecordingResume = "recording_resume"
+
+	VerbMute      = "mute"
+	VerbUnmute    = "unmute"
+	VerbHold      = "hold"
+	VerbUnhold    = "unhold"
+	VerbPlayAudio = "play_audio"
+
+	VerbSetDisposition   = "set_disposition"
+	VerbSetLeadField     = "set_lead_field"
+	VerbSetLeadStatus    = "set_lead_status"
+	VerbScheduleCallback = "schedule_callback"
 )
 
 // Verb is one row of the table of control verbs.
@@ -30,6 +42,8 @@ type Verb struct {
 	NoKey bool
 	// Repeatable: the same request may well be meant again soon, so that its key is remembered for a minute, and not for a day.
 	Repeatable bool
+	// Insights: its metadata may say what the conversation came to (ai_summary, ai_sentiment, ai_next_action), which is kept with the call.
+	Insights bool
 
 	// read takes the members that only this verb has; nil for none.
 	read func(r *switchctl.ControlRequest, m members) error
@@ -43,26 +57,40 @@ type Verb struct {
 // the part that carries it out, and its members in the OpenAPI document.
 func Verbs() []Verb {
 	return []Verb{
-		{Name: VerbTransfer, read: readTransfer, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbTransfer, Insights: true, read: readTransfer, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.transfers.startTransfer(ctx, m.req, m.reply)
 		}},
-		{Name: VerbHangup, whileOpening: true, duringTransfer: true, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbHangup, Insights: true, whileOpening: true, duringTransfer: true, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			vs.voice.hangupSession(ctx, m.req.Metadata)
 			return false, nil
 		}},
-		{Name: VerbLog, NoKey: true, duringTransfer: true, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbLog, NoKey: true, Insights: true, duringTransfer: true, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			vs.voice.appendLog(ctx, VerbLog, m.req.Metadata, m.req.Source, m.reply)
 			return true, nil
 		}},
-		{Name: "mute"},
-		{Name: "unmute"},
-		{Name: "hold"},
-		{Name: "unhold"},
+		{Name: VerbMute, read: readSide, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return false, vs.sound.mute(ctx, m.req.Target, true)
+		}},
+		{Name: VerbUnmute, read: readSide, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return false, vs.sound.mute(ctx, m.req.Target, false)
+		}},
+		{Name: VerbHold, read: readHold, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return true, vs.sound.hold(ctx, m)
+		}},
+		{Name: VerbUnhold, run: func(ctx context.Context, vs *verbs, _ controlCommand) (bool, error) {
+			return false, vs.sound.unhold(ctx)
+		}},
 		{Name: VerbSendDTMF, Repeatable: true, read: readDigits, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.keypad.sendDTMF(ctx, m)
 		}},
-		{Name: "play_audio", Repeatable: true},
-		{Name: "set_disposition"},
+		{Name: VerbPlayAudio, Repeatable: true, read: readAudio, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return true, vs.sound.play(ctx, m)
+		}},
+		{Name: VerbSetDisposition, Insights: true, read: readDisposition, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return true, vs.keepOutcome(ctx, m, func(ctx context.Context, o switchctl.Outcomes, call db.Call) error {
+				return o.SetDisposition(ctx, call, m.req.Disposition, m.req.Notes)
+			})
+		}},
 		{Name: VerbRecordingPause, read: readReason, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return false, vs.rec.pauseOrResume(ctx, m.req)
 		}},
@@ -86,9 +114,21 @@ func Verbs() []Verb {
 		{Name: VerbMonitorStop, read: readTarget, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return false, vs.monitors.stopMonitor(ctx, m.req)
 		}},
-		{Name: "set_lead_field"},
-		{Name: "set_lead_status"},
-		{Name: "schedule_callback"},
+		{Name: VerbSetLeadField, read: readLeadField, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return true, vs.keepOutcome(ctx, m, func(ctx context.Context, o switchctl.Outcomes, call db.Call) error {
+				return o.SetLeadField(ctx, call, m.req.Field, m.req.Value)
+			})
+		}},
+		{Name: VerbSetLeadStatus, read: readLeadStatus, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return true, vs.keepOutcome(ctx, m, func(ctx context.Context, o switchctl.Outcomes, call db.Call) error {
+				return o.SetLeadStatus(ctx, call, m.req.Status)
+			})
+		}},
+		{Name: VerbScheduleCallback, read: readCallback, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return true, vs.keepOutcome(ctx, m, func(ctx context.Context, o switchctl.Outcomes, call db.Call) error {
+				return o.ScheduleCallback(ctx, call, m.req.Callback)
+			})
+		}},
 	}
 }
 

@@ -108,6 +108,7 @@ type voice struct {
 	music     *musicPlayer
 	parties   *parties
 	rec       *recorder
+	sound     *sound
 	talking   *talking
 	transfers *transfers
 	verbs     *verbs
@@ -144,6 +145,7 @@ func (v *voice) connect(ctx context.Context, m connectCommand) (state, error) {
 		return v.state, err
 	}
 	v.talking.stopDigits(ctx)
+	v.sound.reset()
 	v.ai = &aiSession{id: id, agent: m.agent, reply: m.reply, logs: newSessionLog(v.core, id), keepCaller: m.keepCaller}
 	start := ledger.SessionStart{Call: v.call, Agent: m.agent, ID: id, At: now, Token: token}
 	v.arm(timerOpening, decisionLimit)
@@ -281,6 +283,7 @@ func (v *voice) opened(ctx context.Context, m sessionOpened) (state, error) {
 	if v.machine.taken() {
 		v.machine.muteForMachine(ctx)
 	}
+	v.sound.restore()
 	if s.resumed {
 		v.c.metrics.recovered.WithLabelValues("resumed").Inc()
 	}

@@ -1,0 +1,142 @@
+package dialer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// What a voice agent says of its call and of the call's lead while it talks: the verbs set_disposition, set_lead_field, set_lead_status and
+// schedule_callback. Each may run twice, after a commit whose end is unknown, and changes nothing then. The call's end follows what was said
+// (answering.Ended), and tells lead.completed.
+
+var errNoLead error = &fault.Error{Kind: fault.Conflict, Code: "NoLead", Detail: "The call has no lead."}
+
+func isCode(err error, code string) bool {
+	e, ok := fault.Of(err)
+	return ok && e.Code == code
+}
+
+// SetDisposition implements [switchctl.Outcomes].
+func (h *answering) SetDisposition(ctx context.Context, call db.Call, disposition string, notes *string) error {
+	at := h.now()
+	return fault.Wrap("set disposition", h.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		row, err := tx.Q.CallLock(ctx, call.TenantID, call.ID)
+		if err != nil || saysAlready(row, disposition, notes) {
+			return err
+		}
+		_, err = leads.SetDisposition(ctx, tx, row, leads.Disposing{Disposition: disposition, Notes: notes, Source: leads.SourceAI, At: at})
+		return err
+	}))
+}
+
+// saysAlready tells whether a call has the disposition and the notes: no correction, and so no event.
+func saysAlready(row db.Call, disposition string, notes *string) bool {
+	return row.Disposition != nil && *row.Disposition == disposition && row.DispositionSource != nil && *row.DispositionSource == leads.SourceAI &&
+		(notes == nil || row.Notes != nil && *row.Notes == *notes)
+}
+
+// SetLeadField implements [switchctl.Outcomes].
+func (h *answering) SetLeadField(ctx context.Context, call db.Call, field string, value json.RawMessage) error {
+	if bytes.Contains(value, []byte(`\u0000`)) {
+		return fault.InField("value", "can't hold a zero character")
+	}
+	if call.LeadID == nil {
+		return errNoLead
+	}
+	return fault.Wrap("set lead field", h.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		if _, err := tx.Q.LeadLock(ctx, call.TenantID, *call.LeadID); errors.Is(err, store.ErrNotFound) {
+			return errNoLead
+		} else if err != nil {
+			return err
+		}
+		n, err := tx.Q.LeadSetField(ctx, db.LeadSetFieldParams{
+			TenantID: call.TenantID, ID: *call.LeadID, Field: field, Value: value, MaxBytes: leads.MaxMetadata,
+		})
+		if err == nil && n == 0 {
+			return fault.InField("value", "doesn't fit: a lead's custom fields hold 16 KiB together")
+		}
+		return err
+	}))
+}
+
+// SetLeadStatus implements [switchctl.Outcomes].
+func (h *answering) SetLeadStatus(ctx context.Context, call db.Call, status string) error {
+	at := h.now()
+	return fault.Wrap("set lead status", h.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		if status == string(leads.StatusOptedOut) && len(call.PeerHash) > 0 { // before any row's lock
+			if err := tx.Q.NumbersLock(ctx, call.TenantID, [][]byte{call.PeerHash}); err != nil {
+				return err
+			}
+		}
+		lead, err := lastLead(ctx, tx, call)
+		if err != nil {
+			return err
+		}
+		final, err := neverAgain(ctx, tx, lead)
+		if err != nil {
+			return err
+		}
+		if final {
+			if status == lead.Status || status == string(leads.StatusOptedOut) {
+				return nil
+			}
+			return leadIsFinal(lead)
+		}
+		err = tx.Q.LeadSetStatus(ctx, db.LeadSetStatusParams{TenantID: lead.TenantID, ID: lead.ID, Status: status, SetBy: leads.SourceAI})
+		if err == nil && status == string(leads.StatusOptedOut) {
+			err = h.suppressions.OptOut(ctx, tx, lead.TenantID, lead.PhoneHash, at)
+		}
+		return err
+	}))
+}
+
+// ScheduleCallback implements [switchctl.Outcomes].
+func (h *answering) ScheduleCallback(ctx context.Context, call db.Call, c switchctl.Callback) error {
+	now := h.now()
+	if !c.At.After(now) || c.At.After(now.AddDate(0, 0, maxCallbackDays)) {
+		return fault.InField("scheduled_at", fmt.Sprintf("must lie in the future, within %d days", maxCallbackDays))
+	}
+	return fault.Wrap("schedule callback", h.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		lead, err := callableLead(ctx, tx, call)
+		if err != nil {
+			return err
+		}
+		if c.VoiceAgentID != nil {
+			if err := h.callbackAgent(ctx, tx, lead, *c.VoiceAgentID); err != nil {
+				return err
+			}
+		}
+		return tx.Q.LeadPromiseCallback(ctx, db.LeadPromiseCallbackParams{
+			TenantID: lead.TenantID, ID: lead.ID, SetBy: leads.SourceAI, At: c.At.UTC(), VoiceAgentID: c.VoiceAgentID, Reason: c.Reason,
+		})
+	}))
+}
+
+// callbackAgent checks that a voice agent can take a lead's callback: it is the tenant's and active, and the campaign's calls go to one.
+func (h *answering) callbackAgent(ctx context.Context, tx *store.Tx, lead db.Lead, id uuid.UUID) error {
+	campaign, err := tx.Q.CampaignGet(ctx, lead.TenantID, lead.CampaignID)
+	if err != nil {
+		return err
+	}
+	if campaign.PostAnswerAction != string(campaigns.ActionConnectVoiceAgent) {
+		return fault.InField("voice_agent_id", "can't take the callback: the campaign's calls don't go to a voice agent first")
+	}
+	agent, err := tx.Q.VoiceAgentGet(ctx, lead.TenantID, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && agent.Status != string(voiceagents.StatusActive) {
+		return fault.InField("voice_agent_id", "must be an active voice agent of the tenant")
+	}
+	return err
+}

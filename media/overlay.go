@@ -1,0 +1,194 @@
+package media
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+)
+
+// ErrPlayQueueFull refuses audio while too much waits to be played.
+var ErrPlayQueueFull = errors.New("media: too much audio waits to be played")
+
+const (
+	// maxClips and maxClipTime bound what waits to be played to one caller.
+	maxClips    = 16
+	maxClipTime = 10 * time.Minute
+	// clipBatch is how many samples at 8 kHz are brought to the leg's rate at a time.
+	clipBatch = dsp.FrameSamples
+)
+
+// overlay is what the caller hears besides the AI: clips, one after the other, over its speech, and a held caller's music in its place. It belongs
+// to the shard's thread.
+type overlay struct {
+	clips   []*Clip
+	waiting int // samples of clips
+	at      int // in clips[0]
+	held    bool
+	music   *Clip // nil: a held caller hears silence
+	musicAt int
+
+	rate int // the leg's, for which clip and hold convert
+	clip *dsp.Resampler
+	hold *dsp.Resampler
+	raw  [clipBatch]int16
+	wide []int16
+}
+
+// add queues a clip. It reports false when it doesn't fit.
+func (o *overlay) add(c *Clip) bool {
+	n := len(c.Samples)
+	if len(o.clips) >= maxClips || o.waiting+n > int(maxClipTime/time.Second)*dsp.SampleRate {
+		return false
+	}
+	if n > 0 {
+		o.clips, o.waiting = append(o.clips, c), o.waiting+n
+	}
+	return true
+}
+
+// stop drops the clips.
+func (o *overlay) stop() {
+	clear(o.clips)
+	o.clips, o.waiting, o.at = o.clips[:0], 0, 0
+	if o.clip != nil {
+		o.clip.Reset()
+	}
+}
+
+// setHold begins a hold, changes its music, or ends it.
+func (o *overlay) setHold(held bool, music *Clip) {
+	if music != nil && len(music.Samples) == 0 {
+		music = nil
+	}
+	o.held, o.music, o.musicAt = held, music, 0
+	if o.hold != nil {
+		o.hold.Reset()
+	}
+}
+
+// active tells whether the caller hears any of it.
+func (o *overlay) active() bool { return len(o.clips) > 0 || o.held && o.music != nil }
+
+// setRate prepares for a leg's rate.
+func (o *overlay) setRate(rate int) (err error) {
+	if rate == o.rate {
+		return nil
+	}
+	o.rate, o.clip, o.hold = rate, nil, nil
+	if rate == dsp.SampleRate {
+		return nil
+	}
+	if o.clip, err = dsp.NewResampler(dsp.SampleRate, rate); err != nil {
+		return err
+	}
+	o.hold, err = dsp.NewResampler(dsp.SampleRate, rate)
+	return err
+}
+
+// mix puts the next 20 ms over a frame of the leg's rate. While a clip plays the music rests.
+func (o *overlay) mix(frame []int16) {
+	if len(o.clips) > 0 {
+		o.over(frame, o.clip, o.nextClip())
+	} else if o.held && o.music != nil {
+		o.over(frame, o.hold, o.nextMusic())
+	}
+}
+
+// over adds samples at 8 kHz to a frame.
+func (o *overlay) over(frame []int16, to *dsp.Resampler, pcm []int16) {
+	if to != nil {
+		o.wide = to.Process(o.wide[:0], pcm)
+		pcm = o.wide
+	}
+	for i, s := range pcm[:min(len(pcm), len(frame))] {
+		frame[i] = int16(max(math.MinInt16, min(math.MaxInt16, int(frame[i])+int(s))))
+	}
+}
+
+// nextClip takes the next samples of the clips; what follows the last one is silence.
+func (o *overlay) nextClip() []int16 {
+	out := o.raw[:]
+	clear(out)
+	for n := 0; n < len(out) && len(o.clips) > 0; {
+		m := copy(out[n:], o.clips[0].Samples[o.at:])
+		n += m
+		o.waiting -= m
+		if o.at += m; o.at == len(o.clips[0].Samples) {
+			k := copy(o.clips, o.clips[1:])
+			o.clips[k] = nil
+			o.clips, o.at = o.clips[:k], 0
+		}
+	}
+	return out
+}
+
+// nextMusic takes the next samples of the music, which begins anew at its end.
+func (o *overlay) nextMusic() []int16 {
+	out := o.raw[:]
+	for n := 0; n < len(out); {
+		m := copy(out[n:], o.music.Samples[o.musicAt:])
+		n += m
+		o.musicAt = (o.musicAt + m) % len(o.music.Samples)
+	}
+	return out
+}
+
+// Play has the caller hear a clip over what the AI says, after the clips that were asked for before; it is recorded as heard.
+// It ends with the AI's killAudio. Errors: [ErrNoLeg] while no caller is there, [ErrPlayQueueFull],
+// [ErrSessionClosed], [ErrServerClosed].
+func (s *Session) Play(clip *Clip) error {
+	if s.isClosed() {
+		return fmt.Errorf("playing audio: %w", ErrSessionClosed)
+	}
+	var err error
+	done := s.do(func() {
+		switch {
+		case !s.port.leg.up:
+			err = ErrNoLeg
+		case !s.port.tx.extra.add(clip):
+			err = ErrPlayQueueFull
+		}
+	})
+	if !done {
+		err = ErrServerClosed
+	}
+	if err != nil {
+		return fmt.Errorf("playing audio: %w", err)
+	}
+	return nil
+}
+
+// Hold has the caller hear music, again and again in place of the AI, or silence when it is nil; neither hears the other, and the
+// recording has the music. It goes on through other legs until Unhold.
+func (s *Session) Hold(music *Clip) {
+	s.post(func() { s.port.tx.extra.setHold(true, music) })
+}
+
+// Unhold ends a hold.
+func (s *Session) Unhold() {
+	s.post(func() { s.port.tx.extra.setHold(false, nil) })
+}
+
+// DefaultMusic is what a held caller hears unless somebody asks for something else: eight seconds of soft broken chords, to be played
+// again and again.
+var DefaultMusic = sync.OnceValue(func() *Clip {
+	const beat, level = dsp.SampleRate / 2, 1400.0
+	notes := []float64{ // Hz: C, A minor, F, G
+		261.63, 329.63, 392, 329.63, 220, 261.63, 329.63, 261.63, 174.61, 220, 261.63, 220, 196, 246.94, 293.66, 246.94,
+	}
+	out := make([]int16, len(notes)*beat)
+	for i, hz := range notes {
+		// Each note rings into the next one, the last into the first.
+		for t := range 2 * beat {
+			seconds := float64(t) / dsp.SampleRate
+			swell := math.Min(1, seconds/0.02) * math.Exp(-3*seconds) * math.Min(1, float64(2*beat-t)/400)
+			v := math.Sin(2*math.Pi*hz*seconds) + 0.3*math.Sin(4*math.Pi*hz*seconds)
+			out[(i*beat+t)%len(out)] += int16(level * swell * v)
+		}
+	}
+	return &Clip{Samples: out}
+})

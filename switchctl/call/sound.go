@@ -1,0 +1,218 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/switchctl"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
+)
+
+// Whom mute and unmute are about.
+const (
+	sideCaller = "caller"
+	sideAgent  = "agent"
+)
+
+const (
+	// varSound is the channel variable that keeps who is muted, and a hold, through a crash of ours: words of soundWords.
+	varSound = "rm_sound"
+	// maxPlays bounds the play_audio and hold of one call whose audio is being fetched.
+	maxPlays = 16
+)
+
+// sound is what a voice agent's verbs have made of the audio between it and the caller: who is muted, a hold, what is played. It is done by the
+// session's media leg, in bypass too, and lasts as long as the session. Its fields belong to the actor's goroutine.
+type sound struct {
+	*core
+	machine   *machine
+	transfers *transfers
+	voice     *voice
+
+	callerMuted, agentMuted, held bool
+	// holds counts changes of the hold: music that was fetched for an earlier one is too late.
+	holds int
+	music *media.Clip
+	// fetches keeps what is fetched for the caller in the order in which it was asked for; marks what is noted on the channel.
+	fetches, marks rt.Serial
+}
+
+// clipFetched brings what a play_audio or a hold asked for.
+type clipFetched struct {
+	m     controlCommand
+	holds int
+	clip  *media.Clip
+	err   error
+}
+
+func (clipFetched) Name() string    { return "audio fetched" }
+func (clipFetched) Essential() bool { return true }
+
+func (m clipFetched) refused(_ *core, err error) { m.m.reply <- controlResult{err: err} }
+
+// mute silences one side for the other, and in the recording, or ends that.
+func (s *sound) mute(ctx context.Context, target string, muted bool) error {
+	side := &s.callerMuted
+	if target == sideAgent {
+		side = &s.agentMuted
+	}
+	if *side == muted {
+		return nil
+	}
+	*side = muted
+	s.apply()
+	s.note(ctx)
+	return nil
+}
+
+// apply tells the session who is muted, and whether the caller is held.
+func (s *sound) apply() {
+	session := s.voice.ai.media
+	session.SetMute(media.FromCaller, s.callerMuted)
+	session.SetMute(media.FromAgent, s.agentMuted || s.machine.taken())
+	if s.held {
+		if s.music == nil {
+			s.music = media.DefaultMusic()
+		}
+		session.Hold(s.music)
+	}
+}
+
+// restore applies what was asked for before the session's media was opened, which is a crash of ours.
+func (s *sound) restore() {
+	if s.callerMuted || s.agentMuted || s.held {
+		s.apply()
+	}
+}
+
+// reset begins a new session.
+func (s *sound) reset() {
+	s.callerMuted, s.agentMuted, s.held, s.music = false, false, false, nil
+	s.holds++
+}
+
+// hold has the caller hear music: that of an address, once it has been fetched, or ours.
+func (s *sound) hold(ctx context.Context, m controlCommand) error {
+	s.holds++
+	if m.req.AudioURL == "" {
+		s.holdWith(ctx, media.DefaultMusic())
+		m.reply <- controlResult{result: map[string]any{}}
+		return nil
+	}
+	return s.fetch(ctx, m)
+}
+
+func (s *sound) holdWith(ctx context.Context, music *media.Clip) {
+	again := s.held
+	s.held, s.music = true, music
+	s.voice.ai.media.Hold(music)
+	if !again {
+		s.transfers.callState("held", VerbHold)
+		s.note(ctx)
+	}
+}
+
+// unhold ends the hold; it does nothing where there is none.
+func (s *sound) unhold(ctx context.Context) error {
+	s.holds++
+	if !s.held {
+		return nil
+	}
+	s.held, s.music = false, nil
+	s.voice.ai.media.Unhold()
+	s.transfers.callState("resumed", VerbUnhold)
+	s.note(ctx)
+	return nil
+}
+
+// play has the caller hear the audio of an address, once it has been fetched.
+func (s *sound) play(ctx context.Context, m controlCommand) error { return s.fetch(ctx, m) }
+
+// fetch brings audio beside the actor, after what was asked for before.
+func (s *sound) fetch(ctx context.Context, m controlCommand) error {
+	holds := s.holds
+	fetch := func() {
+		file, err := s.c.promptAtHand(ctx, s.tenant, m.req.AudioURL)
+		var clip *media.Clip
+		if err == nil {
+			clip, err = s.c.clips.Read(file.path)
+		}
+		s.post(clipFetched{m: m, holds: holds, clip: clip, err: err})
+	}
+	if !s.fetches.TryAdd(maxPlays, s.c.goes.Go, s.guarded(fetch)) {
+		return errPlays
+	}
+	return nil
+}
+
+// errPlays refuses audio while too much is being fetched, or waits to be played (429).
+var errPlays error = &fault.Error{Kind: fault.Limit, Code: "rate_limited", Detail: "Too much audio waits to be played to this caller."}
+
+// fetched: the audio that a verb asked for is there, or can't be had.
+func (s *sound) fetched(ctx context.Context, f clipFetched) {
+	f.m.reply <- controlResult{result: map[string]any{}, err: s.use(ctx, f)}
+}
+
+func (s *sound) use(ctx context.Context, f clipFetched) error {
+	ai := s.voice.ai
+	switch {
+	case !ai.live(), ai.media == nil, s.killCause != "":
+		return switchctl.ErrSessionTerminated
+	case f.err != nil:
+		s.log.WarnContext(ctx, "fetching audio for the caller failed", "verb", f.m.req.Event, "error", f.err)
+		return &fault.Error{Kind: fault.Dependency, Code: "AudioFailed", Detail: "The audio can't be fetched or played."}
+	case f.m.req.Event == VerbHold && f.holds != s.holds:
+		return &switchctl.StateError{State: s.state.String(), Event: VerbHold, Detail: "The hold was changed before its music had come."}
+	case f.m.req.Event == VerbHold:
+		s.holdWith(ctx, f.clip)
+		return nil
+	}
+	err := ai.media.Play(f.clip)
+	switch {
+	case errors.Is(err, media.ErrNoLeg):
+		return &switchctl.StateError{State: s.state.String(), Event: f.m.req.Event, Detail: "the caller does not hear the voice agent now"}
+	case errors.Is(err, media.ErrPlayQueueFull):
+		return errPlays
+	case err != nil:
+		return switchctl.ErrSessionTerminated
+	}
+	return nil
+}
+
+// note keeps it on the caller's channel.
+func (s *sound) note(ctx context.Context) {
+	var words []string
+	for _, w := range s.words() {
+		if *w.on {
+			words = append(words, w.name)
+		}
+	}
+	link, note := s.c.link, fs.SetVar(s.channel, varSound, strings.Join(words, ":"))
+	s.inTurn(&s.marks, func() {
+		if _, err := link.API(ctx, note); err != nil {
+			s.log.WarnContext(ctx, "storing mute and hold on the channel failed", "error", err)
+		}
+	})
+}
+
+// found takes what the process before has noted.
+func (s *sound) found(noted string) {
+	words := strings.Split(noted, ":")
+	for _, w := range s.words() {
+		*w.on = slices.Contains(words, w.name)
+	}
+}
+
+type soundWord struct {
+	name string
+	on   *bool
+}
+
+func (s *sound) words() []soundWord {
+	return []soundWord{{sideCaller, &s.callerMuted}, {sideAgent, &s.agentMuted}, {VerbHold, &s.held}}
+}
