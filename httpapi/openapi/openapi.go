@@ -1,7 +1,7 @@
 // Package openapi holds the description of both HTTP surfaces, the Public API and the Dialer API, in OpenAPI 3.1.
 //
 // The description is kept in one YAML file per resource (doc/), each with the paths and the schemas of that resource. They
-// are joined once, when the server is made, and served as JSON at /openapi.json. The tests check every response they see
+// are joined once per process, and served as JSON at /openapi.json. The tests check every response they see
 // against the same document.
 package openapi
 
@@ -12,6 +12,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -19,8 +20,15 @@ import (
 //go:embed doc/*.yaml
 var files embed.FS
 
-// Document returns the complete description as JSON.
-func Document() ([]byte, error) {
+// document is joined by the first who asks for it.
+//
+//nolint:gochecknoglobals // never written after the first use
+var document = sync.OnceValues(join)
+
+// Document returns the complete description as JSON, the same bytes to everybody: nobody may write to them.
+func Document() ([]byte, error) { return document() }
+
+func join() ([]byte, error) {
 	entries, err := files.ReadDir("doc")
 	if err != nil {
 		return nil, fmt.Errorf("list the parts of the OpenAPI document: %w", err)
