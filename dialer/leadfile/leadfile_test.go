@@ -206,11 +206,11 @@ func TestStrayQuotesTakeNoOtherRows(t *testing.T) {
 		require.Equal(t, []Row{want[1], want[2], want[0]}, rows, text)
 	}
 	// Far more follows than is looked through for the end of a cell.
-	rows, err := readAll(t, strings.NewReader("phone,name\n9876650080,\"Bob\n"+strings.Repeat("9876650081,y\n", 100_000)))
+	rows, err := readAll(t, strings.NewReader("phone,name\n9876650080,\"Bob\n"+strings.Repeat("9876650081,y\n", 30_000)))
 	require.NoError(t, err)
-	require.Len(t, rows, 100_001)
+	require.Len(t, rows, 30_001)
 	require.Equal(t, Row{Line: 2, Faults: fault}, rows[0])
-	require.Equal(t, Row{Line: 100_002, Phone: "9876650081", Name: "y"}, rows[100_000])
+	require.Equal(t, Row{Line: 30_002, Phone: "9876650081", Name: "y"}, rows[30_000])
 }
 
 func TestReaderErrorsAreNoFileErrors(t *testing.T) {
@@ -242,17 +242,17 @@ func workbookOf(tb testing.TB, rows [][]any) []byte {
 func TestWorkbooks(t *testing.T) {
 	t.Parallel()
 	rows := [][]any{{"Mobile", "First Name", "City"}, {9812345678, "Ann", "Pune"}, {}, {9.812345679e9, "Bo", 7.5}, {"+91 98123 45670", nil, nil}}
-	for i := range 40_000 {
+	for i := range 4_000 {
 		rows = append(rows, []any{9800000000 + i, "Somebody with a name of some length", "x"})
 	}
 	got, err := readAll(t, bytes.NewReader(workbookOf(t, rows)))
 	require.NoError(t, err)
-	require.Len(t, got, 40_003)
+	require.Len(t, got, 4_003)
 	require.Equal(t, Row{Line: 2, Phone: "9812345678", Name: "Ann", Metadata: json.RawMessage(`{"City":"Pune"}`)}, got[0])
 	require.Equal(t, Row{Line: 4, Phone: "9812345679", Name: "Bo", Metadata: json.RawMessage(`{"City":"7.5"}`)}, got[1])
 	require.Equal(t, "+91 98123 45670", got[2].Phone)
-	require.Equal(t, "9800039999", got[40_002].Phone)
-	require.Equal(t, 40_005, got[40_002].Line)
+	require.Equal(t, "9800003999", got[4_002].Phone)
+	require.Equal(t, 4_005, got[4_002].Line)
 }
 
 // However the bytes come in, the rows are the same, and their text can be kept.

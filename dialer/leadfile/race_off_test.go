@@ -1,0 +1,5 @@
+//go:build !race
+
+package leadfile
+
+const raceEnabled = false
