@@ -17,7 +17,10 @@ func TestMachines(t *testing.T) {
 	if underRace {
 		seeds = 1
 	}
-	for _, agents := range []int{5, 20, 50} {
+	for _, agents := range []int{5, smallTeam, 50} {
+		if underRace && agents > smallTeam {
+			continue
+		}
 		busy := map[float64]float64{}
 		for _, share := range []float64{0, 0.4} {
 			sc := scenario(0.25, time.Minute, agents)

@@ -2,5 +2,5 @@
 
 package sim
 
-// The race detector makes days ten times as long: fewer of them then.
+// The race detector makes days ten times as long: fewer of them, with smaller teams, then.
 const underRace = true

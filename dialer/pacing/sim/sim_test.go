@@ -22,6 +22,9 @@ import (
 // tuning is the first seed of the tests: the published table (dialer/pacing/README.md) is made of others.
 const tuning = 1000
 
+// smallTeam is the most agents of the days under the race detector; `make bench` has the others, too.
+const smallTeam = 20
+
 func scenario(rate float64, handle time.Duration, agents int) Scenario {
 	sc := Default().WithHandle(handle)
 	sc.AnswerRate, sc.Agents = rate, agents
@@ -60,6 +63,9 @@ func TestProgressiveIsTheReferences(t *testing.T) {
 		{0.5, 2 * time.Minute, 10, 0.76},
 		{0.5, 2 * time.Minute, 50, 0.76},
 	} {
+		if underRace && c.agents > smallTeam {
+			continue
+		}
 		sum := 0.0
 		for seed := range uint64(3) {
 			r := Run(scenario(c.rate, c.handle, c.agents), Progressive, tuning+seed)
@@ -101,7 +107,7 @@ func TestReducedGrid(t *testing.T) {
 	g := WholeGrid()
 	g.FirstSeed, g.Seeds = tuning, 3
 	if underRace {
-		g.Seeds, g.Agents, g.Base.Hours = 1, []int{5, 20, 50}, 3*time.Hour
+		g.Seeds, g.Agents, g.Base.Hours = 1, []int{5, smallTeam}, 3*time.Hour
 	}
 	cells := 0
 	err := g.Run(t.Context(), func(c Cell) error {
@@ -136,6 +142,9 @@ func TestReferenceCells(t *testing.T) {
 		{0.5, 2 * time.Minute, 10},
 		{0.5, 2 * time.Minute, 50},
 	} {
+		if underRace && c.agents > smallTeam {
+			continue
+		}
 		cell, err := g.cell(t.Context(), c.rate, c.handle, c.agents)
 		require.NoError(t, err)
 		require.Positive(t, cell.Reference)
@@ -248,12 +257,13 @@ func TestDistributionsHaveTheirMean(t *testing.T) {
 		var d Dist
 		require.NoError(t, d.UnmarshalText([]byte(text)))
 		r := rand.New(rand.NewPCG(1, 1))
-		sum := 0.0
+		sum, least := 0.0, d.draw(r)
 		for range 40_000 {
 			drawn := d.draw(r)
-			require.GreaterOrEqual(t, drawn, d.Min)
+			least = min(least, drawn)
 			sum += drawn.Seconds()
 		}
+		require.GreaterOrEqual(t, least, d.Min, text)
 		require.InEpsilon(t, (d.Mean + d.Min).Seconds(), sum/40_000, 0.03, text)
 	}
 }
