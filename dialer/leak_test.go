@@ -253,14 +253,14 @@ func (w *leakWorld) recover(ctx context.Context, all bool) error {
 	return nil
 }
 
-// TestUnitsNeverLeak plays 100,000 calls (1,500 under the race detector) that fail at every stage, under tight ceilings, none of
+// TestUnitsNeverLeak plays 100,000 calls (500 under the race detector) that fail at every stage, under tight ceilings, none of
 // which may be passed at any moment. Afterwards nothing is taken, no unit and no lead, and the campaigns' figures are those of
 // their rows.
 func TestUnitsNeverLeak(t *testing.T) {
 	t.Parallel()
 	total := int64(100_000)
 	if testing.Short() || raceEnabled {
-		total = 1_500
+		total = 500
 	}
 	// The same few statements run a million times: planning each anew would take half the time.
 	st := storetest.Open(t, withParameter(t, storetest.NewURL(t), "plan_cache_mode", "force_generic_plan"))
@@ -293,11 +293,17 @@ func TestUnitsNeverLeak(t *testing.T) {
 	wg.Wait()
 	close(errs)
 	require.NoError(t, errors.Join(collect(errs)...))
+	refused := int64(0)
 	for _, w := range worlds {
 		require.NoError(t, w.recover(t.Context(), true))
+		refused += w.refused.Load()
+		if total == 100_000 {
+			require.Positive(t, w.refused.Load(), "the ceilings were reached")
+		}
 		w.check(t)
 		t.Logf("admitted %d, refused %d, aborted %d", w.admitted.Load(), w.refused.Load(), w.aborted.Load())
 	}
+	require.Positive(t, refused, "some ceiling was reached")
 	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM live_calls"), "units left")
 	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM calls WHERE end_time IS NULL"), "rows left open")
 	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM leads WHERE status IN ('dialing', 'connected')"), "leads left in a call")
@@ -325,7 +331,6 @@ func (w *leakWorld) reopenLeads(ctx context.Context) error {
 func (w *leakWorld) check(t *testing.T) {
 	t.Helper()
 	require.Positive(t, w.admitted.Load())
-	require.Positive(t, w.refused.Load(), "the ceilings were reached")
 	for _, campaign := range w.campaigns {
 		require.Positive(t, w.b.requireFigures(t, campaign.ID).Calls.Total)
 	}
