@@ -64,7 +64,7 @@ func ist() *time.Location { return time.FixedZone("IST", 5*3600+1800) }
 func TestNoWayAroundTheLaw(t *testing.T) {
 	t.Parallel()
 	seeds := []uint64{1, 2, uint64(time.Now().UnixNano())} //nolint:gosec // any seed will do
-	if raceEnabled { // whole in `make bench`
+	if raceEnabled {                                       // whole in `make bench`
 		seeds = seeds[1:]
 	}
 	if v, err := strconv.ParseUint(os.Getenv("RINGMASTER_SEED"), 10, 64); err == nil {

@@ -253,14 +253,14 @@ func (w *leakWorld) recover(ctx context.Context, all bool) error {
 	return nil
 }
 
-// TestUnitsNeverLeak plays 100,000 calls (500 under the race detector) that fail at every stage, under tight ceilings, none of
+// TestUnitsNeverLeak plays 100,000 calls (1,000 under the race detector) that fail at every stage, under tight ceilings, none of
 // which may be passed at any moment. Afterwards nothing is taken, no unit and no lead, and the campaigns' figures are those of
 // their rows.
 func TestUnitsNeverLeak(t *testing.T) {
 	t.Parallel()
 	total := int64(100_000)
 	if testing.Short() || raceEnabled {
-		total = 500
+		total = 1_000
 	}
 	// The same few statements run a million times: planning each anew would take half the time.
 	st := storetest.Open(t, withParameter(t, storetest.NewURL(t), "plan_cache_mode", "force_generic_plan"))
