@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -73,7 +74,7 @@ func (dk *desk) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID)
 // mayPreview refuses an agent who is not there, or talks.
 func (dk *desk) mayPreview(ctx context.Context, tenant, agent uuid.UUID) error {
 	if dk.cfg.Agents == nil {
-		return errNoAgents
+		return gate.ErrNoAgents
 	}
 	a, err := dk.cfg.Agents.GetAgent(ctx, tenant, agent)
 	if err != nil {
@@ -101,7 +102,7 @@ func (dk *desk) previewCampaign(ctx context.Context, tx *store.Tx, tenant, campa
 	if err != nil {
 		return nil, err
 	}
-	open, _ := dk.gate.mayRing(owner.CallingWindow, row.CallingWindow, owner.Holidays, dk.now(), campaigns.RingTimeout(row.RingTimeoutS))
+	open, _ := dk.gate.MayRing(owner.CallingWindow, row.CallingWindow, owner.Holidays, dk.now(), campaigns.RingTimeout(row.RingTimeoutS))
 	if !open || row.Environment == string(campaigns.EnvironmentTest) {
 		return nil, nil //nolint:nilnil // there is nothing to dial, which is no error
 	}
@@ -196,7 +197,7 @@ func (dk *desk) AgentDial(ctx context.Context, tenant, agent uuid.UUID, in DialI
 		return db.Call{}, err
 	}
 	if dk.cfg.Agents == nil {
-		return db.Call{}, fault.Wrap("dial", errNoAgents)
+		return db.Call{}, fault.Wrap("dial", gate.ErrNoAgents)
 	}
 	if err := dk.cfg.Agents.CanDial(ctx, tenant, agent); err != nil {
 		return db.Call{}, fault.Wrap("dial", err)
@@ -214,7 +215,7 @@ func (dk *desk) AgentDial(ctx context.Context, tenant, agent uuid.UUID, in DialI
 	// What was begun is finished also when whoever asked has gone.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
 	defer cancel()
-	call, err := dk.gate.place(ctx, dk.calls, req)
+	call, err := dk.gate.Place(ctx, dk.calls, req)
 	if err != nil {
 		return call, fault.Wrap("dial", err)
 	}
@@ -254,7 +255,7 @@ func (dk *desk) resolveTarget(ctx context.Context, tenant uuid.UUID, to target) 
 // AgentHangup ends the call that the agent is on; the agent's phone stays up. Errors: store.ErrNotFound, *fault.Error.
 func (dk *desk) AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error) {
 	if dk.cfg.Agents == nil {
-		return acd.Agent{}, fault.Wrap("hang up", errNoAgents)
+		return acd.Agent{}, fault.Wrap("hang up", gate.ErrNoAgents)
 	}
 	a, err := dk.cfg.Agents.GetAgent(ctx, tenant, agent)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -43,9 +44,9 @@ func TestPreview(t *testing.T) {
 	require.NoError(t, err)
 
 	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: input.Some(first.ID.String())})
-	var refusal *RefusalError
+	var refusal *gate.RefusalError
 	require.ErrorAs(t, err, &refusal)
-	require.Equal(t, ReasonLead, refusal.Reason, "another agent's")
+	require.Equal(t, gate.ReasonLead, refusal.Reason, "another agent's")
 	require.Equal(t, acd.Available, p.status(t, ann))
 	call, err := p.desk.AgentDial(t.Context(), p.tenant, bob, DialInput{LeadID: input.Some(first.ID.String())})
 	require.NoError(t, err)
@@ -83,7 +84,7 @@ func TestPreview(t *testing.T) {
 	p.registry.add("9876543290")
 	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some("9876543290")})
 	require.ErrorAs(t, err, &refusal)
-	require.Equal(t, ReasonDNC, refusal.Reason)
+	require.Equal(t, gate.ReasonDNC, refusal.Reason)
 	loose, err := p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some("9876543277")})
 	require.NoError(t, err)
 	require.Nil(t, loose.LeadID)
@@ -218,7 +219,7 @@ func TestDisposeOptOut(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, leads.StatusOptedOut, again.Status)
 	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some("9876543203")})
-	var refusal *RefusalError
+	var refusal *gate.RefusalError
 	require.ErrorAs(t, err, &refusal)
 }
 

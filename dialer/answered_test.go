@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/figures"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -91,7 +92,7 @@ func TestMachineFreesTheAgent(t *testing.T) {
 				voicemail_message_url = 'http://127.0.0.1/m.wav', announcement_url = 'http://127.0.0.1/a.wav'`)
 			ann := p.person(t)
 			lead := p.push(t, campaign, "9876543272")
-			call, err := p.svc.Gate.place(t.Context(), p.sw, p.request(t, campaign, lead))
+			call, err := p.svc.Gate.Place(t.Context(), p.sw, p.request(t, campaign, lead))
 			require.NoError(t, err)
 			if at == "waiting" {
 				_, err := p.agents.SetStatus(t.Context(), p.tenant, ann, acd.StatusInput{Status: "paused"})
@@ -129,7 +130,7 @@ func TestMachineOfAnAgentWhoseCallEndsFirst(t *testing.T) {
 			storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET amd = true, voicemail_action = $1", action)
 			ann := p.person(t)
 			lead := p.push(t, campaign, "9876543272")
-			call, err := p.svc.Gate.place(t.Context(), p.sw, p.request(t, campaign, lead))
+			call, err := p.svc.Gate.Place(t.Context(), p.sw, p.request(t, campaign, lead))
 			require.NoError(t, err)
 			storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
 			leg := &talkLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, agent: make(chan uuid.UUID), over: make(chan struct{})}
@@ -192,8 +193,8 @@ func TestAnnouncementComesFirst(t *testing.T) {
 				stats, err := b.svc.Statistics.CampaignStats(t.Context(), b.tenant, campaign.ID)
 				require.NoError(t, err)
 				require.Equal(t, figures.Abandon{Rate24h: 1, RateTotal: 1, Answered: 1, Abandoned: 1}, stats.Abandon)
-				_, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, b.freshNumber())))
-				require.Equal(t, ReasonAnnouncement, reason(t, err))
+				_, err = passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, b.push(t, campaign.ID, b.freshNumber())))
+				require.Equal(t, gate.ReasonAnnouncement, reason(t, err))
 				return
 			}
 			if c.action == "run_flow" {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
@@ -49,7 +50,7 @@ func TestCampaignWaitsForItsAudio(t *testing.T) {
 			require.Empty(t, sw.dialed())
 			b.prompts.lose(testAnnouncement, false)
 			require.Eventually(t, func() bool { return len(sw.dialed()) == 1 }, waitFor, every, "it goes on by itself")
-			require.Eventually(t, func() bool { return waits() == string(ReasonLeads) }, waitFor, every)
+			require.Eventually(t, func() bool { return waits() == string(gate.ReasonLeads) }, waitFor, every)
 			stop()
 			require.Equal(t, 1, strings.Count(logs.String(), "campaign dials nothing"), logs.String())
 			require.Contains(t, logs.String(), "tenant_id="+b.tenant.String()+" campaign_id="+campaign.ID.String()+
@@ -67,11 +68,11 @@ func TestGateWantsTheAnnouncement(t *testing.T) {
 	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET announcement_url = $1", testAnnouncement)
 	req := p.request(t, campaign, p.push(t, campaign, "9876543201"))
 	refused := func(why string) {
-		_, err := p.svc.Gate.admitted(t.Context(), req)
-		require.Equal(t, ReasonAnnouncement, reason(t, err), why)
+		_, err := passGate(t.Context(), p.svc.Gate, req)
+		require.Equal(t, gate.ReasonAnnouncement, reason(t, err), why)
 		var missing *fault.Error
 		require.ErrorAs(t, err, &missing)
-		require.Equal(t, CodeNoAnnouncement, missing.Code)
+		require.Equal(t, gate.CodeNoAnnouncement, missing.Code)
 	}
 	refused("nobody has fetched it")
 	req.AgentID = &ann
@@ -80,6 +81,6 @@ func TestGateWantsTheAnnouncement(t *testing.T) {
 	req.AgentID = nil
 	refused("a pacer waits until it is there")
 	req.AgentID = &ann
-	_, err := p.svc.Gate.admitted(t.Context(), req)
+	_, err := passGate(t.Context(), p.svc.Gate, req)
 	require.NoError(t, err)
 }

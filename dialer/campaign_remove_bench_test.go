@@ -39,7 +39,7 @@ func BenchmarkAdmitBesideDeletion(b *testing.B) {
 		to, err := store.ParsePhone(number)
 		require.NoError(b, err)
 		began := time.Now()
-		_, err = s.Gate.admitted(b.Context(), admission.Request{
+		_, err = passGate(b.Context(), s.Gate, admission.Request{
 			TenantID: tenant, CampaignID: &other, LeadID: &lead, VoiceAgentID: &agent, To: to,
 			Purpose: admission.PurposeLead, Environment: string(campaigns.EnvironmentLive),
 		})

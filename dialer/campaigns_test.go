@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/flows"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/scrub"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
@@ -307,8 +308,8 @@ func TestStartWithTestKey(t *testing.T) {
 	require.Equal(t, campaigns.StatusRunning, started.Status)
 	require.Equal(t, campaigns.EnvironmentTest, started.Environment)
 	lead := b.push(t, campaign.ID, "9876543210")
-	_, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
-	require.Equal(t, ReasonTestEnvironment, reason(t, err))
+	_, err = passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, lead))
+	require.Equal(t, gate.ReasonTestEnvironment, reason(t, err))
 	require.NoError(t, b.st.InSystem(t.Context(), func(tx *store.Tx) error {
 		paced, err := tx.Q.CampaignsToPace(t.Context())
 		require.Empty(t, paced)
@@ -320,7 +321,7 @@ func TestDeleteCampaignWaitsForItsCalls(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
-	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
+	adm, err := passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
 	require.NoError(t, err)
 	_, err = b.svc.Campaigns.StopCampaign(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)

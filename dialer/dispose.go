@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -31,7 +32,7 @@ func (dk *desk) Dispose(ctx context.Context, tenant, agent uuid.UUID, in Dispose
 		return DisposeResult{}, err
 	}
 	if dk.cfg.Agents == nil {
-		return DisposeResult{}, fault.Wrap("dispose", errNoAgents)
+		return DisposeResult{}, fault.Wrap("dispose", gate.ErrNoAgents)
 	}
 	var out DisposeResult
 	var moved db.Agent

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/figures"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -197,9 +198,9 @@ func (w *figureWorld) changeIn(ctx context.Context, tx *store.Tx, rng *rand.Rand
 			w.calls = append(w.calls, call)
 			w.mu.Unlock()
 		}
-		direction := directionOutbound
+		direction := gate.DirectionOutbound
 		if rng.IntN(10) == 0 {
-			direction = directionInbound
+			direction = gate.DirectionInbound
 		}
 		return exec(`INSERT INTO calls (tenant_id, id, campaign_id, node, fs_uuid, direction, from_number, to_number, amd)
 			VALUES ($1, $2, $3, 'n', $2::uuid::text, $4, '+91', '+91', $5)`, tenant, call.ID, campaign, direction, rng.IntN(2) == 0)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/flows"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/media/netguard/dnstest"
@@ -279,7 +280,7 @@ func TestTransferToASIPURI(t *testing.T) {
 	call, err := b.svc.Answers.Route(t.Context(), inbound("8000000001"))
 	require.NoError(t, err)
 	admit := func(uri string) (admission.Terms, error) {
-		return b.svc.Gate.admitted(t.Context(), admission.Request{
+		return passGate(t.Context(), b.svc.Gate, admission.Request{
 			TenantID: b.tenant, ToURI: uri, Purpose: admission.PurposeTransfer, ParentCallID: &call.ID, Environment: "live",
 		})
 	}
@@ -292,7 +293,7 @@ func TestTransferToASIPURI(t *testing.T) {
 	require.Equal(t, "sofia/external/desk.7@8.8.8.8:5060", adm.Routes[0].Endpoint)
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM live_calls WHERE kind = 'transfer'"))
 	for _, bad := range []string{"sip:x@10.0.0.1", "sip:x@", "sip:@8.8.8.8", "tel:+91", "sip:a b@8.8.8.8", "sip:x@8.8.8.8:x", "sip:x@{y}", "sip:x@8.8.4.4", "sip:x@pbx.example"} {
-		var refused *RefusalError
+		var refused *gate.RefusalError
 		_, err := admit(bad)
 		require.ErrorAs(t, err, &refused, bad)
 	}
@@ -309,12 +310,12 @@ func TestTransferToANumberAsASIPURI(t *testing.T) {
 	call, err := b.svc.Answers.Route(t.Context(), inbound("8000000001"))
 	require.NoError(t, err)
 	b.sipHosts(t, "8.8.8.8")
-	admit := func(user string) Reason {
-		_, err := b.svc.Gate.admitted(t.Context(), admission.Request{
+	admit := func(user string) gate.Reason {
+		_, err := passGate(t.Context(), b.svc.Gate, admission.Request{
 			TenantID: b.tenant, ToURI: "sip:" + user + "@8.8.8.8", Purpose: admission.PurposeTransfer, ParentCallID: &call.ID,
 			Environment: "live",
 		})
-		if refused, ok := errors.AsType[*RefusalError](err); ok {
+		if refused, ok := errors.AsType[*gate.RefusalError](err); ok {
 			return refused.Reason
 		}
 		require.NoError(t, err)
@@ -324,24 +325,24 @@ func TestTransferToANumberAsASIPURI(t *testing.T) {
 	storetest.Exec(t, b.st, b.tenant, "INSERT INTO suppressions (tenant_id, phone_hash, reason) VALUES ($1, $2, 'test')",
 		b.tenant, b.st.PhoneHash(b.tenant, mustPhone(t, "9876543211")))
 	for _, user := range []string{"9876543290", "+919876543290", "09876543290"} {
-		require.Equal(t, ReasonDNC, admit(user), user)
+		require.Equal(t, gate.ReasonDNC, admit(user), user)
 	}
 	// A numeric user is a number as a whole: prefixes and digits behind it, short codes and other countries are none that is dialed.
 	for _, user := range []string{
 		"00919876543290", "7719876543290", "9876543210000", "0014155551234", "+447700900123", "112", "100", "1001", "0", "000000", "9876543212_",
 		"98765432109876543210", "+91", "-", "....",
 	} {
-		require.Equal(t, ReasonSIPHost, admit(user), user)
+		require.Equal(t, gate.ReasonSIPHost, admit(user), user)
 	}
-	require.Equal(t, ReasonSuppressed, admit("+919876543211"))
+	require.Equal(t, gate.ReasonSuppressed, admit("+919876543211"))
 	require.Empty(t, admit("+919876543212"))
 	require.Empty(t, admit("desk"))
 	b.registry.setDown(true)
-	require.Equal(t, ReasonUnscrubbed, admit("+919876543212"))
+	require.Equal(t, gate.ReasonUnscrubbed, admit("+919876543212"))
 	require.Empty(t, admit("desk.9876543290"))
 	b.registry.setDown(false)
 	b.clock.Set(time.Date(2026, 11, 20, 23, 0, 0, 0, time.FixedZone("IST", 5*3600+1800)))
-	require.Equal(t, ReasonWindow, admit("+919876543212"))
+	require.Equal(t, gate.ReasonWindow, admit("+919876543212"))
 	require.Empty(t, admit("desk"))
 }
 
@@ -358,7 +359,7 @@ func TestSIPHosts(t *testing.T) {
 	storetest.Trunk(t, b.st, other, "93.184.216.77", 5080, 10)
 	storetest.Trunk(t, b.st, other, "127.0.0.1", 5090, 10)
 	check := func(uri string) (string, error) {
-		target, err := b.svc.Gate.hosts.Check(t.Context(), b.tenant, uri)
+		target, err := b.svc.Gate.Hosts.Check(t.Context(), b.tenant, uri)
 		return target.Endpoint(), err
 	}
 	b.sipHosts(t, "pbx.example", "inside.example", "alias.example", "sbc.example", "gone.example", "10.1.0.0/16", "127.0.0.0/8",
@@ -411,7 +412,7 @@ func TestSIPHostsWhileATrunkCantBeLookedUp(t *testing.T) {
 	}
 	check := func(uri, why string) {
 		t.Helper()
-		_, err := b.svc.Gate.hosts.Check(t.Context(), b.tenant, uri)
+		_, err := b.svc.Gate.Hosts.Check(t.Context(), b.tenant, uri)
 		if why == "" {
 			require.NoError(t, err, uri)
 			return

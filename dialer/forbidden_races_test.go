@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/suppressions"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -164,14 +165,14 @@ func TestOptOutWinsEveryRace(t *testing.T) { //nolint:tparallel // its parts loc
 				suppressed := background(suppress)
 				p.waitsOr(t, 1, suppressed)
 				admitted := background(func() error {
-					_, err := p.svc.Gate.admitted(t.Context(), req)
+					_, err := passGate(t.Context(), p.svc.Gate, req)
 					return err
 				})
 				p.waitsOr(t, 2, admitted)
 				require.Empty(t, admitted, "it is admitted while its number is being suppressed")
 				release()
 				require.NoError(t, <-suppressed)
-				require.Contains(t, []Reason{ReasonSuppressed, ReasonLead}, reason(t, <-admitted))
+				require.Contains(t, []gate.Reason{gate.ReasonSuppressed, gate.ReasonLead}, reason(t, <-admitted))
 			})
 			t.Run(way+" before "+by, func(t *testing.T) { //nolint:paralleltest // they lock the same rows
 				suppress := clear(t)[by]
@@ -180,7 +181,7 @@ func TestOptOutWinsEveryRace(t *testing.T) { //nolint:tparallel // its parts loc
 				release := p.hold(t, "SELECT FROM numbers FOR UPDATE")
 				var call uuid.UUID
 				admitted := background(func() error {
-					adm, err := p.svc.Gate.admitted(t.Context(), req)
+					adm, err := passGate(t.Context(), p.svc.Gate, req)
 					call = adm.Call.ID
 					return err
 				})
@@ -238,13 +239,13 @@ func TestOptOutAtAnyMoment(t *testing.T) {
 			case started <- struct{}{}:
 			default:
 			}
-			adm, err := p.svc.Gate.admitted(t.Context(), req)
+			adm, err := passGate(t.Context(), p.svc.Gate, req)
 			call, refused = adm.Call.ID, err
 		})
 		both.Wait()
 		switch {
 		case refused != nil:
-			require.Contains(t, []Reason{ReasonSuppressed, ReasonLead}, reason(t, refused))
+			require.Contains(t, []gate.Reason{gate.ReasonSuppressed, gate.ReasonLead}, reason(t, refused))
 			outcomes["refused"]++
 		case req.Purpose == admission.PurposeTransfer:
 			outcomes["admitted before"]++
@@ -252,7 +253,7 @@ func TestOptOutAtAnyMoment(t *testing.T) {
 			require.Equal(t, 1, p.ending(t, call), "%s: suppressed, admitted, and rings on", way)
 			outcomes["ended"]++
 		}
-		_, err := p.svc.Gate.admitted(t.Context(), req)
+		_, err := passGate(t.Context(), p.svc.Gate, req)
 		require.Error(t, err, "after both")
 	}
 	t.Log(outcomes)
@@ -269,7 +270,7 @@ func TestPauseWinsEveryRace(t *testing.T) {
 	release := p.hold(t, "SELECT FROM numbers FOR UPDATE")
 	var adm admission.Terms
 	admitted := background(func() (err error) {
-		adm, err = p.svc.Gate.admitted(t.Context(), req)
+		adm, err = passGate(t.Context(), p.svc.Gate, req)
 		return err
 	})
 	p.waitsOr(t, 1, admitted)
@@ -282,9 +283,9 @@ func TestPauseWinsEveryRace(t *testing.T) {
 	release()
 	require.NoError(t, <-admitted)
 	require.NoError(t, <-paused)
-	_, err := p.svc.Gate.admitted(t.Context(), next)
-	require.Equal(t, ReasonCampaign, reason(t, err))
-	require.Equal(t, ReasonCampaign, reason(t, p.again(t, adm)))
+	_, err := passGate(t.Context(), p.svc.Gate, next)
+	require.Equal(t, gate.ReasonCampaign, reason(t, err))
+	require.Equal(t, gate.ReasonCampaign, reason(t, p.again(t, adm)))
 }
 
 // again asks for another route of an admitted leg.
@@ -321,21 +322,21 @@ func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 	listed := func(_ *testing.T, p *people, adm admission.Terms) { p.registry.add(adm.To.National()) }
 	for name, c := range map[string]struct {
 		change func(*testing.T, *people, admission.Terms)
-		want   Reason
+		want   gate.Reason
 		ways   []string // that it is for; all when nil
 	}{
 		"nothing":    {change: func(*testing.T, *people, admission.Terms) {}},
-		"opt-out":    {change: suppress, want: ReasonSuppressed},
-		"registry":   {change: listed, want: ReasonDNC},
-		"night":      {change: func(_ *testing.T, p *people, _ admission.Terms) { p.clock.Advance(70 * time.Second) }, want: ReasonWindow},
-		"last ring":  {change: func(_ *testing.T, p *people, _ admission.Terms) { p.clock.Advance(50 * time.Second) }, want: ReasonWindow},
+		"opt-out":    {change: suppress, want: gate.ReasonSuppressed},
+		"registry":   {change: listed, want: gate.ReasonDNC},
+		"night":      {change: func(_ *testing.T, p *people, _ admission.Terms) { p.clock.Advance(70 * time.Second) }, want: gate.ReasonWindow},
+		"last ring":  {change: func(_ *testing.T, p *people, _ admission.Terms) { p.clock.Advance(50 * time.Second) }, want: gate.ReasonWindow},
 		"its end":    {change: func(_ *testing.T, p *people, _ admission.Terms) { p.clock.Advance(44 * time.Second) }},
-		"a holiday":  {change: exec("UPDATE tenants SET holidays = '{2026-11-20}'"), want: ReasonWindow},
-		"pause":      {change: exec("UPDATE campaigns SET status = 'paused'"), want: ReasonCampaign, ways: []string{"lead", "agent's number"}},
-		"lower cap":  {change: exec("UPDATE tenants SET daily_cap = 1"), want: ReasonDailyCap, ways: []string{"lead", "single", "agent's number"}},
+		"a holiday":  {change: exec("UPDATE tenants SET holidays = '{2026-11-20}'"), want: gate.ReasonWindow},
+		"pause":      {change: exec("UPDATE campaigns SET status = 'paused'"), want: gate.ReasonCampaign, ways: []string{"lead", "agent's number"}},
+		"lower cap":  {change: exec("UPDATE tenants SET daily_cap = 1"), want: gate.ReasonDailyCap, ways: []string{"lead", "single", "agent's number"}},
 		"same cap":   {change: exec("UPDATE tenants SET daily_cap = 2")},
-		"deletion":   {change: exec("DELETE FROM leads"), want: ReasonLead, ways: []string{"lead"}},
-		"its status": {change: exec("UPDATE leads SET status = 'completed'"), want: ReasonLead, ways: []string{"lead"}},
+		"deletion":   {change: exec("DELETE FROM leads"), want: gate.ReasonLead, ways: []string{"lead"}},
+		"its status": {change: exec("UPDATE leads SET status = 'completed'"), want: gate.ReasonLead, ways: []string{"lead"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -350,11 +351,11 @@ func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 				storetest.Exec(t, p.st, p.tenant, "UPDATE tenants SET daily_cap = NULL, holidays = '{}'")
 				storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET status = 'running'")
 				if way != "third party" {
-					before, err := p.svc.Gate.admitted(t.Context(), all["single"](t, number))
+					before, err := passGate(t.Context(), p.svc.Gate, all["single"](t, number))
 					require.NoError(t, err)
 					p.end(t, before.Call, "failed", "USER_BUSY")
 				}
-				adm, err := p.svc.Gate.admitted(t.Context(), all[way](t, number))
+				adm, err := passGate(t.Context(), p.svc.Gate, all[way](t, number))
 				require.NoError(t, err, way)
 				c.change(t, p, adm)
 				err = p.again(t, adm)
@@ -374,7 +375,7 @@ func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 func TestSuppressionDuringAnotherRoute(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	adm, err := p.svc.Gate.admitted(t.Context(), p.ways(t)["single"](t, "9876543210"))
+	adm, err := passGate(t.Context(), p.svc.Gate, p.ways(t)["single"](t, "9876543210"))
 	require.NoError(t, err)
 	var suppressed <-chan error
 	err = p.svc.Gate.Readmit(t.Context(), readmission(adm), func(context.Context, *store.Tx) error {
@@ -417,7 +418,7 @@ func TestOptOutEndsWhatRings(t *testing.T) {
 		if status == "other number" {
 			number = "9876543211"
 		}
-		adm, err := p.svc.Gate.admitted(t.Context(), all["single"](t, number))
+		adm, err := passGate(t.Context(), p.svc.Gate, all["single"](t, number))
 		require.NoError(t, err)
 		states[status] = adm.Call.ID
 		switch status {

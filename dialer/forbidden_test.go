@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -113,7 +114,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 		for number, kind := range why {
 			_, err := place(number)
 			if refused := reason(t, err); kind == forbiddenNot {
-				require.Equal(t, ReasonWindow, refused)
+				require.Equal(t, gate.ReasonWindow, refused)
 			}
 		}
 		require.Empty(t, sw.dialed(), "out of hours")
@@ -130,7 +131,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 			rang = append(rang, number)
 			b.end(t, call, "failed", "USER_BUSY")
 		}
-		_, err = b.svc.Gate.admitted(t.Context(), admission.Request{
+		_, err = passGate(t.Context(), b.svc.Gate, admission.Request{
 			TenantID: b.tenant, To: mustPhone(t, number), Purpose: admission.PurposeTransfer, ParentCallID: &parent.ID,
 		})
 		require.Equal(t, kind == forbiddenNot, err == nil, "transfer, %s: %v", kind, err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/suppressions"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
@@ -247,7 +248,7 @@ func (w *lawWorld) again(t *testing.T) {
 // isListed tells whether a number is known to be on the registry: while nobody can ask it, a lead's mark holds for a week.
 func (w *lawWorld) isListed(req admission.Request, number string, now time.Time) bool {
 	since := w.listed[number]
-	marked := w.down && req.LeadID != nil && now.Sub(since) <= scrubAge
+	marked := w.down && req.LeadID != nil && now.Sub(since) <= gate.ScrubAge
 	return !since.IsZero() && !marked
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -37,9 +38,9 @@ func (b *bundle) request(t *testing.T, campaign uuid.UUID, lead leads.Lead) admi
 	}
 }
 
-func reason(t *testing.T, err error) Reason {
+func reason(t *testing.T, err error) gate.Reason {
 	t.Helper()
-	var refusal *RefusalError
+	var refusal *gate.RefusalError
 	require.ErrorAs(t, err, &refusal)
 	return refusal.Reason
 }
@@ -84,7 +85,7 @@ func TestGateAdmitsALead(t *testing.T) {
 	lead, err := b.svc.Leads.PushLead(t.Context(), b.tenant, campaign.ID,
 		decode[leads.Input](t, `{"phone":"09876543210","metadata":{"plan":"gold"}}`))
 	require.NoError(t, err)
-	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
+	adm, err := passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, lead))
 	require.NoError(t, err)
 	require.Equal(t, adm.UnitID, adm.Call.ID)
 	require.Equal(t, adm.Call.ID.String(), adm.Call.FsUuid)
@@ -109,8 +110,8 @@ func TestGateAdmitsALead(t *testing.T) {
 		"metadata": nil,
 	}}, b.events(t, store.EventCallStarted))
 
-	_, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
-	require.Equal(t, ReasonLead, reason(t, err), "a lead in a call is not dialed again")
+	_, err = passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, lead))
+	require.Equal(t, gate.ReasonLead, reason(t, err), "a lead in a call is not dialed again")
 	b.end(t, adm.Call, "completed", "NORMAL_CLEARING")
 	require.Zero(t, b.units(t))
 }
@@ -124,12 +125,12 @@ func TestGateAdmitsTheClaimantAlone(t *testing.T) {
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET claimed_by = 'pacer:second', claimed_until = now() + interval '1 minute'")
 	req := b.request(t, campaign.ID, lead)
 	req.Claimant = "pacer:first"
-	_, err := b.svc.Gate.admitted(t.Context(), req)
-	require.Equal(t, ReasonLead, reason(t, err))
+	_, err := passGate(t.Context(), b.svc.Gate, req)
+	require.Equal(t, gate.ReasonLead, reason(t, err))
 	require.Zero(t, b.units(t))
 	require.Zero(t, b.lead(t, lead.ID).Attempts)
 	req.Claimant = "pacer:second"
-	_, err = b.svc.Gate.admitted(t.Context(), req)
+	_, err = passGate(t.Context(), b.svc.Gate, req)
 	require.NoError(t, err)
 }
 
@@ -138,7 +139,7 @@ func TestGateOfStrictTenantShowsTheMask(t *testing.T) {
 	b := setup(t).trunkAndNumber(t).strict(t)
 	campaign := b.running(t)
 	lead := b.push(t, campaign.ID, "9876543210")
-	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
+	adm, err := passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, lead))
 	require.NoError(t, err)
 	require.Equal(t, "••••3210", adm.Call.ToNumber.Reveal())
 	require.Equal(t, "••••3210", b.events(t, store.EventCallStarted)[0]["to"])
@@ -155,47 +156,47 @@ func TestGateRefusals(t *testing.T) {
 	next := 0
 	for name, c := range map[string]struct {
 		prepare func(t *testing.T, lead leads.Lead, req *admission.Request)
-		reason  Reason
+		reason  gate.Reason
 		status  leads.Status // of the lead afterwards
 	}{
 		"marked": {func(t *testing.T, lead leads.Lead, _ *admission.Request) {
 			t.Helper()
 			storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET dnd_clean = false WHERE id = $1", lead.ID)
-		}, ReasonDNC, leads.StatusDNC},
+		}, gate.ReasonDNC, leads.StatusDNC},
 		"registered since": {func(_ *testing.T, _ leads.Lead, req *admission.Request) {
 			b.registry.add(req.To.National())
-		}, ReasonDNC, leads.StatusDNC},
+		}, gate.ReasonDNC, leads.StatusDNC},
 		"opted out since": {func(t *testing.T, lead leads.Lead, _ *admission.Request) {
 			t.Helper()
 			storetest.Exec(t, b.st, b.tenant, "INSERT INTO suppressions (tenant_id, phone_hash, reason) SELECT tenant_id, phone_hash, 'test' FROM leads WHERE id = $1", lead.ID)
-		}, ReasonSuppressed, leads.StatusOptedOut},
+		}, gate.ReasonSuppressed, leads.StatusOptedOut},
 		"attempts": {func(t *testing.T, lead leads.Lead, _ *admission.Request) {
 			t.Helper()
 			storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET attempts = 3, status = 'retry' WHERE id = $1", lead.ID)
-		}, ReasonAttempts, leads.StatusExhausted},
+		}, gate.ReasonAttempts, leads.StatusExhausted},
 		"finished": {func(t *testing.T, lead leads.Lead, _ *admission.Request) {
 			t.Helper()
 			storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET status = 'completed' WHERE id = $1", lead.ID)
-		}, ReasonLead, leads.StatusCompleted},
+		}, gate.ReasonLead, leads.StatusCompleted},
 		"another number": {func(t *testing.T, _ leads.Lead, req *admission.Request) {
 			t.Helper()
 			req.To = mustPhone(t, "9000000001")
-		}, ReasonNumber, leads.StatusNew},
-		"no number": {func(_ *testing.T, _ leads.Lead, req *admission.Request) { req.To = store.Phone{} }, ReasonNumber, leads.StatusNew},
+		}, gate.ReasonNumber, leads.StatusNew},
+		"no number": {func(_ *testing.T, _ leads.Lead, req *admission.Request) { req.To = store.Phone{} }, gate.ReasonNumber, leads.StatusNew},
 		"test key": {func(_ *testing.T, _ leads.Lead, req *admission.Request) {
 			req.Environment = "test"
-		}, ReasonTestEnvironment, leads.StatusNew},
+		}, gate.ReasonTestEnvironment, leads.StatusNew},
 		"no campaign": {func(_ *testing.T, _ leads.Lead, req *admission.Request) {
 			other := uuid.New()
 			req.CampaignID = &other
-		}, ReasonCampaign, leads.StatusNew},
+		}, gate.ReasonCampaign, leads.StatusNew},
 		"no such lead": {func(_ *testing.T, _ leads.Lead, req *admission.Request) {
 			other := uuid.New()
 			req.LeadID = &other
-		}, ReasonLead, leads.StatusNew},
+		}, gate.ReasonLead, leads.StatusNew},
 		"no parent": {func(_ *testing.T, _ leads.Lead, req *admission.Request) {
 			req.Purpose = admission.PurposeTransfer
-		}, ReasonCall, leads.StatusNew},
+		}, gate.ReasonCall, leads.StatusNew},
 	} {
 		next++
 		phone := fmt.Sprintf("98765%05d", next)
@@ -205,7 +206,7 @@ func TestGateRefusals(t *testing.T) {
 			req := b.request(t, campaign.ID, lead)
 			c.prepare(t, lead, &req)
 			before := b.lead(t, lead.ID)
-			_, err := b.svc.Gate.admitted(t.Context(), req)
+			_, err := passGate(t.Context(), b.svc.Gate, req)
 			require.Equal(t, c.reason, reason(t, err))
 			after := b.lead(t, lead.ID)
 			require.Equal(t, string(c.status), after.Status)
@@ -235,13 +236,13 @@ func TestGateScrubsAgainAfterAWeek(t *testing.T) {
 	fresh, stale := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543211")
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET dnd_checked_at = $1 WHERE id = $2", b.clock.Now().Add(-8*24*time.Hour), stale.ID)
 	b.registry.setDown(true)
-	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, fresh))
+	adm, err := passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, fresh))
 	require.NoError(t, err, "a fresh mark holds while the registry is down")
 	b.end(t, adm.Call, "failed", "USER_BUSY")
-	_, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, stale))
-	require.Equal(t, ReasonUnscrubbed, reason(t, err), "an old one does not")
+	_, err = passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, stale))
+	require.Equal(t, gate.ReasonUnscrubbed, reason(t, err), "an old one does not")
 	b.registry.setDown(false)
-	_, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, stale))
+	_, err = passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, stale))
 	require.NoError(t, err)
 	require.WithinDuration(t, b.clock.Now(), *b.lead(t, stale.ID).DndCheckedAt, time.Second)
 }
@@ -251,14 +252,14 @@ func TestGateCeilings(t *testing.T) {
 	for name, c := range map[string]struct {
 		sql    string
 		admits int
-		reason Reason
+		reason gate.Reason
 	}{
-		"campaign":        {"UPDATE campaigns SET max_concurrent = 2", 2, ReasonCampaignCeiling},
-		"voice agent":     {"UPDATE voice_agents SET max_concurrent = 3", 3, ReasonAgentCeiling},
-		"trunk channels":  {"UPDATE trunks SET max_channels = 4", 4, ReasonChannels},
-		"trunk rate":      {"UPDATE trunks SET cps = 2", 2, ReasonTrunkRate},
-		"fallback":        {"UPDATE trunks SET is_active = false", 10, ReasonFallback},
-		"fallback of own": {"WITH off AS (UPDATE trunks SET is_active = false) UPDATE campaigns SET max_concurrent = 12", 12, ReasonCampaignCeiling},
+		"campaign":        {"UPDATE campaigns SET max_concurrent = 2", 2, gate.ReasonCampaignCeiling},
+		"voice agent":     {"UPDATE voice_agents SET max_concurrent = 3", 3, gate.ReasonAgentCeiling},
+		"trunk channels":  {"UPDATE trunks SET max_channels = 4", 4, gate.ReasonChannels},
+		"trunk rate":      {"UPDATE trunks SET cps = 2", 2, gate.ReasonTrunkRate},
+		"fallback":        {"UPDATE trunks SET is_active = false", 10, gate.ReasonFallback},
+		"fallback of own": {"WITH off AS (UPDATE trunks SET is_active = false) UPDATE campaigns SET max_concurrent = 12", 12, gate.ReasonCampaignCeiling},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -272,7 +273,7 @@ func TestGateCeilings(t *testing.T) {
 			for i := range 20 {
 				lead := b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i))
 				var adm admission.Terms
-				if adm, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead)); err != nil {
+				if adm, err = passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, lead)); err != nil {
 					require.Equal(t, string(leads.StatusNew), b.lead(t, lead.ID).Status)
 					require.Zero(t, b.lead(t, lead.ID).Attempts, "a ceiling costs no attempt")
 					break
@@ -285,12 +286,12 @@ func TestGateCeilings(t *testing.T) {
 			var limit *fault.Error
 			require.ErrorAs(t, err, &limit)
 			require.Positive(t, limit.RetryAfter)
-			if c.reason == ReasonAgentCeiling {
+			if c.reason == gate.ReasonAgentCeiling {
 				require.Equal(t, "max_concurrent", limit.Code)
 			}
 			b.end(t, calls[0], "failed", "USER_BUSY")
 			b.began(t, -time.Minute)
-			_, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9000000000")))
+			_, err = passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, b.push(t, campaign.ID, "9000000000")))
 			require.NoError(t, err, "a unit given back is free again")
 		})
 	}
@@ -301,18 +302,18 @@ func TestGateCountsAllCallsOfTheAccount(t *testing.T) {
 	b := setup(t).trunkAndNumber(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET max_channels = 3")
 	one, two := b.running(t), b.running(t)
-	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, one.ID, b.push(t, one.ID, "9876543210")))
+	adm, err := passGate(t.Context(), b.svc.Gate, b.request(t, one.ID, b.push(t, one.ID, "9876543210")))
 	require.NoError(t, err)
-	_, err = b.svc.Gate.admitted(t.Context(), admission.Request{TenantID: b.tenant, To: mustPhone(t, "9876543211"), Purpose: admission.PurposeSingle})
+	_, err = passGate(t.Context(), b.svc.Gate, admission.Request{TenantID: b.tenant, To: mustPhone(t, "9876543211"), Purpose: admission.PurposeSingle})
 	require.NoError(t, err)
 	transfer := admission.Request{TenantID: b.tenant, To: mustPhone(t, "9876543212"), Purpose: admission.PurposeTransfer, ParentCallID: &adm.Call.ID}
-	moved, err := b.svc.Gate.admitted(t.Context(), transfer)
+	moved, err := passGate(t.Context(), b.svc.Gate, transfer)
 	require.NoError(t, err)
 	require.Equal(t, adm.Call.ID, moved.Call.ID)
 	require.NotEqual(t, adm.UnitID, moved.UnitID)
 	require.Equal(t, 2, storetest.Count(t, b.st, "SELECT count(*) FROM calls"), "a transfer has no row of its own")
-	_, err = b.svc.Gate.admitted(t.Context(), b.request(t, two.ID, b.push(t, two.ID, "9876543213")))
-	require.Equal(t, ReasonChannels, reason(t, err))
+	_, err = passGate(t.Context(), b.svc.Gate, b.request(t, two.ID, b.push(t, two.ID, "9876543213")))
+	require.Equal(t, gate.ReasonChannels, reason(t, err))
 	usage, err := b.svc.Statistics.ChannelsUsage(t.Context(), b.tenant)
 	require.NoError(t, err)
 	require.Equal(t, 3, usage.ChannelsAllocated)
@@ -322,11 +323,11 @@ func TestGateCountsAllCallsOfTheAccount(t *testing.T) {
 	require.Equal(t, 1, b.units(t), "both units of the call are given back")
 
 	b.registry.add("9876543212")
-	adm, err = b.svc.Gate.admitted(t.Context(), b.request(t, two.ID, b.push(t, two.ID, "9876543214")))
+	adm, err = passGate(t.Context(), b.svc.Gate, b.request(t, two.ID, b.push(t, two.ID, "9876543214")))
 	require.NoError(t, err)
 	transfer.ParentCallID = &adm.Call.ID
-	_, err = b.svc.Gate.admitted(t.Context(), transfer)
-	require.Equal(t, ReasonDNC, reason(t, err), "the rules of numbers hold for transfers")
+	_, err = passGate(t.Context(), b.svc.Gate, transfer)
+	require.Equal(t, gate.ReasonDNC, reason(t, err), "the rules of numbers hold for transfers")
 }
 
 func TestGateRoutesByPriority(t *testing.T) {
@@ -343,14 +344,14 @@ func TestGateRoutesByPriority(t *testing.T) {
 	add("off.example", "e164", 0, 10, "is_active = false")
 	second := add("b.example", "e164", 2, 10, "transport = 'udp'")
 	campaign := b.running(t)
-	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
+	adm, err := passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
 	require.NoError(t, err)
 	require.Equal(t, []admission.Route{
 		{TrunkID: &first, Endpoint: "sofia/gateway/rm_" + first.String() + "/9876543210"},
 		{TrunkID: &second, Endpoint: "sofia/external/+919876543210@b.example:5060;transport=udp"},
 		{TrunkID: &last, Endpoint: "sofia/external/09876543210@c.example:5060;transport=tcp"},
 	}, adm.Routes)
-	adm, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543211")))
+	adm, err = passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543211")))
 	require.NoError(t, err)
 	require.Equal(t, &second, adm.Routes[0].TrunkID, "a trunk without a free channel is passed over")
 }
@@ -361,10 +362,10 @@ func TestGateCallerID(t *testing.T) {
 	storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5070, 200)
 	campaign := b.running(t)
 	admit := func(phone string) (admission.Terms, error) {
-		return b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, phone)))
+		return passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, b.push(t, campaign.ID, phone)))
 	}
 	_, err := admit("9876543210")
-	require.Equal(t, ReasonCallerID, reason(t, err))
+	require.Equal(t, gate.ReasonCallerID, reason(t, err))
 	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
 	storetest.InboundNumber(t, b.st, b.tenant, "+918000000002")
 	seen := map[string]int{}
@@ -380,7 +381,7 @@ func TestGateCallerID(t *testing.T) {
 	require.Equal(t, "+918000000002", adm.From)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET is_active = false WHERE e164 = '+918000000002'")
 	_, err = admit("9876543231")
-	require.Equal(t, ReasonCallerID, reason(t, err), "the tenant has it no more")
+	require.Equal(t, gate.ReasonCallerID, reason(t, err), "the tenant has it no more")
 }
 
 // The numbers of the call's trunk and those of none are shown equally often, those of another trunk where there are no others.
@@ -400,7 +401,7 @@ func TestGateCallerIDsOfTrunks(t *testing.T) {
 		seen := map[string]int{}
 		for range calls {
 			callee++
-			adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", callee))))
+			adm, err := passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", callee))))
 			require.NoError(t, err)
 			require.Equal(t, &used, adm.Routes[0].TrunkID)
 			seen[adm.From]++
@@ -439,7 +440,7 @@ func TestGateHoldsUnderConcurrency(t *testing.T) {
 			svc = other
 		}
 		wg.Go(func() {
-			if _, err := svc.Gate.admitted(t.Context(), req); err == nil {
+			if _, err := passGate(t.Context(), svc.Gate, req); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				admitted++

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/flows"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -45,18 +46,18 @@ func (h *answering) Route(ctx context.Context, in switchctl.Inbound) (db.Call, e
 	var met *switchctl.BusyError
 	switch {
 	case errors.As(err, &met):
-		h.metrics.refused.WithLabelValues(string(reasonOf(CeilingSource(met.Ceiling)))).Inc()
+		h.metrics.refused.WithLabelValues(string(gate.ReasonOf(gate.CeilingSource(met.Ceiling)))).Inc()
 		return db.Call{}, err
 	case err != nil:
 		return db.Call{}, fault.Wrap("route inbound call", err)
 	default:
-		h.metrics.admitted.WithLabelValues(directionInbound).Inc()
+		h.metrics.admitted.WithLabelValues(gate.DirectionInbound).Inc()
 		return call, nil
 	}
 }
 
 // busy is the refusal of an inbound call that has met a ceiling.
-func busy(reason Reason) error { return &switchctl.BusyError{Ceiling: string(ruleOf(reason).ceiling)} }
+func busy(reason gate.Reason) error { return &switchctl.BusyError{Ceiling: string(reason.Ceiling())} }
 
 func (h *answering) number(ctx context.Context, dialedNumber string) (db.Number, error) {
 	var number db.Number
@@ -96,23 +97,23 @@ func (h *answering) admitInbound(ctx context.Context, tx *store.Tx, in switchctl
 	if err != nil {
 		return db.Call{}, err
 	}
-	if len(trunks) > 0 && facts.ChannelsUsed >= channels(trunks) {
-		return db.Call{}, busy(ReasonChannels)
+	if len(trunks) > 0 && facts.ChannelsUsed >= gate.Channels(trunks) {
+		return db.Call{}, busy(gate.ReasonChannels)
 	}
 	for _, t := range trunks {
 		if number.TrunkID != nil && *number.TrunkID == t.ID && t.ChannelsUsed >= int64(t.MaxChannels) {
-			return db.Call{}, busy(ReasonTrunkChannels)
+			return db.Call{}, busy(gate.ReasonTrunkChannels)
 		}
 	}
 	if agent.id != nil && facts.AgentUsed >= int64(facts.AgentMax) {
 		if !agent.handlesBusy {
-			return db.Call{}, busy(ReasonAgentCeiling)
+			return db.Call{}, busy(gate.ReasonAgentCeiling)
 		}
 		agent.id = nil // the flow's own branch decides; the unit counts for the account alone
 	}
 	p := db.GateAdmitParams{
 		TenantID: tenant, ID: in.CallID, VoiceAgentID: agent.id, TrunkID: number.TrunkID, Node: s.cfg.NodeID,
-		FsUuid: in.FSUUID, Direction: directionInbound, Environment: string(campaigns.EnvironmentLive),
+		FsUuid: in.FSUUID, Direction: gate.DirectionInbound, Environment: string(campaigns.EnvironmentLive),
 		FromNumber: store.NewNumber(in.From), ToNumber: store.NewNumber(number.E164), PeerHash: hash, DialTime: inboundTime(in, s),
 	}
 	if in.NodeID != "" {
@@ -134,7 +135,7 @@ func (h *answering) admitInbound(ctx context.Context, tx *store.Tx, in switchctl
 	if err != nil {
 		return call, err
 	}
-	return call, emitStarted(ctx, tx, call, nil)
+	return call, gate.EmitStarted(ctx, tx, call, nil)
 }
 
 func inboundTime(in switchctl.Inbound, s *answering) time.Time {
@@ -226,7 +227,7 @@ func (h *answering) plan(ctx context.Context, call db.Call) (answerPlan, error) 
 		if plan.flow, err = flows.CutOffFlow(ctx, tx, call); err != nil || plan.flow != nil {
 			return err
 		}
-		if call.Direction == directionInbound {
+		if call.Direction == gate.DirectionInbound {
 			stored, flowErr := tx.Q.FlowOfNumber(ctx, call.TenantID, call.ToNumber.Reveal())
 			switch {
 			case flowErr == nil:

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -163,7 +164,7 @@ func TestInboundBusyAndRejected(t *testing.T) {
 	require.NoError(t, err)
 	_, err = h.Route(t.Context(), inbound("8000000001"))
 	require.ErrorAs(t, err, &busy)
-	require.Equal(t, string(CeilingChannels), busy.Ceiling)
+	require.Equal(t, string(gate.CeilingChannels), busy.Ceiling)
 
 	storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5071, 10)
 	_, err = h.Route(t.Context(), inbound("8000000001"))
@@ -173,7 +174,7 @@ func TestInboundBusyAndRejected(t *testing.T) {
 	require.NoError(t, err)
 	_, err = h.Route(t.Context(), inbound("8000000001"))
 	require.ErrorAs(t, err, &busy, "its trunk has one channel")
-	require.Equal(t, string(CeilingTrunk), busy.Ceiling)
+	require.Equal(t, string(gate.CeilingTrunk), busy.Ceiling)
 }
 
 func TestInboundOfStrictTenant(t *testing.T) {

@@ -63,7 +63,7 @@ func TestLateConnectCountsWhenItHappens(t *testing.T) {
 				storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET predictive_max_wait_s = $1", c.maxWait)
 			}
 			lead := p.push(t, campaign, "9876543201")
-			call, err := p.svc.Gate.place(t.Context(), p.sw, p.request(t, campaign, lead))
+			call, err := p.svc.Gate.Place(t.Context(), p.sw, p.request(t, campaign, lead))
 			require.NoError(t, err)
 			storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answered_by_amd = 'human', answer_time = $2 WHERE id = $1",
 				call.ID, p.clock.Now().Add(-c.answered))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -58,7 +59,7 @@ func newLeakWorld(t *testing.T, st *store.Store, trunks bool) *leakWorld {
 	storetest.InboundNumber(t, st, b.tenant, "+91"+w.number)
 	maxConcurrent := strconv.Itoa(leakCampaignMax)
 	if !trunks {
-		w.ceilings[0], maxConcurrent = fallbackChannels, "null"
+		w.ceilings[0], maxConcurrent = gate.FallbackChannels, "null"
 	}
 	for range 2 {
 		if !trunks {
@@ -154,9 +155,9 @@ func (w *leakWorld) call(ctx context.Context, rng *rand.Rand) error {
 	if rng.IntN(200) == 0 { // its connection dies somewhere in the admission
 		admitCtx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(3000))*time.Microsecond)
 	}
-	adm, err := w.b.svc.Gate.admitted(admitCtx, req)
+	adm, err := passGate(admitCtx, w.b.svc.Gate, req)
 	cancel()
-	var refusal *RefusalError
+	var refusal *gate.RefusalError
 	switch {
 	case errors.As(err, &refusal):
 		w.refused.Add(1)
@@ -175,7 +176,7 @@ func (w *leakWorld) call(ctx context.Context, rng *rand.Rand) error {
 		if rng.IntN(2) == 0 {
 			transfer.To, transfer.ToURI = store.Phone{}, "sip:desk@127.0.0.1"
 		}
-		leg, err := w.b.svc.Gate.admitted(ctx, transfer)
+		leg, err := passGate(ctx, w.b.svc.Gate, transfer)
 		if err != nil && !errors.As(err, &refusal) {
 			return err
 		}
@@ -352,7 +353,7 @@ func (w *leakWorld) check(t *testing.T) {
 	filled := map[uuid.UUID]int{}
 	var open []db.Call
 	for _, req := range w.leads {
-		adm, err := w.b.svc.Gate.admitted(t.Context(), req)
+		adm, err := passGate(t.Context(), w.b.svc.Gate, req)
 		if err == nil {
 			filled[*req.CampaignID]++
 			open = append(open, adm.Call)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/retry"
@@ -22,7 +23,7 @@ const managerBackoff = time.Second
 
 // Run paces all running campaigns that no other controller paces, until ctx ends. When it returns no pacer runs and
 // no lead is claimed. Beside them it does the scrubs that outlasted their requests.
-func (p *pacers) Run(ctx context.Context, originator Originator) error {
+func (p *pacers) Run(ctx context.Context, originator gate.Originator) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() { p.scrubs.Run(ctx) })
@@ -42,7 +43,7 @@ func (p *pacers) Run(ctx context.Context, originator Originator) error {
 // free campaigns each Poll, so that they are paced again within 10 s either way. Which of several takes which is decided in assignment.go.
 type manager struct {
 	s          *pacers
-	originator Originator
+	originator gate.Originator
 	locks      *store.Locks
 	pacers     map[uuid.UUID]*runningPacer
 	// present: the lock that says that this controller can dial is held. unlinkedAt is when its switch was lost, zero while it isn't.
@@ -68,7 +69,7 @@ type runningPacer struct {
 	people atomic.Bool
 }
 
-func (p *pacers) manage(ctx context.Context, originator Originator) (err error) {
+func (p *pacers) manage(ctx context.Context, originator gate.Originator) (err error) {
 	locks, err := p.st.OpenLocks(ctx, "ringmaster pacers", lockTimeout)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flows"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -79,12 +80,12 @@ func TestGateStaysWithinTheModesThatAreChecked(t *testing.T) {
 	}
 	narrowed := b.another(t, "node-1", func(c *Config) { c.DNCPolicy = dnc.Policy{Modes: dnc.ModeLiveAgent} }) // a restart later
 	for _, req := range []admission.Request{b.request(t, campaign.ID, lead), single} {
-		_, err := narrowed.Gate.admitted(t.Context(), req)
-		require.Equal(t, ReasonMode, reason(t, err))
+		_, err := passGate(t.Context(), narrowed.Gate, req)
+		require.Equal(t, gate.ReasonMode, reason(t, err))
 		require.Equal(t, campaigns.CodeModeNotScrubbed, conflictCode(t, err))
 	}
 	require.Equal(t, string(leads.StatusNew), b.lead(t, lead.ID).Status)
-	_, err := b.svc.Gate.admitted(t.Context(), single)
+	_, err := passGate(t.Context(), b.svc.Gate, single)
 	require.NoError(t, err)
 }
 
@@ -125,7 +126,7 @@ func TestGateSeesWhatARunningCampaignHasBecome(t *testing.T) {
 				}
 				return req
 			}
-			_, err = p.svc.Gate.admitted(t.Context(), request("9876543201"))
+			_, err = passGate(t.Context(), p.svc.Gate, request("9876543201"))
 			require.NoError(t, err)
 			if c.then == "" {
 				_, err = p.svc.Flows.PatchFlow(t.Context(), p.tenant, f.ID, flows.Input{Nodes: input.Some(flowNodes(
@@ -135,10 +136,10 @@ func TestGateSeesWhatARunningCampaignHasBecome(t *testing.T) {
 				storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET "+c.then+" WHERE id = $1", campaign.ID)
 			}
 			req := request("9876543202")
-			_, err = p.svc.Gate.admitted(t.Context(), req)
-			require.Equal(t, ReasonMode, reason(t, err))
+			_, err = passGate(t.Context(), p.svc.Gate, req)
+			require.Equal(t, gate.ReasonMode, reason(t, err))
 			req.AgentID, req.VoiceAgentID = &ann, nil
-			_, err = p.svc.Gate.admitted(t.Context(), req)
+			_, err = passGate(t.Context(), p.svc.Gate, req)
 			require.NoError(t, err)
 		})
 	}

@@ -18,7 +18,7 @@ import (
 // dial admits a lead's call.
 func (b *bundle) dial(t *testing.T, campaign campaigns.Campaign, lead leads.Lead) db.Call {
 	t.Helper()
-	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
+	adm, err := passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, lead))
 	require.NoError(t, err)
 	return adm.Call
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/figures"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
@@ -45,7 +46,7 @@ const (
 type pacer struct {
 	leads.Claimer
 	s          *pacers
-	originator Originator
+	originator gate.Originator
 	wake       <-chan struct{}
 	log        *slog.Logger
 	hold       time.Duration // claimHold
@@ -86,7 +87,7 @@ type pacer struct {
 	writtenAt time.Time
 }
 
-func newPacer(s *pacers, originator Originator, tenant, campaign uuid.UUID, wake <-chan struct{}) *pacer {
+func newPacer(s *pacers, originator gate.Originator, tenant, campaign uuid.UUID, wake <-chan struct{}) *pacer {
 	return &pacer{
 		Claimer: leads.Claimer{
 			Leads: s.leads, Tenant: tenant, Campaign: campaign, Claimant: "pacer:" + s.cfg.NodeID + ":" + store.NewID().String(), Lease: claimLease,
@@ -136,7 +137,7 @@ func (p *pacer) run(ctx context.Context) {
 // mayRest tells that the campaign has nothing to dial, no calls, and nothing to make known: the manager asks for all such campaigns at once
 // whether leads have come, which costs less than each looking for itself.
 func (p *pacer) mayRest() bool {
-	return p.sated && p.wake != nil && p.telling == nil && p.idleTold != nil && *p.idleTold == p.idle && (p.idle.on == ReasonLeads || p.idle.on == "")
+	return p.sated && p.wake != nil && p.telling == nil && p.idleTold != nil && *p.idleTold == p.idle && (p.idle.on == gate.ReasonLeads || p.idle.on == "")
 }
 
 // round dials as many leads as there is room for, makes known why it dials none, and returns how long to wait for the next one.
@@ -178,7 +179,7 @@ func (p *pacer) work(ctx context.Context, now time.Time) time.Duration {
 		return wait
 	}
 	if p.Unopened > 0 {
-		p.idle = idleness{ReasonNumber, now.Add(leads.NumberRetry)}
+		p.idle = idleness{gate.ReasonNumber, now.Add(leads.NumberRetry)}
 	}
 	if inTime := p.dial(ctx, list, next); (taken == leads.ClaimBatch || !inTime) && ctx.Err() == nil {
 		return 0
@@ -225,7 +226,7 @@ func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUI
 	}
 	for ctx.Err() == nil {
 		err := p.originate(ctx, lead, agent)
-		var refusal *RefusalError
+		var refusal *gate.RefusalError
 		switch {
 		case err == nil:
 			p.failures = 0
@@ -233,7 +234,7 @@ func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUI
 		case !errors.As(err, &refusal):
 			p.backOff(ctx, "call can't be originated", err)
 			return false
-		case refusal.Reason == ReasonTrunkRate && time.Now().Before(held):
+		case refusal.Reason == gate.ReasonTrunkRate && time.Now().Before(held):
 			if retry.Pause(ctx, max(refusal.RetryAt.Sub(p.s.now()), time.Millisecond)) != nil {
 				return false
 			}
@@ -249,7 +250,7 @@ func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUI
 func (p *pacer) originate(ctx context.Context, lead leads.Claimed, agent *uuid.UUID) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
 	defer cancel()
-	call, err := p.s.gate.place(ctx, p.originator, admission.Request{
+	call, err := p.s.gate.Place(ctx, p.originator, admission.Request{
 		TenantID: p.Tenant, CampaignID: &p.Campaign, LeadID: &lead.ID, VoiceAgentID: agent, To: lead.Number, Claimant: p.Claimant,
 		Purpose: admission.PurposeLead, Environment: string(campaigns.EnvironmentLive),
 	})
@@ -261,35 +262,35 @@ func (p *pacer) originate(ctx context.Context, lead leads.Claimed, agent *uuid.U
 }
 
 // refused decides over a lead that the gate sent back.
-func (p *pacer) refused(ctx context.Context, lead leads.Claimed, refusal *RefusalError) bool {
+func (p *pacer) refused(ctx context.Context, lead leads.Claimed, refusal *gate.RefusalError) bool {
 	p.log.DebugContext(ctx, "lead not dialed", "lead_id", lead.ID, "reason", refusal.Reason)
-	if lead.VoiceAgent != nil && (refusal.Reason == ReasonAgentCeiling || refusal.Reason == ReasonVoiceAgent) { // the campaign's others don't wait for that agent
+	if lead.VoiceAgent != nil && (refusal.Reason == gate.ReasonAgentCeiling || refusal.Reason == gate.ReasonVoiceAgent) { // the campaign's others don't wait for that agent
 		p.postpone(ctx, lead, p.s.now().Add(time.Minute))
 		return true
 	}
 	if w, ok := waitOf(refusal); ok {
 		p.idle = w
 	}
-	switch ruleOf(refusal.Reason).claim {
-	case claimPostponed:
+	switch refusal.Fate() {
+	case gate.FatePostponed:
 		at := refusal.RetryAt
 		if at.IsZero() {
 			at = p.s.now().Add(time.Hour)
 		}
-		if refusal.Reason == ReasonNumber {
+		if refusal.Reason == gate.ReasonNumber {
 			p.idle.until = at
 			p.s.metrics.unusable.Inc()
 			p.log.ErrorContext(ctx, "lead not dialed: its number doesn't match its stored hash", "lead_id", lead.ID, "tried_again_at", at)
 		}
 		p.postpone(ctx, lead, at)
 		return true
-	case claimReleased:
+	case gate.FateReleased:
 		p.release(ctx, []leads.Claimed{lead})
 		return true
-	case claimBacksOff:
+	case gate.FateBacksOff:
 		p.backOff(ctx, "no call can be made", refusal)
 		return false
-	case claimStops:
+	case gate.FateStops:
 		return false
 	default:
 		return false

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -77,8 +78,8 @@ func TestOneCallPerAgentWhoFits(t *testing.T) {
 				require.Len(t, p.sw.dialed(), c.calls)
 			}
 			lead := p.push(t, campaign, "9876543299")
-			_, err := p.svc.Gate.admitted(t.Context(), p.request(t, campaign, lead)) // whatever a plan says
-			require.Equal(t, ReasonAgents, reason(t, err))
+			_, err := passGate(t.Context(), p.svc.Gate, p.request(t, campaign, lead)) // whatever a plan says
+			require.Equal(t, gate.ReasonAgents, reason(t, err))
 		})
 	}
 }
@@ -184,7 +185,7 @@ func TestCampaignThatIsHeldBackSaysSo(t *testing.T) {
 	}
 	pacer.round(t.Context())
 	require.Empty(t, p.sw.dialed())
-	require.Equal(t, ReasonOtherCallers, pacer.idle.on)
+	require.Equal(t, gate.ReasonOtherCallers, pacer.idle.on)
 	require.Equal(t, "1", held())
 	pacer.others.Took = pacing.Arrivals{}
 	pacer.round(t.Context())

@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/figures"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
@@ -129,7 +130,7 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 		}); err != nil {
 			return err
 		}
-		seen.open, seen.opensAt = p.s.gate.mayRing(
+		seen.open, seen.opensAt = p.s.gate.MayRing(
 			seen.facts.TenantWindow, seen.facts.CampaignWindow, seen.facts.Holidays, now, campaigns.RingTimeout(seen.facts.RingTimeoutS),
 		)
 		if seen.trunks, err = tx.TrunksInUse(ctx, p.Tenant); err != nil {
@@ -270,7 +271,7 @@ func (p *pacer) configure(seen *sight) {
 func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (plan, error) {
 	out := plan{wait: min(p.s.cfg.Poll, planEvery), holds: planEvery}
 	if p.s.cfg.Agents == nil {
-		out.idle.on = ReasonLogin
+		out.idle.on = gate.ReasonLogin
 		return out, nil
 	}
 	members := p.crew(now)
@@ -312,7 +313,7 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 	case !hungry:
 		out.idle = p.idleFor(seen, now)
 	case !manned:
-		out.idle.on = ReasonLogin
+		out.idle.on = gate.ReasonLogin
 	default:
 		out.idle = p.idleForPeople(planned, state, mine, tightest)
 	}
@@ -358,7 +359,7 @@ func (p *pacer) planOthers(seen *sight, now time.Time) plan {
 	if agent := seen.taker.VoiceAgent; agent != nil {
 		slots := int(int64(seen.facts.AgentMax) - seen.facts.AgentUsed)
 		if n := p.s.shares.Room(p.Tenant, p.Campaign, *agent, slots); n < free {
-			free, tightest = n, idleness{on: ReasonAgentCeiling}
+			free, tightest = n, idleness{on: gate.ReasonAgentCeiling}
 		}
 	}
 	ringing, _ := p.book.onTheWay(nil)
@@ -384,8 +385,8 @@ func (p *pacer) channelRoom(seen *sight, limit, most int, now time.Time) (free i
 	free, tightest = room(f, seen.trunks, seen.taker.VoiceAgent != nil, now)
 	free = min(most, free)
 	if len(seen.trunks) > 0 {
-		if n := p.s.shares.Room(p.Tenant, p.Campaign, uuid.Nil, int(channels(seen.trunks)-f.ChannelsUsed)); n < free {
-			free, tightest = n, idleness{on: ReasonChannels}
+		if n := p.s.shares.Room(p.Tenant, p.Campaign, uuid.Nil, int(gate.Channels(seen.trunks)-f.ChannelsUsed)); n < free {
+			free, tightest = n, idleness{on: gate.ReasonChannels}
 		}
 	}
 	return free, tightest
@@ -400,20 +401,20 @@ func (p *pacer) rest() {
 // room is the number of calls that the tightest ceiling leaves, a voice agent's when one takes the calls, and which one that is.
 func room(f db.GateFactsRow, trunks []db.GateTrunksRow, voiceAgent bool, now time.Time) (n int, tightest idleness) {
 	free := int64(leads.ClaimBatch)
-	bound := func(n int64, by Reason) {
+	bound := func(n int64, by gate.Reason) {
 		if n < free {
 			free, tightest = n, idleness{on: by}
 		}
 	}
 	if voiceAgent {
-		bound(int64(f.AgentMax)-f.AgentUsed, ReasonAgentCeiling)
+		bound(int64(f.AgentMax)-f.AgentUsed, gate.ReasonAgentCeiling)
 	}
 	if f.CampaignMax != nil {
-		bound(int64(*f.CampaignMax)-f.CampaignUsed, ReasonCampaignCeiling)
+		bound(int64(*f.CampaignMax)-f.CampaignUsed, gate.ReasonCampaignCeiling)
 	}
 	if len(trunks) == 0 {
 		if f.CampaignMax == nil {
-			bound(fallbackChannels-f.CampaignUsedHere, ReasonFallback)
+			bound(gate.FallbackChannels-f.CampaignUsedHere, gate.ReasonFallback)
 		}
 		return int(free), tightest
 	}
@@ -433,10 +434,10 @@ func room(f db.GateFactsRow, trunks []db.GateTrunksRow, voiceAgent bool, now tim
 		}
 		inTrunks += n
 	}
-	bound(channels(trunks)-f.ChannelsUsed, ReasonChannels)
-	bound(inTrunks, ReasonTrunkChannels)
-	if inTrunks == 0 && tightest.on == ReasonTrunkChannels && resting == len(trunks) {
-		tightest = idleness{ReasonTrunkFailures, *tried}
+	bound(gate.Channels(trunks)-f.ChannelsUsed, gate.ReasonChannels)
+	bound(inTrunks, gate.ReasonTrunkChannels)
+	if inTrunks == 0 && tightest.on == gate.ReasonTrunkChannels && resting == len(trunks) {
+		tightest = idleness{gate.ReasonTrunkFailures, *tried}
 	}
 	return int(free), tightest
 }

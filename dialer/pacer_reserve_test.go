@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -182,8 +183,8 @@ func TestAgentIsKeptForOneCampaign(t *testing.T) {
 	require.Equal(t, last.ID, *p.sw.dialed()[0].LeadID)
 	require.Equal(t, []int{1, 0}, []int{p.keptBy(one), p.keptBy(two)})
 	require.Zero(t, p.svc.Pacers.paces.of[two].ready)
-	_, err := p.svc.Gate.admitted(t.Context(), p.request(t, two, lead))
-	require.Equal(t, ReasonAgents, reason(t, err))
+	_, err := passGate(t.Context(), p.svc.Gate, p.request(t, two, lead))
+	require.Equal(t, gate.ReasonAgents, reason(t, err))
 	p.end(t, p.sw.dialed()[0], "failed", "NO_ANSWER")
 	first.round(t.Context())
 	require.Zero(t, p.keptBy(one))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/scrub"
 	"github.com/ringmaster/ringmaster/store"
@@ -53,7 +54,7 @@ func (f *fakeSwitch) dialed() []db.Call {
 }
 
 // pace runs a dialer's pacers until the returned function, or the test's end.
-func pace(t *testing.T, svc *Service, originator Originator) func() {
+func pace(t *testing.T, svc *Service, originator gate.Originator) func() {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -307,7 +308,7 @@ func TestLeadRefusedForTheWindowWaits(t *testing.T) {
 	campaign := b.running(t)
 	lead := b.push(t, campaign.ID, "9876543210")
 	opens := b.clock.Now().Add(time.Hour).Truncate(time.Millisecond)
-	refusing := originatorFunc(func() error { return refuse(ReasonWindow, b.clock.Now(), opens, "closed") })
+	refusing := originatorFunc(func() error { return gate.Refuse(gate.ReasonWindow, b.clock.Now(), opens, "closed") })
 	newPacer(b.svc.Pacers, refusing, b.tenant, campaign.ID, nil).round(t.Context())
 	row := b.lead(t, lead.ID)
 	require.Equal(t, string(leads.StatusQueued), row.Status)

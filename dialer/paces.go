@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -54,16 +55,16 @@ func (p *paces) drop(campaign uuid.UUID) {
 	delete(p.of, campaign)
 }
 
-// overdial is how many calls of a campaign may be on the way to an agent where its plan is to over-dial; else not ok.
-func (p *paces) overdial(campaign uuid.UUID, now time.Time) (bound int, ok bool) {
+// Overdial is how many calls of a campaign may be on the way to an agent where its plan is to over-dial; else not ok.
+func (p *paces) Overdial(campaign uuid.UUID, now time.Time) (bound int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c, known := p.of[campaign]
 	return c.bound, known && c.mode == campaigns.DialPredictive && now.Before(c.until)
 }
 
-// excess is how many calls the tenant's over-dialing campaigns may have on the way beyond their agents who are ready.
-func (p *paces) excess(tenant uuid.UUID, now time.Time) int {
+// Excess is how many calls the tenant's over-dialing campaigns may have on the way beyond their agents who are ready.
+func (p *paces) Excess(tenant uuid.UUID, now time.Time) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := 0
@@ -88,7 +89,7 @@ func (p *pacers) paceOf(ctx context.Context, tx *store.Tx, row db.Campaign) (Pac
 		return out, nil
 	}
 	if row.Environment == string(campaigns.EnvironmentTest) {
-		out.WaitsFor = new(ReasonTestEnvironment)
+		out.WaitsFor = new(gate.ReasonTestEnvironment)
 		return out, nil
 	}
 	if out.Mode == campaigns.DialPreview {
@@ -103,9 +104,9 @@ func (p *pacers) paceOf(ctx context.Context, tx *store.Tx, row db.Campaign) (Pac
 	}
 	out = Pacing{Mode: campaigns.DialMode(told.Mode), LinesPerAgent: told.LinesPerAgent, WaitsUntil: told.WaitsUntil}
 	if told.WaitsFor != nil {
-		out.WaitsFor = new(Reason(*told.WaitsFor))
+		out.WaitsFor = new(gate.Reason(*told.WaitsFor))
 	}
-	if out.WaitsFor == nil || *out.WaitsFor != ReasonLeads {
+	if out.WaitsFor == nil || *out.WaitsFor != gate.ReasonLeads {
 		return out, nil
 	}
 	due, err := tx.Q.LeadsNextDue(ctx, row.TenantID, row.ID)

@@ -8,15 +8,14 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/flows"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/scrub"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/dialer/suppressions"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/dialer/wake"
-	"github.com/ringmaster/ringmaster/dialer/week"
 	"github.com/ringmaster/ringmaster/store"
-	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 // core is what every part of the dialer works with.
@@ -30,28 +29,10 @@ type core struct {
 
 func (k *core) now() time.Time { return k.cfg.Now() }
 
-// rules are the rules of dialing, which the gate applies.
-type rules struct {
-	*core
-	voiceAgents *voiceagents.Service
-	campaigns   *campaigns.Service
-	flows       *flows.Service
-	leads       *leads.Service
-	audio       *audio.Shelf
-	plans       *paces
-
-	// Admitted, unless nil, is told of each leg that may be dialed. Set it before there are any.
-	Admitted func(req admission.Request, terms admission.Terms)
-
-	legal   week.Window
-	hosts   carrier.Hosts
-	windows windowCache
-}
-
 // answering is what happens on a call that is up, and after its end.
 type answering struct {
 	*core
-	gate         *rules
+	gate         *gate.Gate
 	leads        *leads.Service
 	campaigns    *campaigns.Service
 	flows        *flows.Service
@@ -66,7 +47,7 @@ type pacers struct {
 	*core
 	campaigns *campaigns.Service
 	leads     *leads.Service
-	gate      *rules
+	gate      *gate.Gate
 	scrubs    *scrub.Service
 	audio     *audio.Shelf
 
@@ -79,7 +60,7 @@ type pacers struct {
 type desk struct {
 	*core
 	calls        Calls
-	gate         *rules
+	gate         *gate.Gate
 	leads        *leads.Service
 	suppressions *suppressions.Service
 	voiceAgents  *voiceagents.Service

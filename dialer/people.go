@@ -12,10 +12,10 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/dialer/flows"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
-	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
@@ -29,7 +29,7 @@ type peoplePlan struct{ campaign *db.Campaign }
 // connectPeople brings an answered call to an agent: the one who dialed it, else whoever is ready.
 func (h *answering) connectPeople(ctx context.Context, leg switchctl.Leg, p peoplePlan) error {
 	if h.cfg.Agents == nil {
-		return errors.Join(errNoAgents, leg.Hangup(ctx, ledger.CauseServiceUnavailable))
+		return errors.Join(gate.ErrNoAgents, leg.Hangup(ctx, ledger.CauseServiceUnavailable))
 	}
 	req := acd.Request{}
 	if c := p.campaign; c != nil {
@@ -50,8 +50,6 @@ func (h *answering) connectPeople(ctx context.Context, leg switchctl.Leg, p peop
 	}
 	return h.overflow(ctx, leg, p.campaign)
 }
-
-var errNoAgents = &fault.Error{Kind: fault.Dependency, Code: "NoAgentAvailable", Detail: "no agent is logged in"}
 
 // overflow is what becomes of a call that no agent took: its campaign's overflow action, or the end.
 func (h *answering) overflow(ctx context.Context, leg switchctl.Leg, c *db.Campaign) error {
@@ -100,7 +98,7 @@ func (o legOperations) ConnectAgent(ctx context.Context, q flow.AgentQueue) (str
 // queue has the caller wait for an agent. One whom nobody took hears the flow again, and no more music.
 func (o legOperations) queue(ctx context.Context, req acd.Request) (string, error) {
 	call := o.leg.Call()
-	req.Campaign = call.CampaignID != nil && call.Direction == directionOutbound
+	req.Campaign = call.CampaignID != nil && call.Direction == gate.DirectionOutbound
 	if limit, due, predictive := o.h.calleesWait(ctx, call); limit > 0 {
 		if req.Due = o.h.now().Add(due); predictive && (req.MaxWait <= 0 || limit < req.MaxWait) {
 			req.MaxWait = limit
@@ -116,7 +114,7 @@ func (o legOperations) queue(ctx context.Context, req acd.Request) (string, erro
 // calleesWait is how long a callee whom a campaign has dialed for its agents may wait, in a flow that asks for one, until when the wait
 // is in time, and whether a predictive campaign, which lets nobody wait longer; 0 for any other caller.
 func (h *answering) calleesWait(ctx context.Context, call db.Call) (limit, due time.Duration, predictive bool) {
-	if call.CampaignID == nil || call.Direction != directionOutbound || call.AgentID != nil || call.VoiceAgentID != nil {
+	if call.CampaignID == nil || call.Direction != gate.DirectionOutbound || call.AgentID != nil || call.VoiceAgentID != nil {
 		return 0, 0, false
 	}
 	err := h.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/store"
@@ -207,8 +208,8 @@ func TestNobodyIsDialedForAPhoneOnTheHook(t *testing.T) {
 		lead := p.push(t, campaign, "9876543201")
 		newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil).round(t.Context())
 		require.Empty(t, p.sw.dialed())
-		_, err := p.svc.Gate.admitted(t.Context(), p.request(t, campaign, lead))
-		require.Equal(t, ReasonAgents, reason(t, err))
+		_, err := passGate(t.Context(), p.svc.Gate, p.request(t, campaign, lead))
+		require.Equal(t, gate.ReasonAgents, reason(t, err))
 	}
 	preview := p.campaign(t, campaigns.DialPreview)
 	lead := p.push(t, preview, "9876543202")
@@ -237,7 +238,7 @@ func TestNobodyTakesTheCallee(t *testing.T) {
 	answered := func() *fakeLeg {
 		number := fmt.Sprintf("98765432%02d", storetest.Count(t, p.st, "SELECT count(*) FROM leads"))
 		lead := p.push(t, campaign, number)
-		call, err := p.svc.Gate.place(t.Context(), p.sw, admission.Request{
+		call, err := p.svc.Gate.Place(t.Context(), p.sw, admission.Request{
 			TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, number), Purpose: admission.PurposeLead,
 			Environment: string(campaigns.EnvironmentLive),
 		})
@@ -305,7 +306,7 @@ func TestOverflowMessageWithoutGreeting(t *testing.T) {
 		announcement_url = 'http://x/recorded.wav', voicemail_message_url = 'http://x/gone.wav'`)
 	lead := p.push(t, campaign, "9876543201")
 	p.person(t)
-	call, err := p.svc.Gate.place(t.Context(), p.sw, admission.Request{
+	call, err := p.svc.Gate.Place(t.Context(), p.sw, admission.Request{
 		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876543201"), Purpose: admission.PurposeLead,
 		Environment: string(campaigns.EnvironmentLive),
 	})
@@ -350,7 +351,7 @@ func TestMenuHoldsBackNoAgent(t *testing.T) {
 		{"id":"q","type":"connect_agent","data":{"max_wait_s":600}}]`)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET post_answer_action = 'run_flow', flow_id = $1", flowID)
 	lead := p.push(t, campaign, "9876543201")
-	call, err := p.svc.Gate.place(t.Context(), p.sw, admission.Request{
+	call, err := p.svc.Gate.Place(t.Context(), p.sw, admission.Request{
 		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876543201"), Purpose: admission.PurposeLead,
 		Environment: string(campaigns.EnvironmentLive),
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
@@ -76,11 +77,11 @@ func TestPredictiveDialsMoreThanItsAgents(t *testing.T) {
 	require.Equal(t, campaigns.DialPredictive, told.Mode)
 	require.Greater(t, told.LinesPerAgent, 1.0)
 	lead := p.push(t, campaign, "9876599901")
-	_, err := p.svc.Gate.admitted(t.Context(), admission.Request{
+	_, err := passGate(t.Context(), p.svc.Gate, admission.Request{
 		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876599901"),
 		Purpose: admission.PurposeLead, Environment: string(campaigns.EnvironmentLive),
 	})
-	require.Equal(t, ReasonAgents, reason(t, err), "the gate holds every call against the plan")
+	require.Equal(t, gate.ReasonAgents, reason(t, err), "the gate holds every call against the plan")
 
 	_, err = p.svc.Campaigns.SetPredictivePaused(t.Context(), p.tenant, campaign, true, campaigns.PredictiveInput{})
 	require.NoError(t, err)
@@ -232,7 +233,7 @@ func TestFlowOfAPredictiveCampaignWaitsNoLonger(t *testing.T) {
 	storetest.Exec(t, p.st, p.tenant, `UPDATE campaigns SET post_answer_action = 'run_flow', flow_id = $1,
 		predictive_max_wait_s = 0.05`, flowID)
 	lead := p.push(t, campaign, "9876543201")
-	call, err := p.svc.Gate.place(t.Context(), p.sw, p.request(t, campaign, lead))
+	call, err := p.svc.Gate.Place(t.Context(), p.sw, p.request(t, campaign, lead))
 	require.NoError(t, err)
 	_, err = p.agents.SetStatus(t.Context(), p.tenant, ann, acd.StatusInput{Status: "paused"})
 	require.NoError(t, err)

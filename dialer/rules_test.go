@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -35,22 +36,22 @@ func TestDailyCap(t *testing.T) {
 	b.end(t, b.dial(t, one, lead), "failed", "USER_BUSY")
 	b.end(t, b.dial(t, one, lead), "failed", ledger.CauseNetworkOutOfOrder) // never began: the number did not ring
 	b.end(t, b.dial(t, two, other), "failed", ledger.CauseHostLost)         // it may have rung
-	adm, err := b.svc.Gate.admitted(t.Context(), single)
+	adm, err := passGate(t.Context(), b.svc.Gate, single)
 	require.NoError(t, err)
 	b.end(t, adm.Call, "completed", "NORMAL_CLEARING")
 
 	for _, req := range []admission.Request{b.request(t, one.ID, lead), b.request(t, two.ID, other), single} {
-		_, err := b.svc.Gate.admitted(t.Context(), req)
-		require.Equal(t, ReasonDailyCap, reason(t, err))
+		_, err := passGate(t.Context(), b.svc.Gate, req)
+		require.Equal(t, gate.ReasonDailyCap, reason(t, err))
 		require.Equal(t, "daily_cap", conflictCode(t, err))
-		var refusal *RefusalError
+		var refusal *gate.RefusalError
 		require.ErrorAs(t, err, &refusal)
 		require.WithinDuration(t, noon().Add(21*time.Hour), refusal.RetryAt, 0, "tomorrow, when the window opens")
 	}
 	parent := b.dial(t, one, b.push(t, one.ID, "9876543211"))
 	transfer := single
 	transfer.Purpose, transfer.ParentCallID = admission.PurposeTransfer, &parent.ID
-	_, err = b.svc.Gate.admitted(t.Context(), transfer)
+	_, err = passGate(t.Context(), b.svc.Gate, transfer)
 	require.NoError(t, err, "a third party whom a caller is led to")
 
 	// The pacer puts the lead off, and the callee's midnight ends the day.
@@ -87,7 +88,7 @@ func TestDailyCapOfTenant(t *testing.T) {
 			storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET daily_cap = $1", c.tenant)
 			done := 0
 			for range 6 {
-				adm, err := b.svc.Gate.admitted(t.Context(), admission.Request{
+				adm, err := passGate(t.Context(), b.svc.Gate, admission.Request{
 					TenantID: b.tenant, To: mustPhone(t, "9876543210"), Purpose: admission.PurposeSingle,
 				})
 				if err == nil {
@@ -112,7 +113,7 @@ func TestAgentsDialsCount(t *testing.T) {
 	require.NoError(t, err)
 	to := DialInput{CampaignID: input.Some(p.campaign(t, campaigns.DialPreview).String()), Phone: input.Some("9876543201")}
 	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, to)
-	require.Equal(t, ReasonDailyCap, reason(t, err))
+	require.Equal(t, gate.ReasonDailyCap, reason(t, err))
 	require.Equal(t, acd.Available, p.status(t, ann), "the agent is free again")
 
 	at := p.clock.Now().Add(time.Minute)
@@ -130,7 +131,7 @@ func TestAgentsDialsCount(t *testing.T) {
 	_, err = p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: input.Some(kept.ID.String()), Disposition: input.Some("not_there")})
 	require.NoError(t, err)
 	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: input.Some(lead.ID.String())})
-	require.Equal(t, ReasonDailyCap, reason(t, err), "and no other")
+	require.Equal(t, gate.ReasonDailyCap, reason(t, err), "and no other")
 }
 
 // TestRetriesWiden waits longer after each attempt, where the campaign says so.
@@ -175,7 +176,7 @@ func TestCallerIDsTakeTurns(t *testing.T) {
 	for i := range 30 {
 		req := b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i)))
 		wg.Go(func() {
-			adm, err := services[i%3].Gate.admitted(t.Context(), req)
+			adm, err := passGate(t.Context(), services[i%3].Gate, req)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -242,8 +243,8 @@ func TestCallCategory(t *testing.T) {
 		require.Equal(t, "+911600123456", call.FromNumber.Reveal())
 	}
 	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET is_active = false WHERE e164 = '+911401234567'")
-	_, err = b.svc.Gate.admitted(t.Context(), b.request(t, promotional.ID, b.push(t, promotional.ID, "9876543220")))
-	require.Equal(t, ReasonCallerID, reason(t, err))
+	_, err = passGate(t.Context(), b.svc.Gate, b.request(t, promotional.ID, b.push(t, promotional.ID, "9876543220")))
+	require.Equal(t, gate.ReasonCallerID, reason(t, err))
 
 	undeclared, err := create(`"notes":"none"`)
 	require.NoError(t, err)

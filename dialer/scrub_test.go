@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/scrub"
 	"github.com/ringmaster/ringmaster/store"
@@ -148,17 +149,17 @@ func TestScrubIsRepeatedAfterSevenDays(t *testing.T) {
 	campaign := b.running(t)
 	old := b.push(t, campaign.ID, "9876543210")
 	admit := func(lead uuid.UUID) error {
-		_, err := b.svc.Gate.admitted(t.Context(), admission.Request{
+		_, err := passGate(t.Context(), b.svc.Gate, admission.Request{
 			TenantID: b.tenant, CampaignID: &campaign.ID, LeadID: &lead, VoiceAgentID: campaign.VoiceAgentID,
 			To: mustPhone(t, "9876543210"), Purpose: admission.PurposeLead, Environment: string(campaigns.EnvironmentLive),
 		})
 		return err
 	}
 	b.registry.setDown(true)
-	b.clock.Advance(scrubAge + time.Minute)
-	var refusal *RefusalError
+	b.clock.Advance(gate.ScrubAge + time.Minute)
+	var refusal *gate.RefusalError
 	require.ErrorAs(t, admit(old.ID), &refusal)
-	require.Equal(t, ReasonUnscrubbed, refusal.Reason)
+	require.Equal(t, gate.ReasonUnscrubbed, refusal.Reason)
 	b.clock.Advance(-2 * time.Minute)
 	require.NoError(t, admit(old.ID), "six days and more is fresh enough")
 }

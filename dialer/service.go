@@ -21,6 +21,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/figures"
 	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/dialer/flows"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/scrub"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
@@ -29,9 +30,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
-	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
-	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 // Config is what the dialer needs to know about its host and its law.
@@ -85,17 +84,9 @@ type Hours struct {
 	From, To string
 }
 
-// Originator dials. The call controller is one.
-type Originator interface {
-	// CanOriginate tells why nothing can be dialed just now; nil when calls can be placed.
-	CanOriginate() error
-	// Originate dials what was admitted.
-	Originate(ctx context.Context, adm *admission.Admission) (db.Call, error)
-}
-
 // Calls are the calls that agents place and end. The call controller has them.
 type Calls interface {
-	Originator
+	gate.Originator
 	Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error
 }
 
@@ -103,7 +94,7 @@ type Calls interface {
 type Service struct {
 	*core
 	// Gate is what is asked before every originate, Answers what the call controller asks about calls that are up.
-	Gate    *rules
+	Gate    *gate.Gate
 	Answers *answering
 
 	Campaigns    *campaigns.Service
@@ -151,7 +142,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 		return nil, fmt.Errorf("create dialer: %w", err)
 	}
 	k := &core{cfg: cfg, st: st, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), signals: cfg.Wake}
-	paces, audio := newPaces(), &audio.Shelf{Prompts: cfg.Prompts, Now: cfg.Now}
+	paces, shelf := newPaces(), &audio.Shelf{Prompts: cfg.Prompts, Now: cfg.Now}
 	if cfg.Registerer != nil {
 		cfg.Registerer.MustRegister(newPaceCollector(paces))
 	}
@@ -176,16 +167,18 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 		Store: st, Log: cfg.Logger, Now: cfg.Now, Wake: cfg.Wake, Guard: cfg.Guard.Check, DNCPolicy: cfg.DNCPolicy,
 		RequireCategory: cfg.RequireCategory, VoiceAgents: s.VoiceAgents, Flows: s.Flows,
 	}
-	s.Gate = &rules{
-		core: k, voiceAgents: s.VoiceAgents, campaigns: s.Campaigns, flows: s.Flows, leads: s.Leads, audio: audio, plans: paces, legal: legal,
-		hosts: hosts,
+	s.Gate = &gate.Gate{
+		Store: st, Log: cfg.Logger, Now: cfg.Now, NodeID: cfg.NodeID, CarrierProfile: cfg.CarrierProfile, Legal: legal, DNCPolicy: cfg.DNCPolicy,
+		DailyCap: cfg.DailyCap, RequireCategory: cfg.RequireCategory, HostTrunk: cfg.HostTrunk, Hosts: hosts, Agents: cfg.Agents,
+		VoiceAgents: s.VoiceAgents, Campaigns: s.Campaigns, Flows: s.Flows, Leads: s.Leads, Audio: shelf, Plans: paces,
+		AdmittedTotal: k.metrics.admitted, RefusedTotal: k.metrics.refused,
 	}
 	s.Answers = &answering{
-		core: k, gate: s.Gate, leads: s.Leads, campaigns: s.Campaigns, flows: s.Flows, voiceAgents: s.VoiceAgents, audio: audio, carriers: senders,
+		core: k, gate: s.Gate, leads: s.Leads, campaigns: s.Campaigns, flows: s.Flows, voiceAgents: s.VoiceAgents, audio: shelf, carriers: senders,
 		suppressions: s.Suppressions,
 	}
 	s.Pacers = &pacers{
-		core: k, campaigns: s.Campaigns, leads: s.Leads, gate: s.Gate, scrubs: s.Scrubs, audio: audio, crews: staffing.NewAllocator(),
+		core: k, campaigns: s.Campaigns, leads: s.Leads, gate: s.Gate, scrubs: s.Scrubs, audio: shelf, crews: staffing.NewAllocator(),
 		shares: staffing.NewShares(), paces: paces,
 	}
 	s.Statistics = &statistics{core: k, campaigns: s.Campaigns, pacers: s.Pacers}
@@ -262,7 +255,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		Name: "ringmaster_campaigns_waiting",
 		Help: "Running campaigns paced here that dial nothing, by what they wait for (pacing.waits_for of their statistics).",
 	}, []string{"waits_for"})
-	for _, w := range Waits() {
+	for _, w := range gate.Waits() {
 		m.waits.WithLabelValues(string(w))
 	}
 	if reg != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -156,7 +157,7 @@ func (in SettingsInput) applyNumbers(c *input.Form, to *db.Tenant) {
 	}{
 		{"default_max_concurrent", in.DefaultMaxConcurrent, 1, campaigns.MaxCampaignChannels, &to.DefaultMaxConcurrent},
 		{"recording_retention_days", in.RecordingRetentionDays, 0, maxRetentionDays, &to.RecordingRetentionDays},
-		{"daily_cap", in.DailyCap, 1, maxDailyCap, &to.DailyCap},
+		{"daily_cap", in.DailyCap, 1, gate.MaxDailyCap, &to.DailyCap},
 	} {
 		v, ok := input.Clearable(c, m.field, m.value)
 		if !ok {

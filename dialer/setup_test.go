@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/media/netguard"
@@ -284,8 +285,8 @@ func (b *bundle) sipHosts(t *testing.T, hosts ...string) {
 	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET sip_hosts = $2 WHERE id = $1", b.tenant, hosts)
 }
 
-// admitted gives the terms of an admission.
-func (g *rules) admitted(ctx context.Context, req admission.Request) (admission.Terms, error) {
+// passGate gives the terms of an admission.
+func passGate(ctx context.Context, g *gate.Gate, req admission.Request) (admission.Terms, error) {
 	adm, err := g.Admit(ctx, req)
 	if err != nil {
 		return admission.Terms{}, err

@@ -89,7 +89,7 @@ func (dk *desk) PlaceCall(ctx context.Context, tenant uuid.UUID, env campaigns.E
 	// What was begun is finished also when whoever asked has gone.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
 	defer cancel()
-	call, err := dk.gate.place(ctx, dk.calls, req)
+	call, err := dk.gate.Place(ctx, dk.calls, req)
 	return call, fault.Wrap("place call", err)
 }
 

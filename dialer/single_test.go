@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flows"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/store"
@@ -109,7 +110,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 		_, err = place(`{"to":"9876543213",` + body + `}`)
 		var limit *fault.Error
 		require.ErrorAs(t, err, &limit)
-		require.Equal(t, CodeMaxConcurrent, limit.Code)
+		require.Equal(t, gate.CodeMaxConcurrent, limit.Code)
 	}
 	storetest.Exec(t, p.st, p.tenant, "UPDATE voice_agents SET status = 'paused'")
 	dependency(`{"to":"9876543213",`+named+`}`, voiceagents.CodeNoVoiceAgentConfigured)
@@ -126,14 +127,14 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 		`{"id":"h","type":"hangup"}`))
 	people := `{"to":"9876543213","flow_id":"` + asks.ID.String() + `"}`
 	_, err = place(people)
-	require.Equal(t, ReasonAgents, reason(t, err), "nobody is at work")
+	require.Equal(t, gate.ReasonAgents, reason(t, err), "nobody is at work")
 	p.person(t)
 	call, err = place(people)
 	require.NoError(t, err)
 	require.False(t, call.Amd)
 	require.Nil(t, call.VoiceAgentID)
 	_, err = place(people)
-	require.Equal(t, ReasonAgents, reason(t, err), "the agent is spoken for")
+	require.Equal(t, gate.ReasonAgents, reason(t, err), "the agent is spoken for")
 	p.end(t, call, "failed", "USER_BUSY")
 	_, err = place(people)
 	require.NoError(t, err)
@@ -150,7 +151,7 @@ func TestPlaceCallWithATestKey(t *testing.T) {
 		Environment: string(campaigns.EnvironmentTest),
 	}
 	for range 2 {
-		adm, err := b.svc.Gate.admitted(t.Context(), req)
+		adm, err := passGate(t.Context(), b.svc.Gate, req)
 		require.NoError(t, err)
 		require.Empty(t, adm.Routes)
 		require.Equal(t, string(campaigns.EnvironmentTest), adm.Call.Environment)
@@ -164,11 +165,11 @@ func TestPlaceCallWithATestKey(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, usage)
 	req.Environment = string(campaigns.EnvironmentLive)
-	_, err = b.svc.Gate.admitted(t.Context(), req)
+	_, err = passGate(t.Context(), b.svc.Gate, req)
 	require.NoError(t, err)
 	req.Environment = string(campaigns.EnvironmentTest)
-	_, err = b.svc.Gate.admitted(t.Context(), req)
-	require.Equal(t, ReasonDailyCap, reason(t, err), "the rules are the same")
+	_, err = passGate(t.Context(), b.svc.Gate, req)
+	require.Equal(t, gate.ReasonDailyCap, reason(t, err), "the rules are the same")
 }
 
 // The rules that a campaign is held to at its start hold for each single call.
@@ -181,7 +182,7 @@ func TestPlaceCallDeclaresItself(t *testing.T) {
 		return err
 	}
 	require.Equal(t, campaigns.CodeCategoryRequired, conflictCode(t, call("")))
-	require.Equal(t, ReasonCallerID, reason(t, call(`,"call_category":"service"`)), "no number of the series")
+	require.Equal(t, gate.ReasonCallerID, reason(t, call(`,"call_category":"service"`)), "no number of the series")
 	storetest.InboundNumber(t, b.st, b.tenant, "+911600123456")
 	require.NoError(t, call(`,"call_category":"service"`))
 	require.NoError(t, call(`,"call_category":"transactional","from":"1600123456"`))

@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/figures"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -50,27 +51,14 @@ type Pacing struct {
 	Mode          campaigns.DialMode `json:"mode"`
 	LinesPerAgent float64            `json:"lines_per_agent"`
 	// WaitsFor says why nobody is dialed though the campaign runs, nil for no reason; WaitsUntil when that passes, where it is known.
-	WaitsFor   *Reason    `json:"waits_for"`
-	WaitsUntil *time.Time `json:"waits_until"`
+	WaitsFor   *gate.Reason `json:"waits_for"`
+	WaitsUntil *time.Time   `json:"waits_until"`
 }
-
-// CeilingSource says what bounds a campaign's calls.
-type CeilingSource string
-
-// The sources of a ceiling.
-const (
-	CeilingCampaign   CeilingSource = "campaign"
-	CeilingVoiceAgent CeilingSource = "voice_agent"
-	CeilingChannels   CeilingSource = "channels"
-	CeilingTrunk      CeilingSource = "trunk"
-	CeilingFallback   CeilingSource = "fallback"
-	CeilingAgents     CeilingSource = "agents"
-)
 
 // Ceiling is the tightest bound of a campaign's calls at once, and what sets it.
 type Ceiling struct {
-	Effective int64         `json:"effective"`
-	SetBy     CeilingSource `json:"set_by"`
+	Effective int64              `json:"effective"`
+	SetBy     gate.CeilingSource `json:"set_by"`
 }
 
 // CampaignStats gives a campaign's figures. Errors: store.ErrNotFound.
@@ -148,13 +136,13 @@ func (out *CampaignStats) addCalls(kept figures.Figures) {
 // trunk's are its own ceiling.
 func (t *statistics) ceiling(ctx context.Context, tx *store.Tx, row db.Campaign, agents map[string]int64) (Ceiling, error) {
 	out := Ceiling{Effective: math.MaxInt64}
-	bound := func(n int64, by CeilingSource) {
+	bound := func(n int64, by gate.CeilingSource) {
 		if n < out.Effective {
 			out = Ceiling{n, by}
 		}
 	}
 	if row.MaxConcurrent != nil {
-		bound(int64(*row.MaxConcurrent), CeilingCampaign)
+		bound(int64(*row.MaxConcurrent), gate.CeilingCampaign)
 	}
 	voiceAgent, people, err := t.takesCalls(ctx, tx, row)
 	if err != nil {
@@ -166,22 +154,22 @@ func (t *statistics) ceiling(ctx context.Context, tx *store.Tx, row db.Campaign,
 			return out, err
 		}
 		if err == nil {
-			bound(int64(agent.MaxConcurrent), CeilingVoiceAgent)
+			bound(int64(agent.MaxConcurrent), gate.CeilingVoiceAgent)
 		}
 	}
 	if people {
-		bound(agents[string(acd.Available)]+agents[string(acd.OnCall)], CeilingAgents)
+		bound(agents[string(acd.Available)]+agents[string(acd.OnCall)], gate.CeilingAgents)
 	}
 	allocated, err := tx.Q.ChannelsAllocated(ctx, row.TenantID)
 	switch {
 	case err != nil:
 		return out, err
 	case allocated.Trunks == 1:
-		bound(int64(allocated.Channels), CeilingTrunk)
+		bound(int64(allocated.Channels), gate.CeilingTrunk)
 	case allocated.Trunks > 1:
-		bound(int64(allocated.Channels), CeilingChannels)
+		bound(int64(allocated.Channels), gate.CeilingChannels)
 	case row.MaxConcurrent == nil:
-		bound(fallbackChannels, CeilingFallback)
+		bound(gate.FallbackChannels, gate.CeilingFallback)
 	}
 	return out, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -28,7 +29,7 @@ const (
 
 // signOf reads a closed call's final record. at is when the sign was given.
 func signOf(call db.Call) (sign trunkSign, at time.Time) {
-	if call.Direction != directionOutbound || call.TrunkID == nil || call.EndTime == nil {
+	if call.Direction != gate.DirectionOutbound || call.TrunkID == nil || call.EndTime == nil {
 		return trunkNoSign, time.Time{}
 	}
 	for _, heard := range []*time.Time{call.AnswerTime, call.RingTime} {

@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -94,10 +94,10 @@ func TestSignOfATrunk(t *testing.T) {
 		{ending{ledger.CauseNetworkOutOfOrder, "", 0, false}, trunkNoSign},
 		{ending{ledger.CauseHostLost, "", 0, false}, trunkNoSign},
 	} {
-		call := db.Call{Direction: directionOutbound, TrunkID: &trunk}
+		call := db.Call{Direction: gate.DirectionOutbound, TrunkID: &trunk}
 		sign, _ := signOf(c.of(call, now))
 		require.Equal(t, c.want, sign, "%+v", c.ending)
-		call.Direction = directionInbound
+		call.Direction = gate.DirectionInbound
 		sign, _ = signOf(c.of(call, now))
 		require.Equal(t, trunkNoSign, sign)
 	}
@@ -118,8 +118,8 @@ func TestTrunkFaultIsNoAttempt(t *testing.T) {
 		require.EqualValues(t, i+1, row.TrunkFailures)
 		require.WithinDuration(t, b.clock.Now().Add(3*time.Minute), *row.NextAttemptAt, time.Second)
 	}
-	_, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
-	require.Equal(t, ReasonDailyCap, reason(t, err))
+	_, err := passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, lead))
+	require.Equal(t, gate.ReasonDailyCap, reason(t, err))
 
 	for i, e := range []ending{busyCallee(), silence()} {
 		other := b.push(t, campaign.ID, fmt.Sprintf("987654321%d", i))
@@ -160,7 +160,7 @@ func TestDeadTrunkRests(t *testing.T) {
 		rounds(t, p)
 		require.Len(t, sw.dialed(), began)
 		w, until := b.told(t, campaign.ID)
-		require.Equal(t, ReasonTrunkFailures, w)
+		require.Equal(t, gate.ReasonTrunkFailures, w)
 		require.True(t, until.After(b.clock.Now()))
 		b.clock.Advance(5 * time.Second)
 		rounds(t, p)
@@ -169,8 +169,8 @@ func TestDeadTrunkRests(t *testing.T) {
 	}
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = 4"))
 	lead := b.push(t, campaign.ID, "9876543209")
-	_, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, lead))
-	require.Equal(t, ReasonTrunkFailures, reason(t, err))
+	_, err := passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, lead))
+	require.Equal(t, gate.ReasonTrunkFailures, reason(t, err))
 	var missing *fault.Error
 	require.ErrorAs(t, err, &missing)
 	b.clock.Advance(4 * time.Minute)
@@ -260,44 +260,6 @@ func TestTrunkThatWasNeverHeardRests(t *testing.T) {
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = 0 AND heard_at IS NOT NULL"))
 }
 
-// TestTransferGoesOverATrunkThatRests where there is no other: somebody is on the line. It is not what tries the trunk, either.
-func TestTransferGoesOverATrunkThatRests(t *testing.T) {
-	t.Parallel()
-	b := setup(t).trunkAndNumber(t)
-	rests := b.clock.Now().Add(time.Minute)
-	trunks := []db.GateTrunksRow{{ID: uuid.New(), MaxChannels: 9, Cps: 9, RestsUntil: &rests}, {ID: uuid.New(), MaxChannels: 9, Cps: 9}}
-	req := admission.Request{To: mustPhone(t, "9876543200"), Purpose: admission.PurposeTransfer}
-	for _, at := range []time.Time{b.clock.Now(), rests} {
-		way := b.svc.Gate.routesTo(req, trunks, at)
-		require.Nil(t, way.denied)
-		require.Len(t, way.routes, 2)
-		require.Equal(t, trunks[1].ID, *way.routes[0].TrunkID)
-		way = b.svc.Gate.routesTo(req, trunks[:1], at)
-		require.Nil(t, way.denied)
-		require.Len(t, way.routes, 1)
-	}
-	req.Purpose = admission.PurposeSingle
-	way := b.svc.Gate.routesTo(req, trunks[:1], b.clock.Now())
-	require.Equal(t, ReasonTrunkFailures, way.rule)
-	var missing *fault.Error
-	require.ErrorAs(t, refuse(way.rule, b.clock.Now(), way.denied.at, "%s", way.denied.detail), &missing)
-	require.Equal(t, time.Minute, missing.RetryAfter)
-	way = b.svc.Gate.routesTo(req, trunks, rests)
-	require.Nil(t, way.denied)
-	require.Len(t, way.routes, 1, "a customer's call isn't what tries a trunk while there is another")
-	require.Equal(t, trunks[1].ID, *way.routes[0].TrunkID)
-	way = b.svc.Gate.routesTo(req, trunks[:1], rests)
-	require.Nil(t, way.denied)
-	require.Len(t, way.routes, 1)
-	req.Environment = string(campaigns.EnvironmentTest)
-	way = b.svc.Gate.routesTo(req, trunks[:1], b.clock.Now())
-	require.Nil(t, way.denied, "nothing is dialed for a test key")
-	req.Environment = ""
-	trunks[1].ChannelsUsed = 9
-	way = b.svc.Gate.routesTo(req, trunks, b.clock.Now())
-	require.Equal(t, ReasonTrunkChannels, way.rule, "the other one is full")
-}
-
 // TestRestingTrunkIsPassedBy while another one carries calls.
 func TestRestingTrunkIsPassedBy(t *testing.T) {
 	t.Parallel()
@@ -306,13 +268,13 @@ func TestRestingTrunkIsPassedBy(t *testing.T) {
 	b.deadTrunk(t, campaign, 5, refusedByTrunk())
 	second := storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5071, 10)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET priority = 9 WHERE id = $1", second)
-	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543200")))
+	adm, err := passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543200")))
 	require.NoError(t, err)
 	require.Len(t, adm.Routes, 1)
 	require.Equal(t, second, *adm.Routes[0].TrunkID)
 	b.clock.Advance(time.Minute)
 	for i, routes := range []int{2, 1} { // one call tries the first, and goes on with the second
-		adm, err = b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("987654321%d", i))))
+		adm, err = passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("987654321%d", i))))
 		require.NoError(t, err)
 		require.Len(t, adm.Routes, routes)
 	}
@@ -328,14 +290,14 @@ func TestTrunkRateOfControllersWhoseClocksDiffer(t *testing.T) {
 	numbers := 0
 	admit := func(by *Service) error {
 		numbers++
-		_, err := by.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", numbers))))
+		_, err := passGate(t.Context(), by.Gate, b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", numbers))))
 		b.began(t, time.Minute) // however long this takes
 		return err
 	}
 	require.NoError(t, admit(late))
 	require.NoError(t, admit(b.svc))
-	require.Equal(t, ReasonTrunkRate, reason(t, admit(b.svc)))
-	require.Equal(t, ReasonTrunkRate, reason(t, admit(late)))
+	require.Equal(t, gate.ReasonTrunkRate, reason(t, admit(b.svc)))
+	require.Equal(t, gate.ReasonTrunkRate, reason(t, admit(late)))
 	b.began(t, -2*time.Second)
 	require.NoError(t, admit(late))
 
@@ -345,5 +307,5 @@ func TestTrunkRateOfControllersWhoseClocksDiffer(t *testing.T) {
 	id := store.IDFloor(time.Now().Add(-3 * time.Second))
 	storetest.Exec(t, b.st, b.tenant, `INSERT INTO calls (tenant_id, id, trunk_id, node, fs_uuid, direction, from_number, to_number, dial_time, created_at)
 		SELECT $1, $2::uuid, k.id, 'node-2', $2::text, 'outbound', '', '', now() - interval '3 seconds', now() + interval '1 minute' FROM trunks k`, b.tenant, id)
-	require.Equal(t, ReasonTrunkRate, reason(t, admit(b.svc)))
+	require.Equal(t, gate.ReasonTrunkRate, reason(t, admit(b.svc)))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -13,7 +14,7 @@ import (
 // unserved tells whether a person answered a campaign's call and met nobody: no agent, no voice agent, no flow, and was told nothing. Such a
 // call was no conversation. It is abandoned if the callee waited as long as the campaign allows, or if it was us who ended it or were not there.
 func (h *answering) unserved(ctx context.Context, tx *store.Tx, call db.Call) (bool, error) {
-	if call.Direction != directionOutbound || call.CampaignID == nil || call.AnswerTime == nil || call.EndTime == nil ||
+	if call.Direction != gate.DirectionOutbound || call.CampaignID == nil || call.AnswerTime == nil || call.EndTime == nil ||
 		call.AgentConnectTime != nil || switchctl.MachineSure(call) {
 		return false, nil
 	}

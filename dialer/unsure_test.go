@@ -35,7 +35,7 @@ func TestUnsureMachineCountsWhenAbandoned(t *testing.T) {
 			p := staffed(t)
 			agent, campaign := p.person(t), p.campaign(t, campaigns.DialProgressive)
 			lead := p.push(t, campaign, "9876543201")
-			call, err := p.svc.Gate.place(t.Context(), p.sw, p.request(t, campaign, lead))
+			call, err := p.svc.Gate.Place(t.Context(), p.sw, p.request(t, campaign, lead))
 			require.NoError(t, err)
 			now := p.clock.Now()
 			storetest.Exec(t, p.st, p.tenant, `UPDATE calls SET amd = true, status = 'answered', answer_time = $2, queued_at = $2,

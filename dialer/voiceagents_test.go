@@ -171,7 +171,7 @@ func TestDeleteVoiceAgentInUse(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
-	adm, err := b.svc.Gate.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
+	adm, err := passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
 	require.NoError(t, err)
 	err = b.svc.VoiceAgents.DeleteVoiceAgent(t.Context(), b.tenant, *campaign.VoiceAgentID)
 	require.Equal(t, voiceagents.CodeVoiceAgentInUse, conflictCode(t, err))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/flows"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/media/prompt"
@@ -19,23 +20,19 @@ import (
 
 // idleness is why a campaign dials nothing, and when that passes, if that is known; the zero value is none.
 type idleness struct {
-	on    Reason
+	on    gate.Reason
 	until time.Time
 }
 
 // waitOf is what a campaign waits for whose call was refused; not ok where the refusal says nothing of the campaign.
-func waitOf(r *RefusalError) (w idleness, ok bool) {
-	waits := ruleOf(r.Reason).waits
-	w.on = waits.on
-	if waits.timed {
-		w.until = r.RetryAt
-	}
+func waitOf(r *gate.RefusalError) (w idleness, ok bool) {
+	w.on, w.until = r.Waits()
 	return w, w.on != ""
 }
 
 // failedFor notes what an error says of why nothing is dialed.
 func (p *pacer) failedFor(err error) {
-	var refusal *RefusalError
+	var refusal *gate.RefusalError
 	var missing *fault.Error
 	switch {
 	case errors.As(err, &refusal):
@@ -43,11 +40,11 @@ func (p *pacer) failedFor(err error) {
 			p.idle = w
 		}
 	case errors.As(err, &missing) && missing.Code == voiceagents.CodeNoVoiceAgentConfigured:
-		p.idle = idleness{on: ReasonVoiceAgent}
+		p.idle = idleness{on: gate.ReasonVoiceAgent}
 	case errors.As(err, &missing) && missing.Code == flows.CodeNoFlowConfigured:
-		p.idle = idleness{on: ReasonFlow}
+		p.idle = idleness{on: gate.ReasonFlow}
 	case errors.Is(err, switchctl.ErrLinkDown):
-		p.idle = idleness{on: ReasonSwitch}
+		p.idle = idleness{on: gate.ReasonSwitch}
 	default:
 		p.idle = p.idleBefore()
 	}
@@ -57,18 +54,18 @@ func (p *pacer) failedFor(err error) {
 func (p *pacer) idleFor(seen *sight, now time.Time) idleness {
 	switch {
 	case seen.lacks != "":
-		return idleness{on: Reason(seen.lacks)}
+		return idleness{on: gate.Reason(seen.lacks)}
 	case !seen.heard:
 		return p.idleBefore() // it is being fetched
 	case seen.hasLeads:
-		return idleness{ReasonWindow, seen.opensAt}
+		return idleness{gate.ReasonWindow, seen.opensAt}
 	case seen.unscrubbed:
-		return idleness{on: ReasonUnscrubbed}
+		return idleness{on: gate.ReasonUnscrubbed}
 	}
-	if before := p.idleBefore(); (before.on == ReasonUnscrubbed || before.on == ReasonNumber) && now.Before(before.until) {
+	if before := p.idleBefore(); (before.on == gate.ReasonUnscrubbed || before.on == gate.ReasonNumber) && now.Before(before.until) {
 		return before // all were put back for it
 	}
-	return idleness{on: ReasonLeads}
+	return idleness{on: gate.ReasonLeads}
 }
 
 // idleForPeople is what a campaign whose callees talk to people waits for when its plan dials nothing.
@@ -77,13 +74,13 @@ func (p *pacer) idleForPeople(planned pacing.Plan, state pacing.State, members [
 	case planned.Dial > 0 || len(state.Ringing)+state.Waiting > 0:
 		return idleness{}
 	case planned.HeldBack:
-		return idleness{on: ReasonOtherCallers}
+		return idleness{on: gate.ReasonOtherCallers}
 	case state.Ready > 0 && state.Room <= 0:
 		return room
 	case p.planned.Predictive && planned.Verdict == pacing.Fallback && len(members) > 0:
-		return idleness{on: ReasonAbandonRate}
+		return idleness{on: gate.ReasonAbandonRate}
 	default:
-		return idleness{on: ReasonAgents}
+		return idleness{on: gate.ReasonAgents}
 	}
 }
 
@@ -119,7 +116,7 @@ func (p *pacer) tellIdle(ctx context.Context) {
 	p.countIdle(before.on, now.on)
 	switch {
 	case now.on == before.on:
-	case now.on == ReasonAnnouncementURL || now.on == ReasonVoicemailURL:
+	case now.on == gate.ReasonAnnouncementURL || now.on == gate.ReasonVoicemailURL:
 		p.log.WarnContext(ctx, "campaign dials nothing: its audio can't be fetched",
 			"member", now.on, "url", prompt.Shown(p.hearing.names(string(now.on))))
 	case now.on != "":
@@ -127,9 +124,9 @@ func (p *pacer) tellIdle(ctx context.Context) {
 		if !now.until.IsZero() {
 			attrs = append(attrs, "until", now.until)
 		}
-		p.log.Log(ctx, now.on.level(), "campaign dials nothing", attrs...)
+		p.log.Log(ctx, now.on.Level(), "campaign dials nothing", attrs...)
 	}
-	if before.on.level() == slog.LevelWarn && now.on.level() != slog.LevelWarn {
+	if before.on.Level() == slog.LevelWarn && now.on.Level() != slog.LevelWarn {
 		p.log.InfoContext(ctx, "campaign no longer blocked", "waited_for", before.on)
 	}
 }
@@ -138,11 +135,11 @@ func (p *pacer) tellIdle(ctx context.Context) {
 func (p *pacer) restIdle() { p.countIdle(p.idleBefore().on, "") }
 
 // countIdle counts the campaigns that wait, by what they wait for.
-func (p *pacer) countIdle(before, now Reason) {
+func (p *pacer) countIdle(before, now gate.Reason) {
 	if before == now {
 		return
 	}
-	audio := func(w Reason) bool { return w == ReasonAnnouncementURL || w == ReasonVoicemailURL }
+	audio := func(w gate.Reason) bool { return w == gate.ReasonAnnouncementURL || w == gate.ReasonVoicemailURL }
 	if before != "" {
 		p.s.metrics.waits.WithLabelValues(string(before)).Dec()
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -19,7 +20,7 @@ import (
 )
 
 // told is what the campaign's statistics say that it waits for; empty for nothing.
-func (b *bundle) told(t *testing.T, campaign uuid.UUID) (w Reason, until *time.Time) {
+func (b *bundle) told(t *testing.T, campaign uuid.UUID) (w gate.Reason, until *time.Time) {
 	t.Helper()
 	stats, err := b.svc.Statistics.CampaignStats(t.Context(), b.tenant, campaign)
 	require.NoError(t, err)
@@ -41,16 +42,16 @@ func rounds(t *testing.T, p *pacer) {
 // TestCampaignSaysWhatItWaitsFor: a campaign of a voice agent that has a lead and dials nothing says why, until it is dialed.
 func TestCampaignSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
-	for want, is := range map[Reason]struct {
+	for want, is := range map[gate.Reason]struct {
 		hinder, mend string
 	}{
-		ReasonRoute:           {hinder: "UPDATE trunks SET is_active = false", mend: "UPDATE trunks SET is_active = true"},
-		ReasonCallerID:        {hinder: "UPDATE numbers SET is_active = false", mend: "UPDATE numbers SET is_active = true"},
-		ReasonChannels:        {hinder: "UPDATE trunks SET max_channels = 0", mend: "UPDATE trunks SET max_channels = 9"},
-		ReasonCampaignCeiling: {hinder: "UPDATE campaigns SET max_concurrent = 1", mend: "UPDATE campaigns SET max_concurrent = NULL"},
-		ReasonAgentCeiling:    {hinder: "UPDATE voice_agents SET max_concurrent = 1", mend: "UPDATE voice_agents SET max_concurrent = 9"},
-		ReasonVoiceAgent:      {hinder: "UPDATE voice_agents SET status = 'paused'", mend: "UPDATE voice_agents SET status = 'active'"},
-		ReasonFlow: {
+		gate.ReasonRoute:           {hinder: "UPDATE trunks SET is_active = false", mend: "UPDATE trunks SET is_active = true"},
+		gate.ReasonCallerID:        {hinder: "UPDATE numbers SET is_active = false", mend: "UPDATE numbers SET is_active = true"},
+		gate.ReasonChannels:        {hinder: "UPDATE trunks SET max_channels = 0", mend: "UPDATE trunks SET max_channels = 9"},
+		gate.ReasonCampaignCeiling: {hinder: "UPDATE campaigns SET max_concurrent = 1", mend: "UPDATE campaigns SET max_concurrent = NULL"},
+		gate.ReasonAgentCeiling:    {hinder: "UPDATE voice_agents SET max_concurrent = 1", mend: "UPDATE voice_agents SET max_concurrent = 9"},
+		gate.ReasonVoiceAgent:      {hinder: "UPDATE voice_agents SET status = 'paused'", mend: "UPDATE voice_agents SET status = 'active'"},
+		gate.ReasonFlow: {
 			hinder: "UPDATE campaigns SET post_answer_action = 'run_flow'",
 			mend:   "UPDATE campaigns SET post_answer_action = 'connect_voice_agent'",
 		},
@@ -92,24 +93,24 @@ func TestCampaignSaysWhenItGoesOn(t *testing.T) {
 	p := newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil)
 	rounds(t, p)
 	w, until := b.told(t, campaign.ID)
-	require.Equal(t, ReasonWindow, w, "whether there are leads is seen by day")
+	require.Equal(t, gate.ReasonWindow, w, "whether there are leads is seen by day")
 	require.WithinDuration(t, night.Add(11*time.Hour), *until, 0)
 	b.clock.Set(night.Add(11 * time.Hour))
 	rounds(t, p)
 	w, until = b.told(t, campaign.ID)
-	require.Equal(t, ReasonLeads, w)
+	require.Equal(t, gate.ReasonLeads, w)
 	require.Nil(t, until)
 	lead := b.push(t, campaign.ID, "9876543200")
 	due := b.clock.Now().Add(2 * time.Hour).Truncate(time.Millisecond)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET status = 'callback', next_attempt_at = $2 WHERE id = $1", lead.ID, due)
 	rounds(t, p)
 	w, until = b.told(t, campaign.ID)
-	require.Equal(t, ReasonLeads, w)
+	require.Equal(t, gate.ReasonLeads, w)
 	require.WithinDuration(t, due, *until, 0)
 	require.Empty(t, sw.dialed())
 	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET environment = 'test'")
 	w, _ = b.told(t, campaign.ID)
-	require.Equal(t, ReasonTestEnvironment, w)
+	require.Equal(t, gate.ReasonTestEnvironment, w)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET status = 'paused'")
 	w, _ = b.told(t, campaign.ID)
 	require.Empty(t, w, "a paused campaign waits for nothing")
@@ -126,18 +127,18 @@ func TestCampaignWaitsForTheRegistry(t *testing.T) {
 	b.registry.setDown(true)
 	rounds(t, p)
 	w, until := b.told(t, campaign.ID)
-	require.Equal(t, ReasonUnscrubbed, w)
+	require.Equal(t, gate.ReasonUnscrubbed, w)
 	require.True(t, until.After(b.clock.Now()))
 	require.NotNil(t, b.lead(t, old.ID).NextAttemptAt)
 	storetest.Exec(t, b.st, b.tenant, "DELETE FROM leads")
 	b.clock.Advance(time.Hour)
 	rounds(t, p)
 	w, _ = b.told(t, campaign.ID)
-	require.Equal(t, ReasonLeads, w)
+	require.Equal(t, gate.ReasonLeads, w)
 	b.push(t, campaign.ID, "9876543201")
 	rounds(t, p)
 	w, _ = b.told(t, campaign.ID)
-	require.Equal(t, ReasonUnscrubbed, w)
+	require.Equal(t, gate.ReasonUnscrubbed, w)
 	require.Empty(t, sw.dialed())
 }
 
@@ -150,7 +151,7 @@ func TestCampaignWaitsForTheSwitch(t *testing.T) {
 	down := originatorFunc(func() error { return switchctl.ErrLinkDown })
 	rounds(t, newPacer(b.svc.Pacers, down, b.tenant, campaign.ID, nil))
 	w, _ := b.told(t, campaign.ID)
-	require.Equal(t, ReasonSwitch, w)
+	require.Equal(t, gate.ReasonSwitch, w)
 }
 
 // TestCampaignOfPeopleSaysWhatItWaitsFor: for somebody to log in, and then for somebody to be free.
@@ -164,7 +165,7 @@ func TestCampaignOfPeopleSaysWhatItWaitsFor(t *testing.T) {
 	pacer := newPacer(p.svc.Pacers, p.sw, p.tenant, campaign, nil)
 	rounds(t, pacer)
 	w, _ := p.told(t, campaign)
-	require.Equal(t, ReasonLogin, w)
+	require.Equal(t, gate.ReasonLogin, w)
 	p.person(t)
 	rounds(t, pacer)
 	require.Len(t, p.sw.dialed(), 1)
@@ -172,11 +173,11 @@ func TestCampaignOfPeopleSaysWhatItWaitsFor(t *testing.T) {
 	require.Empty(t, w, "a call is on its way to the agent")
 	plan, state := pacing.Plan{Verdict: pacing.Fallback}, pacing.State{Talking: []time.Duration{time.Minute}, Room: 9}
 	members := []acd.Member{{}}
-	require.Equal(t, ReasonAgents, pacer.idleForPeople(plan, state, members, idleness{}).on, "all are busy")
+	require.Equal(t, gate.ReasonAgents, pacer.idleForPeople(plan, state, members, idleness{}).on, "all are busy")
 	pacer.planned.Predictive = true
-	require.Equal(t, ReasonAbandonRate, pacer.idleForPeople(plan, state, members, idleness{}).on, "and nobody may be dialed ahead")
+	require.Equal(t, gate.ReasonAbandonRate, pacer.idleForPeople(plan, state, members, idleness{}).on, "and nobody may be dialed ahead")
 	state.Ready, state.Room = 1, 0
-	require.Equal(t, ReasonChannels, pacer.idleForPeople(plan, state, members, idleness{on: ReasonChannels}).on)
+	require.Equal(t, gate.ReasonChannels, pacer.idleForPeople(plan, state, members, idleness{on: gate.ReasonChannels}).on)
 }
 
 // TestWhatACampaignWaitsForIsToldAgain when it could not be written.
@@ -190,7 +191,7 @@ func TestWhatACampaignWaitsForIsToldAgain(t *testing.T) {
 	require.Nil(t, p.idleTold)
 	rounds(t, p)
 	w, _ := b.told(t, campaign.ID)
-	require.Equal(t, ReasonLeads, w)
+	require.Equal(t, gate.ReasonLeads, w)
 }
 
 // TestLeadsWhoseNumbersCantBeDialedAreSeen in the log, the metrics and the campaign's statistics, and hold no others up.
@@ -225,7 +226,7 @@ func TestLeadsWhoseNumbersCantBeDialedAreSeen(t *testing.T) {
 			require.NotContains(t, logged.String(), "9876543200")
 			require.InDelta(t, 1, testutil.ToFloat64(b.svc.metrics.unusable), 0)
 			w, until := b.told(t, campaign.ID)
-			require.Equal(t, ReasonNumber, w)
+			require.Equal(t, gate.ReasonNumber, w)
 			require.WithinDuration(t, b.clock.Now().Add(time.Hour), *until, time.Second)
 			if name != "another hash" {
 				return

@@ -2,13 +2,13 @@ package dialer
 
 import (
 	"encoding/json"
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/week"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -115,7 +115,7 @@ func TestWindowsNeverWidenTheLaw(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			open, next := b.svc.Gate.mayCall(c.tenant, c.campaign, c.holidays, at(c.now))
+			open, next := b.svc.Gate.MayCall(c.tenant, c.campaign, c.holidays, at(c.now))
 			require.Equal(t, c.open, open)
 			require.WithinDuration(t, at(c.next), next, 0)
 		})
@@ -130,36 +130,14 @@ func TestGateKeepsTheWindow(t *testing.T) {
 	night := time.Date(2026, 11, 20, 22, 0, 0, 0, time.FixedZone("IST", 5*3600+1800))
 	b.clock.Set(night)
 	req := b.request(t, campaign.ID, lead)
-	_, err := b.svc.Gate.admitted(t.Context(), req)
-	require.Equal(t, ReasonWindow, reason(t, err))
-	var refusal *RefusalError
+	_, err := passGate(t.Context(), b.svc.Gate, req)
+	require.Equal(t, gate.ReasonWindow, reason(t, err))
+	var refusal *gate.RefusalError
 	require.ErrorAs(t, err, &refusal)
 	require.WithinDuration(t, night.Add(11*time.Hour), refusal.RetryAt, 0)
 	require.Equal(t, string(leads.StatusNew), b.lead(t, lead.ID).Status)
 	b.clock.Set(refusal.RetryAt)
-	_, err = b.svc.Gate.admitted(t.Context(), req)
+	_, err = passGate(t.Context(), b.svc.Gate, req)
 	require.NoError(t, err)
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM calls"))
-}
-
-func TestStoredWindowIsReadOnce(t *testing.T) {
-	t.Parallel()
-	var c windowCache
-	column := json.RawMessage(`{"timezone":"Europe/Berlin","from":"09:00","to":"21:00"}`)
-	first, set, err := c.read(column)
-	require.NoError(t, err)
-	require.True(t, set)
-	again, _, err := c.read(column)
-	require.NoError(t, err)
-	require.Same(t, first.Zone, again.Zone)
-	_, set, err = c.read(nil)
-	require.NoError(t, err)
-	require.False(t, set)
-	_, _, err = c.read(json.RawMessage(`{"timezone":"X/Y"}`))
-	require.Error(t, err)
-	for i := range 2 * maxWindows {
-		_, _, err := c.read(json.RawMessage(fmt.Sprintf(`{"timezone":"UTC","from":"09:00","to":"21:00","x":%d}`, i)))
-		require.NoError(t, err)
-	}
-	require.LessOrEqual(t, len(c.ready), maxWindows)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
 
-	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
@@ -40,7 +40,7 @@ func ProbeTrunk(ctx context.Context, c Config, t db.Trunk, to store.Phone, from 
 	if err := mayProbe(ctx, c, to, log); err != nil {
 		return none, err
 	}
-	endpoint := dialer.Endpoint("", to, t)
+	endpoint := gate.Endpoint("", to, t)
 	if strings.ContainsAny(endpoint+from, " '\"{}[]<>\\^|,&$") {
 		return none, ErrEndpoint
 	}

@@ -1,4 +1,4 @@
-package dialer
+package gate
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const (
 )
 
 // rule is a rule of the gate, or what else a campaign can wait for, and all that follows from it. A new one is a row in ruleTable with its
-// check, and a test; its codes stand in the OpenAPI document and in README.md, which a test compares with the table.
+// check, and a test; its codes stand in the OpenAPI document and in ../README.md, which a test compares with the table.
 type rule struct {
 	// reason names it: in the log, in the metrics, and in the API where answer gives no other code.
 	reason Reason
@@ -35,7 +35,7 @@ type rule struct {
 	// lead is the state in which the refusal ends a lead; empty where it doesn't.
 	lead leads.Status
 	// claim is what the pacer does with the lead that it has claimed for the call.
-	claim claimFate
+	claim Fate
 	// waits tells that the campaign waits for this, and how; the zero value says nothing of the campaign.
 	waits wait
 	// ceiling is the bound that is reached, as set_by of a campaign's statistics and a busy caller's refusal name it.
@@ -58,14 +58,14 @@ const (
 	anyNumber  = toNumber | numberURI | nextRoute
 )
 
-// claimFate is what becomes of a claimed lead whose call was refused.
-type claimFate int
+// Fate is what becomes of a claimed lead whose call was refused.
+type Fate int
 
 const (
-	claimStops     claimFate = iota // it goes back with all that follow, which would meet the same, until the next round
-	claimBacksOff                   // likewise, and the campaign dials nothing for a while: somebody must see to it
-	claimReleased                   // it goes back, and the next one is dialed: the gate has settled it, or somebody else has it
-	claimPostponed                  // it is claimed again once the refusal passes, and the next one is dialed
+	FateStops     Fate = iota // it goes back with all that follow, which would meet the same, until the next round
+	FateBacksOff              // likewise, and the campaign dials nothing for a while: somebody must see to it
+	FateReleased              // it goes back, and the next one is dialed: the gate has settled it, or somebody else has it
+	FatePostponed             // it is claimed again once the refusal passes, and the next one is dialed
 )
 
 // ruleTable has every rule of dialing, in the order in which they are asked: what can never be dialed first. Then what else a campaign waits for.
@@ -77,32 +77,32 @@ func ruleTable() []rule {
 			reason: ReasonTestEnvironment, of: anyNumber, check: plain(campaignIsLive), answer: as(switchctl.ErrTestEnvironment),
 			waits: campaignWaits(ReasonTestEnvironment, slog.LevelInfo),
 		},
-		{reason: ReasonLead, of: anyNumber, check: plain(leadWaits), answer: conflict, claim: claimReleased},
+		{reason: ReasonLead, of: anyNumber, check: plain(leadWaits), answer: conflict, claim: FateReleased},
 		{
-			reason: ReasonNumber, of: anyNumber, check: plain(numberIsLeads), answer: conflict, claim: claimPostponed,
+			reason: ReasonNumber, of: anyNumber, check: plain(numberIsLeads), answer: conflict, claim: FatePostponed,
 			waits: campaignWaits(ReasonNumber, slog.LevelWarn),
 		},
-		{reason: ReasonSuppressed, of: anyNumber, check: plain(notSuppressed), answer: conflict, claim: claimReleased, lead: leads.StatusOptedOut},
-		{reason: ReasonDNC, of: anyNumber, check: plain(notListed), answer: conflict, claim: claimReleased, lead: leads.StatusDNC},
+		{reason: ReasonSuppressed, of: anyNumber, check: plain(notSuppressed), answer: conflict, claim: FateReleased, lead: leads.StatusOptedOut},
+		{reason: ReasonDNC, of: anyNumber, check: plain(notListed), answer: conflict, claim: FateReleased, lead: leads.StatusDNC},
 		{
-			reason: ReasonUnscrubbed, of: anyNumber, check: plain(clearedByRegistry), answer: conflict, claim: claimPostponed,
+			reason: ReasonUnscrubbed, of: anyNumber, check: plain(clearedByRegistry), answer: conflict, claim: FatePostponed,
 			waits: campaignWaits(ReasonUnscrubbed, slog.LevelWarn).untilThen(),
 		},
-		{reason: ReasonAttempts, of: anyNumber, check: plain(attemptsLeft), answer: conflict, claim: claimReleased, lead: leads.StatusExhausted},
+		{reason: ReasonAttempts, of: anyNumber, check: plain(attemptsLeft), answer: conflict, claim: FateReleased, lead: leads.StatusExhausted},
 		{
-			reason: ReasonWindow, of: anyNumber, check: plain(inWindow), answer: conflict, claim: claimPostponed,
+			reason: ReasonWindow, of: anyNumber, check: plain(inWindow), answer: conflict, claim: FatePostponed,
 			waits: campaignWaits(ReasonWindow, slog.LevelInfo).untilThen(),
 		},
 		{
 			reason: ReasonVoiceAgent, of: anyNumber, check: plain(voiceAgentTakesCalls), answer: missing(voiceagents.CodeNoVoiceAgentConfigured),
-			claim: claimBacksOff, waits: campaignWaits(ReasonVoiceAgent, slog.LevelWarn),
+			claim: FateBacksOff, waits: campaignWaits(ReasonVoiceAgent, slog.LevelWarn),
 		},
-		{reason: ReasonDailyCap, of: toNumber | nextRoute, check: underDailyCap, answer: conflict, claim: claimPostponed},
+		{reason: ReasonDailyCap, of: toNumber | nextRoute, check: underDailyCap, answer: conflict, claim: FatePostponed},
 		{
 			reason: ReasonMode, of: toNumber, check: plain(modeIsScrubbed), answer: conflictAs(campaigns.CodeModeNotScrubbed),
-			claim: claimBacksOff, waits: campaignWaits(ReasonMode, slog.LevelWarn),
+			claim: FateBacksOff, waits: campaignWaits(ReasonMode, slog.LevelWarn),
 		},
-		{reason: ReasonCategory, of: toNumber, check: plain(categoryDeclared), answer: conflictAs(campaigns.CodeCategoryRequired), claim: claimBacksOff},
+		{reason: ReasonCategory, of: toNumber, check: plain(categoryDeclared), answer: conflictAs(campaigns.CodeCategoryRequired), claim: FateBacksOff},
 		{
 			reason: ReasonAnnouncement, of: toNumber, check: plain(announcementAtHand), answer: missing(CodeNoAnnouncement),
 			waits: campaignWaits(ReasonAnnouncementURL, slog.LevelWarn),
@@ -129,7 +129,7 @@ func ruleTable() []rule {
 		},
 		{
 			reason: ReasonRoute, of: toNumber, check: routed(ReasonRoute), answer: missing("NoTrunkConfigured"),
-			claim: claimBacksOff, waits: campaignWaits(ReasonRoute, slog.LevelWarn),
+			claim: FateBacksOff, waits: campaignWaits(ReasonRoute, slog.LevelWarn),
 		},
 		{
 			reason: ReasonTrunkChannels, of: toNumber, check: routed(ReasonTrunkChannels), answer: limit,
@@ -145,7 +145,7 @@ func ruleTable() []rule {
 		},
 		{
 			reason: ReasonCallerID, of: toAnything, check: callerIDOwned, answer: missing(campaigns.CodeNoCallerID),
-			claim: claimBacksOff, waits: campaignWaits(ReasonCallerID, slog.LevelWarn),
+			claim: FateBacksOff, waits: campaignWaits(ReasonCallerID, slog.LevelWarn),
 		},
 		{reason: ReasonSIPHost, answer: func(e *RefusalError, _ time.Time) error { return &carrier.URIError{Detail: e.Detail} }},
 
@@ -196,8 +196,8 @@ func Waits() []Reason {
 	return all
 }
 
-// level is how loud the log tells that a campaign waits for this.
-func (r Reason) level() slog.Level {
+// Level is how loud the log tells that a campaign waits for this.
+func (r Reason) Level() slog.Level {
 	for _, row := range ruleTable() {
 		if row.waits.on != "" && row.waits.on == r {
 			return row.waits.level
@@ -206,8 +206,11 @@ func (r Reason) level() slog.Level {
 	return slog.LevelDebug
 }
 
-// reasonOf is the rule that sets a ceiling; the voice agent's for one that no rule sets.
-func reasonOf(ceiling CeilingSource) Reason {
+// Ceiling is the bound that is reached; empty for a rule of another kind.
+func (r Reason) Ceiling() CeilingSource { return ruleOf(r).ceiling }
+
+// ReasonOf is the rule that sets a ceiling; the voice agent's for one that no rule sets.
+func ReasonOf(ceiling CeilingSource) Reason {
 	for _, r := range ruleTable() {
 		if r.ceiling == ceiling {
 			return r.reason
@@ -270,3 +273,16 @@ func (e *RefusalError) after(now time.Time) time.Duration {
 	}
 	return e.RetryAt.Sub(now)
 }
+
+// CeilingSource says what bounds a campaign's calls.
+type CeilingSource string
+
+// The sources of a ceiling.
+const (
+	CeilingCampaign   CeilingSource = "campaign"
+	CeilingVoiceAgent CeilingSource = "voice_agent"
+	CeilingChannels   CeilingSource = "channels"
+	CeilingTrunk      CeilingSource = "trunk"
+	CeilingFallback   CeilingSource = "fallback"
+	CeilingAgents     CeilingSource = "agents"
+)

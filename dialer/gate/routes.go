@@ -1,4 +1,4 @@
-package dialer
+package gate
 
 import (
 	"cmp"
@@ -38,9 +38,9 @@ func routed(rule Reason) check {
 // routesTo gives the trunks with a free channel and rate in order of priority, but for those that rest. The first one's trunk carries the
 // unit; only there a trunk is tried whose rest is over, by a lead's call or where there is no other. Somebody who is to be transferred is
 // put through over those that rest when no other does.
-func (g *rules) routesTo(req admission.Request, trunks []db.GateTrunksRow, now time.Time) *routing {
+func (g *Gate) routesTo(req admission.Request, trunks []db.GateTrunksRow, now time.Time) *routing {
 	if len(trunks) == 0 {
-		h := g.cfg.HostTrunk
+		h := g.HostTrunk
 		if h == nil {
 			return &routing{rule: ReasonRoute, denied: deny("no active trunk is declared").until(now.Add(time.Minute))}
 		}
@@ -93,7 +93,7 @@ func rests(trunks []db.GateTrunksRow, id uuid.UUID) bool {
 }
 
 // trunkEndpoint names the gateway of a trunk that must authenticate; others are dialed by address.
-func (g *rules) trunkEndpoint(to store.Phone, t db.GateTrunksRow) string {
+func (g *Gate) trunkEndpoint(to store.Phone, t db.GateTrunksRow) string {
 	number := dialed(to, t.NumberFormat)
 	if t.Register || (t.Username != nil && *t.Username != "") {
 		return "sofia/gateway/rm_" + t.ID.String() + "/" + number
@@ -101,15 +101,15 @@ func (g *rules) trunkEndpoint(to store.Phone, t db.GateTrunksRow) string {
 	return g.endpoint(number, t.Host, int(t.Port), t.Transport)
 }
 
-func (g *rules) endpoint(number, host string, port int, transport string) string {
-	return "sofia/" + g.cfg.CarrierProfile + "/" + number + "@" + net.JoinHostPort(host, strconv.Itoa(cmp.Or(port, 5060))) +
+func (g *Gate) endpoint(number, host string, port int, transport string) string {
+	return "sofia/" + g.CarrierProfile + "/" + number + "@" + net.JoinHostPort(host, strconv.Itoa(cmp.Or(port, 5060))) +
 		";transport=" + cmp.Or(transport, "udp")
 }
 
 // Endpoint is the switch's dial string of a number over a trunk. profile is the SIP profile towards carriers, "external"
 // when empty.
 func Endpoint(profile string, to store.Phone, t db.Trunk) string {
-	g := rules{core: &core{cfg: Config{CarrierProfile: cmp.Or(profile, "external")}}}
+	g := Gate{CarrierProfile: cmp.Or(profile, "external")}
 	return g.trunkEndpoint(to, db.GateTrunksRow{
 		ID: t.ID, Host: t.Host, Port: t.Port, Transport: t.Transport, Username: t.Username, Register: t.Register,
 		NumberFormat: t.NumberFormat,

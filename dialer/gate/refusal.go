@@ -1,4 +1,4 @@
-package dialer
+package gate
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 // Reason says why the gate refused a call, and why a running campaign dials nothing. Its row in ruleTable says what follows from it.
@@ -65,12 +66,25 @@ type RefusalError struct {
 
 func (e *RefusalError) Error() string { return fmt.Sprintf("admit call: %s: %s", e.Reason, e.Detail) }
 
+// Fate is what becomes of a claimed lead whose call is refused so.
+func (e *RefusalError) Fate() Fate { return ruleOf(e.Reason).claim }
+
+// Waits tells what a campaign waits for whose call is refused so, and until when, where that is known; empty where the refusal says nothing
+// of the campaign.
+func (e *RefusalError) Waits() (on Reason, until time.Time) {
+	w := ruleOf(e.Reason).waits
+	if w.timed {
+		until = e.RetryAt
+	}
+	return w.on, until
+}
+
 // Unwrap gives what the refusal means to someone who asked for a single call: a *fault.Error, a
 // *carrier.URIError, or an error of switchctl or ledger.
 func (e *RefusalError) Unwrap() error { return e.cause }
 
-// refuse makes the refusal that goes with a reason; at is when it may pass, zero for never.
-func refuse(reason Reason, now, at time.Time, format string, args ...any) *RefusalError {
+// Refuse makes the refusal that goes with a reason; at is when it may pass, zero for never.
+func Refuse(reason Reason, now, at time.Time, format string, args ...any) *RefusalError {
 	e := &RefusalError{Reason: reason, Detail: fmt.Sprintf(format, args...), RetryAt: at}
 	if answer := ruleOf(reason).answer; answer != nil {
 		e.cause = answer(e, now)
@@ -94,3 +108,6 @@ func (d *denial) until(at time.Time) *denial {
 	d.at = at
 	return d
 }
+
+// ErrNoAgents refuses a call of an agent where there are none.
+var ErrNoAgents = &fault.Error{Kind: fault.Dependency, Code: "NoAgentAvailable", Detail: "no agent is logged in"}

@@ -1,9 +1,10 @@
-package dialer
+package gate
 
 import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
@@ -24,20 +25,20 @@ func TestEachRuleIsWhole(t *testing.T) {
 			require.Equal(t, r.reason, r.waits.on)
 			continue
 		}
-		refused := refuse(r.reason, noon(), noon(), "detail")
+		refused := Refuse(r.reason, time.Unix(1e9, 0), time.Unix(1e9, 0), "detail")
 		require.Error(t, refused.Unwrap(), r.reason)
-		w, ok := waitOf(refused)
-		require.Equal(t, r.waits.on != "", ok)
-		require.Equal(t, r.waits.timed, !w.until.IsZero(), r.reason)
+		on, until := refused.Waits()
+		require.Equal(t, r.waits.on, on)
+		require.Equal(t, r.waits.timed, !until.IsZero(), r.reason)
 	}
-	require.Equal(t, ReasonTrunkChannels, reasonOf(CeilingTrunk))
-	require.Equal(t, ReasonAgentCeiling, reasonOf("no ceiling"), "an inbound call is refused all the same")
+	require.Equal(t, ReasonTrunkChannels, ReasonOf(CeilingTrunk))
+	require.Equal(t, ReasonAgentCeiling, ReasonOf("no ceiling"), "an inbound call is refused all the same")
 }
 
 // enumOf gives the enum of a property in a part of the OpenAPI document, wherever in it the property stands.
 func enumOf(t *testing.T, part, property string) []string {
 	t.Helper()
-	raw, err := os.ReadFile("../httpapi/openapi/doc/" + part)
+	raw, err := os.ReadFile("../../httpapi/openapi/doc/" + part)
 	require.NoError(t, err)
 	var whole any
 	require.NoError(t, yaml.Unmarshal(raw, &whole))
@@ -70,7 +71,7 @@ func enumOf(t *testing.T, part, property string) []string {
 // section is a part of README.md, from its heading to the next.
 func section(t *testing.T, heading string) string {
 	t.Helper()
-	raw, err := os.ReadFile("README.md")
+	raw, err := os.ReadFile("../README.md")
 	require.NoError(t, err)
 	_, rest, found := strings.Cut(string(raw), "\n## "+heading+"\n")
 	require.True(t, found, heading)
@@ -88,7 +89,7 @@ func TestDocumentsNameTheRules(t *testing.T) {
 	}
 	require.ElementsMatch(t, waits, enumOf(t, "23_leads_calls_stats.yaml", "waits_for"))
 
-	place, err := os.ReadFile("../httpapi/openapi/doc/31_place_call.yaml")
+	place, err := os.ReadFile("../../httpapi/openapi/doc/31_place_call.yaml")
 	require.NoError(t, err)
 	elsewhere := map[Reason]bool{ // no single call is refused for these, or its own checks come first
 		ReasonCall: true, ReasonCampaign: true, ReasonTestEnvironment: true, ReasonLead: true, ReasonNumber: true, ReasonAttempts: true,
@@ -104,7 +105,7 @@ func TestDocumentsNameTheRules(t *testing.T) {
 		}
 		require.Contains(t, section(t, "Why a call is refused"), "`"+string(r.reason)+"`")
 		if !elsewhere[r.reason] {
-			refused, known := fault.Of(refuse(r.reason, noon(), noon(), "detail"))
+			refused, known := fault.Of(Refuse(r.reason, time.Unix(1e9, 0), time.Unix(1e9, 0), "detail"))
 			require.True(t, known, r.reason)
 			code := refused.Code
 			require.Contains(t, string(place), code)

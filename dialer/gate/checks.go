@@ -1,4 +1,4 @@
-package dialer
+package gate
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 
 // candidate is a leg that is to be dialed, with all that the rules look at.
 type candidate struct {
-	gate *rules
+	gate *Gate
 	req  admission.Request
 	kind legs
 	now  time.Time
@@ -51,7 +51,7 @@ func (c *candidate) judge(ctx context.Context, tx *store.Tx) (*RefusalError, err
 			return nil, err
 		}
 		if denied != nil {
-			e := refuse(r.reason, c.now, denied.at, "%s", denied.detail)
+			e := Refuse(r.reason, c.now, denied.at, "%s", denied.detail)
 			e.fetch = denied.fetch
 			return e, nil
 		}
@@ -136,7 +136,7 @@ func notListed(c *candidate) *denial {
 // clearedByRegistry lets a lead be dialed that was found clean of late, whether or not the registry answers now.
 func clearedByRegistry(c *candidate) *denial {
 	at := c.facts.DndCheckedAt
-	fresh := c.req.LeadID != nil && c.facts.DndClean && at != nil && c.now.Sub(*at) <= scrubAge
+	fresh := c.req.LeadID != nil && c.facts.DndClean && at != nil && c.now.Sub(*at) <= ScrubAge
 	if !c.registry.known && !fresh {
 		return deny("the do-not-call registry can't answer").until(c.soon())
 	}
@@ -152,7 +152,7 @@ func attemptsLeft(c *candidate) *denial {
 
 func inWindow(c *candidate) *denial {
 	f := c.facts
-	open, at := c.gate.mayRing(f.TenantWindow, f.CampaignWindow, f.Holidays, c.now, c.ringTimeout())
+	open, at := c.gate.MayRing(f.TenantWindow, f.CampaignWindow, f.Holidays, c.now, c.ringTimeout())
 	if !open {
 		return deny("numbers may not be called at this time of day").until(at)
 	}
@@ -183,13 +183,13 @@ func underDailyCap(ctx context.Context, tx *store.Tx, c *candidate) (*denial, er
 		return nil, err
 	}
 	y, m, d := began.Date()
-	_, at := s.mayCall(f.TenantWindow, f.CampaignWindow, f.Holidays, time.Date(y, m, d+1, 0, 0, 0, 0, began.Location()))
+	_, at := s.MayCall(f.TenantWindow, f.CampaignWindow, f.Holidays, time.Date(y, m, d+1, 0, 0, 0, 0, began.Location()))
 	return deny("the number has had its %d calls for today", limit).until(at), nil
 }
 
 // categoryDeclared is for single calls, where the deployment asks for it; a campaign was asked at its start.
 func categoryDeclared(c *candidate) *denial {
-	if c.gate.cfg.RequireCategory && single(c.req) && c.req.Category == "" {
+	if c.gate.RequireCategory && single(c.req) && c.req.Category == "" {
 		return deny("the call must declare a call_category: promotional, service or transactional")
 	}
 	return nil
@@ -198,7 +198,7 @@ func categoryDeclared(c *candidate) *denial {
 // announcementAtHand refuses a campaign's call whose callee could not be told what all are told.
 func announcementAtHand(c *candidate) *denial {
 	url := c.facts.AnnouncementUrl
-	if c.req.CampaignID == nil || url == nil || c.gate.audio.AtHand(*url, c.now) {
+	if c.req.CampaignID == nil || url == nil || c.gate.Audio.AtHand(*url, c.now) {
 		return nil
 	}
 	d := deny("the campaign's announcement can't be played").until(c.now.Add(time.Second))
@@ -221,7 +221,7 @@ func underCampaignCeiling(c *candidate) *denial {
 }
 
 func channelFree(c *candidate) *denial {
-	if total := channels(c.trunks); len(c.trunks) > 0 && c.facts.ChannelsUsed >= total {
+	if total := Channels(c.trunks); len(c.trunks) > 0 && c.facts.ChannelsUsed >= total {
 		return deny("the account's %d channels are taken", total)
 	}
 	return nil
@@ -233,7 +233,7 @@ func underFallback(c *candidate) *denial {
 	if c.req.CampaignID != nil {
 		here, bounded = c.facts.CampaignUsedHere, bounded || c.facts.CampaignMax != nil
 	}
-	if !bounded && here >= fallbackChannels {
+	if !bounded && here >= FallbackChannels {
 		return deny("%d calls are up and no trunk is declared", here)
 	}
 	return nil
@@ -247,15 +247,15 @@ func agentFree(c *candidate) *denial {
 	}
 	s, f := c.gate, c.facts
 	var crew []acd.Member
-	if s.cfg.Agents != nil {
-		crew = s.cfg.Agents.Crew(c.req.TenantID) // only a held phone is there when the callee answers
+	if s.Agents != nil {
+		crew = s.Agents.Crew(c.req.TenantID) // only a held phone is there when the callee answers
 	}
 	asked := staffing.DemandOf(c.by.Demands, crew)
 	_, atWork := asked.Scarcest(crew)
 	ready, mine := staffing.Demand{{}}.Ready(crew), asked.Ready(crew)
 	bound, overdials := 0, false
 	if c.req.CampaignID != nil {
-		bound, overdials = s.plans.overdial(*c.req.CampaignID, c.now)
+		bound, overdials = s.Plans.Overdial(*c.req.CampaignID, c.now)
 	}
 	switch {
 	case atWork == 0:
@@ -264,7 +264,7 @@ func agentFree(c *candidate) *denial {
 		return deny("%d calls are on the way, and the plan was for %d", f.CampaignAwaitingHere, bound)
 	case !overdials && f.CampaignAwaitingHere >= int64(mine):
 		return deny("%d calls await the %d agents who are ready and fit", f.CampaignAwaitingHere, mine)
-	case f.AwaitingHere >= int64(ready+s.plans.excess(c.req.TenantID, c.now)):
+	case f.AwaitingHere >= int64(ready+s.Plans.Excess(c.req.TenantID, c.now)):
 		return deny("%d calls await the %d agents who are ready", f.AwaitingHere, ready)
 	default:
 		return nil

@@ -1,4 +1,4 @@
-package dialer
+package gate
 
 import (
 	"context"
@@ -18,28 +18,28 @@ func single(req admission.Request) bool {
 }
 
 // flowTaker tells who takes a single call that a flow gets.
-func (g *rules) flowTaker(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (campaigns.Target, error) {
+func (g *Gate) flowTaker(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (campaigns.Target, error) {
 	if _, err := tx.Q.FlowHold(ctx, tenant, id); err != nil {
 		return campaigns.Target{}, err
 	}
-	plan, err := g.flows.Stored(ctx, tx, tenant, id)
+	plan, err := g.Flows.Stored(ctx, tx, tenant, id)
 	if err != nil {
 		return campaigns.Target{}, err
 	}
 	by := campaigns.Target{Modes: campaigns.FlowModes(plan.Graph)}
-	first := plan.Graph.FirstVoiceAgent(g.now())
+	first := plan.Graph.FirstVoiceAgent(g.Now())
 	if first == nil {
-		by.Demands = plan.Graph.AsksAgent(g.now())
+		by.Demands = plan.Graph.AsksAgent(g.Now())
 		by.People = len(by.Demands) > 0
 		return by, nil
 	}
-	agent, err := g.voiceAgents.Resolve(ctx, tx, tenant, &first.VoiceAgentID, nil)
+	agent, err := g.VoiceAgents.Resolve(ctx, tx, tenant, &first.VoiceAgentID, nil)
 	by.VoiceAgent = &agent.ID
 	return by, err
 }
 
 // rehearse writes the record of a test key's call, which the call controller ends at once. It takes no channel and no trunk.
-func (g *rules) rehearse(ctx context.Context, tx *store.Tx, c *candidate, adm admission.Terms) (db.Call, error) {
+func (g *Gate) rehearse(ctx context.Context, tx *store.Tx, c *candidate, adm admission.Terms) (db.Call, error) {
 	adm.Routes = []admission.Route{{}}
 	c.by.People = false // it waits for no agent
 	call, err := g.open(ctx, tx, c, adm)
@@ -51,9 +51,9 @@ func (g *rules) rehearse(ctx context.Context, tx *store.Tx, c *candidate, adm ad
 }
 
 // taker tells who takes the call that is asked for; nobody in particular takes one that an agent dials.
-func (g *rules) taker(ctx context.Context, tx *store.Tx, req admission.Request) (campaigns.Target, error) {
+func (g *Gate) taker(ctx context.Context, tx *store.Tx, req admission.Request) (campaigns.Target, error) {
 	by := campaigns.Target{VoiceAgent: req.VoiceAgentID}
-	looks := g.cfg.DNCPolicy.Modes != 0
+	looks := g.DNCPolicy.Modes != 0
 	if req.FlowID != nil && single(req) {
 		return g.flowTaker(ctx, tx, req.TenantID, *req.FlowID)
 	}
@@ -65,10 +65,10 @@ func (g *rules) taker(ctx context.Context, tx *store.Tx, req admission.Request) 
 		return by, nil // the campaign's absence is judged with the other facts
 	}
 	if err == nil && by.VoiceAgent == nil {
-		by, err = g.campaigns.TargetOf(ctx, tx, campaign)
+		by, err = g.Campaigns.TargetOf(ctx, tx, campaign)
 	}
 	if err == nil && looks {
-		by.Modes, err = g.campaigns.Modes(ctx, tx, campaign)
+		by.Modes, err = g.Campaigns.Modes(ctx, tx, campaign)
 	}
 	return by, err
 }

@@ -1,4 +1,4 @@
-package dialer
+package gate
 
 import (
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
@@ -19,7 +19,7 @@ func modeIsScrubbed(c *candidate) *denial {
 	if c.req.CampaignID != nil && c.facts.AnnouncementUrl != nil {
 		modes |= dnc.ModePrerecorded
 	}
-	if missing := c.gate.cfg.DNCPolicy.Uncovered(modes); len(missing) > 0 {
+	if missing := c.gate.DNCPolicy.Uncovered(modes); len(missing) > 0 {
 		return deny("%s", campaigns.UncoveredDetail(missing)).until(c.soon())
 	}
 	return nil

@@ -1,4 +1,4 @@
-package dialer
+package gate
 
 import (
 	"cmp"
@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	directionOutbound = "outbound"
-	directionInbound  = "inbound"
+	DirectionOutbound = "outbound"
+	DirectionInbound  = "inbound"
 )
 
 // open writes what an admitted outbound call consists of. store.ErrNotFound: the lead was taken meanwhile.
-func (g *rules) open(ctx context.Context, tx *store.Tx, c *candidate, adm admission.Terms) (db.Call, error) {
+func (g *Gate) open(ctx context.Context, tx *store.Tx, c *candidate, adm admission.Terms) (db.Call, error) {
 	req := c.req
 	p := db.GateAdmitParams{
 		TenantID: req.TenantID, ID: adm.UnitID, CampaignID: req.CampaignID, LeadID: req.LeadID, VoiceAgentID: req.VoiceAgentID,
-		TrunkID: adm.Routes[0].TrunkID, Node: g.cfg.NodeID, FsUuid: adm.UnitID.String(), Direction: directionOutbound,
+		TrunkID: adm.Routes[0].TrunkID, Node: g.NodeID, FsUuid: adm.UnitID.String(), Direction: DirectionOutbound,
 		Environment: cmp.Or(req.Environment, string(campaigns.EnvironmentLive)), FromNumber: store.NewNumber(adm.From),
 		ToNumber: store.NewNumber(req.To.EchoE164(adm.Privacy)), PeerHash: c.hash, DialTime: c.now, Metadata: req.Metadata,
 		Amd: c.facts.Amd || single(req) && req.VoiceAgentID != nil, AgentID: req.AgentID, AwaitsAgent: c.by.People, FlowID: req.FlowID,
@@ -46,15 +46,15 @@ func (g *rules) open(ctx context.Context, tx *store.Tx, c *candidate, adm admiss
 	if err != nil {
 		return call, err
 	}
-	return call, emitStarted(ctx, tx, call, c.facts.LeadMetadata)
+	return call, EmitStarted(ctx, tx, call, c.facts.LeadMetadata)
 }
 
-func (g *rules) openTransfer(
+func (g *Gate) openTransfer(
 	ctx context.Context, tx *store.Tx, req admission.Request, adm admission.Terms,
 ) error {
 	return tx.Q.GateOpenTransfer(ctx, db.GateOpenTransferParams{
 		TenantID: req.TenantID, UnitID: adm.UnitID, CallID: adm.Call.ID, TrunkID: adm.Routes[0].TrunkID,
-		Node: g.cfg.NodeID,
+		Node: g.NodeID,
 	})
 }
 
@@ -71,7 +71,7 @@ type callStarted struct {
 	Metadata     json.RawMessage `json:"metadata"`
 }
 
-func emitStarted(ctx context.Context, tx *store.Tx, call db.Call, leadMetadata json.RawMessage) error {
+func EmitStarted(ctx context.Context, tx *store.Tx, call db.Call, leadMetadata json.RawMessage) error {
 	at := call.CreatedAt
 	if call.DialTime != nil {
 		at = *call.DialTime

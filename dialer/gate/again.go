@@ -1,4 +1,4 @@
-package dialer
+package gate
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 // Readmit implements admission.Gate: a leg whose route has failed is held against the rules again before the next route is tried. What
 // an admission counts is not counted twice: the leg has its unit, its attempt and its place among today's calls. Its trunk is the
 // caller's to choose.
-func (g *rules) Readmit(
+func (g *Gate) Readmit(
 	ctx context.Context, leg ledger.Readmission, move func(ctx context.Context, tx *store.Tx) error,
 ) error {
-	s, now, call := g, g.now(), leg.Call
+	s, now, call := g, g.Now(), leg.Call
 	if leg.To.IsZero() {
 		return &ledger.ReadmissionError{Reason: errors.New("its number is not known any more")}
 	}
@@ -30,13 +30,13 @@ func (g *rules) Readmit(
 		req.Purpose = admission.PurposeTransfer
 	}
 	c := &candidate{
-		gate: g, req: req, kind: nextRoute, now: now, hash: s.st.PhoneHash(req.TenantID, req.To), registry: g.registry(ctx, req.TenantID, req.To),
+		gate: g, req: req, kind: nextRoute, now: now, hash: s.Store.PhoneHash(req.TenantID, req.To), registry: g.registry(ctx, req.TenantID, req.To),
 	}
 	if call.DialTime != nil && !call.DialTime.Before(s.dayBegan(now)) {
 		c.counted = 1
 	}
 	var refused *RefusalError
-	err := s.st.InTenant(ctx, req.TenantID, func(tx *store.Tx) error {
+	err := s.Store.InTenant(ctx, req.TenantID, func(tx *store.Tx) error {
 		if err := c.lock(ctx, tx); err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (g *rules) Readmit(
 	case err != nil:
 		return fault.Wrap("admit call again", err)
 	case refused != nil:
-		s.metrics.refused.WithLabelValues(string(refused.Reason)).Inc()
+		s.RefusedTotal.WithLabelValues(string(refused.Reason)).Inc()
 		return &ledger.ReadmissionError{Reason: refused}
 	}
 	return nil

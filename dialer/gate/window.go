@@ -1,4 +1,4 @@
-package dialer
+package gate
 
 import (
 	"encoding/json"
