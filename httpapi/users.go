@@ -58,17 +58,6 @@ func onOne[R, V any](
 	return ok(view(row)), nil
 }
 
-// deleteOne deletes what the path names.
-func deleteOne(
-	ctx context.Context, r *request, noun string, do func(ctx context.Context, tenant, id uuid.UUID) error,
-) (reply, error) {
-	id, err := r.pathID("id", noun)
-	if err != nil {
-		return reply{}, err
-	}
-	return noContent(), named(do(ctx, r.who.TenantID, id), noun)
-}
-
 type userView struct {
 	ID          uuid.UUID `json:"id"`
 	TenantID    uuid.UUID `json:"tenant_id"`
@@ -114,8 +103,4 @@ func (h userHandlers) patch(ctx context.Context, r *request) (reply, error) {
 	return onOne(ctx, r, userNoun, func(ctx context.Context, tenant, id uuid.UUID) (db.User, error) {
 		return h.accounts.EditUser(ctx, tenant, id, in)
 	}, viewUser)
-}
-
-func (h userHandlers) delete(ctx context.Context, r *request) (reply, error) {
-	return deleteOne(ctx, r, userNoun, h.accounts.DeleteUser)
 }

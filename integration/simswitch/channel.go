@@ -29,33 +29,10 @@ const (
 )
 
 func (s chanState) String() string {
-	switch s {
-	case csNew:
-		return "CS_NEW"
-	case csInit:
-		return "CS_INIT"
-	case csRouting:
-		return "CS_ROUTING"
-	case csSoftExecute:
-		return "CS_SOFT_EXECUTE"
-	case csExecute:
-		return "CS_EXECUTE"
-	case csExchangeMedia:
-		return "CS_EXCHANGE_MEDIA"
-	case csPark:
-		return "CS_PARK"
-	case csConsumeMedia:
-		return "CS_CONSUME_MEDIA"
-	case csHibernate:
-		return "CS_HIBERNATE"
-	case csHangup:
-		return "CS_HANGUP"
-	case csReporting:
-		return "CS_REPORTING"
-	case csDestroy:
-		return "CS_DESTROY"
-	}
-	return "CS_NONE"
+	return "CS_" + [...]string{
+		"NEW", "INIT", "ROUTING", "SOFT_EXECUTE", "EXECUTE", "EXCHANGE_MEDIA", "PARK", "CONSUME_MEDIA", "HIBERNATE", "RESET", "HANGUP",
+		"REPORTING", "DESTROY",
+	}[s]
 }
 
 // appRecord is a line of the call record's app_log.

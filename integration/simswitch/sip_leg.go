@@ -222,9 +222,9 @@ func causeOfReason(h sip.Header) cause {
 			if err != nil || code <= 0 || code > 127 {
 				return causeNone
 			}
-			for _, k := range q850() {
-				if k.code == code {
-					return k.name
+			for c, n := range q850 {
+				if n == code {
+					return c
 				}
 			}
 		}
