@@ -34,9 +34,7 @@ type members interface {
 }
 
 // decodeInto reads the body into an input that names its members.
-func (r *request) decodeInto(in members) error {
-	return r.decode(&byMembers{in})
-}
+func (r *request) decodeInto(in members) error { return r.decode(&byMembers{in}) }
 
 type byMembers struct{ in members }
 

@@ -30,9 +30,7 @@ func (o *object) strs(members []header) {
 	}
 }
 
-func (o *object) bytes() []byte {
-	return append(append([]byte{'{'}, o.b.Bytes()...), '}')
-}
+func (o *object) bytes() []byte { return append(append([]byte{'{'}, o.b.Bytes()...), '}') }
 
 // array joins JSON values.
 func array(items [][]byte) []byte {

@@ -130,6 +130,28 @@ func (ch *channel) watch() <-chan struct{} {
 	return ch.changed
 }
 
+// waitFor waits until done, which is asked under mu at each change. It is false when the time is over, or the switch stops, before.
+func (ch *channel) waitFor(d time.Duration, done func() bool) bool {
+	timeout := time.NewTimer(d)
+	defer timeout.Stop()
+	for {
+		changed := ch.watch()
+		ch.mu.Lock()
+		is := done()
+		ch.mu.Unlock()
+		if is {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return false
+		case <-ch.sw.stop:
+			return false
+		}
+	}
+}
+
 func (ch *channel) set(name, value string) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

@@ -68,9 +68,9 @@ func New(cfg Config) (*Switch, error) {
 	sw.commands = &commands{sw, apiTable()}
 	maps.Copy(sw.commands.table, uuidTable())
 	sw.applications = appTable()
-	sw.bus = newBus(sw)
+	sw.bus = &bus{}
 	sw.registrar = newRegistrar(sw)
-	sw.clock = newMediaClock(cfg.HopDelay)
+	sw.clock = &mediaClock{}
 	for _, g := range cfg.Gateways {
 		sw.gateways[g.Name] = g
 	}
