@@ -119,13 +119,18 @@ func TestCloseEndsConnectionsAndStartIsOnce(t *testing.T) {
 		s := start(t, echoai.Config{})
 		c := open(t, s, "/tone?hz=1000", nil)
 		session(t, s, func(r echoai.Session) bool { return r.FramesOut > 2 })
+		ended := make(chan error, 1) // who reads answers the close frame, which Close waits for
+		go func() {
+			var err error
+			for err == nil {
+				_, _, err = c.ReadMessage()
+			}
+			ended <- err
+		}()
 		require.NoError(t, s.Close(t.Context()))
 		require.NoError(t, s.Close(t.Context()))
 		require.ErrorIs(t, s.Start(t.Context()), echoai.ErrClosed)
-		var err error
-		for err == nil {
-			_, _, err = c.ReadMessage()
-		}
+		err := <-ended
 		require.True(t, websocket.IsCloseError(err, websocket.CloseGoingAway), "%v", err)
 	}
 }
