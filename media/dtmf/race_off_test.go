@@ -1,0 +1,5 @@
+//go:build !race
+
+package dtmf
+
+const raceEnabled = false
