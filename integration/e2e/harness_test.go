@@ -120,7 +120,7 @@ func (s *suite) start(ctx context.Context, dir string, k kind, cfg stack.Config)
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the database's server may run as another user
 		return nil, fmt.Errorf("make the stack's folder: %w", err)
 	}
-	cfg.Binary, cfg.Controller, cfg.Dir, cfg.Stderr = s.binary, s.controller, dir, s.log
+	cfg.Binary, cfg.Controller, cfg.Dir, cfg.InMemory, cfg.Stderr = s.binary, s.controller, dir, true, s.log
 	if k == freeswitch {
 		cfg.FreeSWITCH = s.freeswitch
 	}

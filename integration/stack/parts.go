@@ -22,7 +22,7 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 		return err
 	}
 	s.MasterKey = key
-	pg := devpg.Config{Logger: s.cfg.Logger, Also: s.cfg.DatabaseAt}
+	pg := devpg.Config{InMemory: s.cfg.InMemory, Logger: s.cfg.Logger, Also: s.cfg.DatabaseAt}
 	if s.cfg.Durable {
 		pg.Dir = filepath.Join(s.cfg.Dir, "postgres")
 	}

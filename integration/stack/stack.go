@@ -32,6 +32,8 @@ type Config struct {
 	Dir string
 	// Durable keeps the database in Dir, for the next start; otherwise it is temporary.
 	Durable bool
+	// InMemory has a temporary database's files in memory, where there is room (devpg.Config).
+	InMemory bool
 	// FreeSWITCH is the path of a real switch's executable; the simulated one runs when it is empty.
 	FreeSWITCH string
 	// Ports are wished for: a port that is taken is replaced by a free one. The zero value means free ones.
