@@ -35,7 +35,7 @@ func TestInboundComesOverItsTrunk(t *testing.T) {
 		"sip.carrier.example": {netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("2001:db8::7")},
 		"sip.other.example":   {netip.MustParseAddr("198.51.100.9")},
 	}
-	c := b.svc.Answers.carriers
+	c := b.svc.Answers.Carriers
 	c.Now = func() time.Time { return now }
 	c.Networks = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
 	c.Resolve = func(_ context.Context, host string) ([]netip.Addr, error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/answer"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/gate"
@@ -217,7 +218,7 @@ func TestFlowWithoutAnEnd(t *testing.T) {
 	require.NoError(t, err)
 	leg := &menuLeg{fakeLeg: fakeLeg{call: call}}
 	require.NoError(t, h.Answered(t.Context(), leg))
-	require.Equal(t, []string{causeFlowLoops}, leg.hangups)
+	require.Equal(t, []string{answer.CauseFlowLoops}, leg.hangups)
 	runs, err := b.svc.Flows.FlowRuns(t.Context(), b.tenant, call.ID)
 	require.NoError(t, err)
 	require.Equal(t, "error", *runs[0].Outcome)
@@ -404,7 +405,7 @@ func TestSIPHostsWhileATrunkCantBeLookedUp(t *testing.T) {
 	other := storetest.Tenant(t, b.st)
 	storetest.Trunk(t, b.st, other, "sbc.example", 5060, 10)
 	var fault atomic.Pointer[net.DNSError]
-	b.svc.Answers.carriers.Resolve = func(context.Context, string) ([]netip.Addr, error) {
+	b.svc.Answers.Carriers.Resolve = func(context.Context, string) ([]netip.Addr, error) {
 		if err := fault.Load(); err != nil {
 			return nil, err
 		}

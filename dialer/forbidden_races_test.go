@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/desk"
 	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/suppressions"
 	"github.com/ringmaster/ringmaster/store"
@@ -123,7 +124,7 @@ func (p *people) suppressing(t *testing.T, number string) map[string]func() erro
 	call, _ := p.had(t, ann, p.campaign(t, campaigns.DialPreview), number)
 	return map[string]func() error{
 		"opt-out": func() error {
-			_, err := p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{
+			_, err := p.desk.Dispose(t.Context(), p.tenant, ann, desk.DisposeInput{
 				CallID: input.Some(call.ID.String()), Disposition: input.Some("done"), OptOut: input.Some(true),
 			})
 			return err

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/desk"
 	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
@@ -64,7 +65,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 	sw := &singleSwitch{fakeSwitch{}}
 	b.attach(sw)
 	place := func(number string) (db.Call, error) {
-		return b.desk.PlaceCall(t.Context(), b.tenant, campaigns.EnvironmentLive, CallInput{To: input.Some(number), VoiceAgentID: input.Some(campaign.VoiceAgentID.String())})
+		return b.desk.PlaceCall(t.Context(), b.tenant, campaigns.EnvironmentLive, desk.CallInput{To: input.Some(number), VoiceAgentID: input.Some(campaign.VoiceAgentID.String())})
 	}
 	kinds := []forbidden{
 		forbiddenNot, forbiddenRegistered, forbiddenLater, forbiddenSuppressed, forbiddenOptsOut, forbiddenUnknown,

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/desk"
 	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/suppressions"
@@ -290,11 +291,11 @@ func (w *lawWorld) step(t *testing.T) {
 			if w.rng.IntN(3) == 0 {
 				p.clock.Advance(time.Duration(w.rng.IntN(9)) * time.Minute)
 			}
-			_, _ = p.desk.AgentDial(ctx, p.tenant, w.agent, DialInput{LeadID: input.Some(lead.ID.String())})
+			_, _ = p.desk.AgentDial(ctx, p.tenant, w.agent, desk.DialInput{LeadID: input.Some(lead.ID.String())})
 			w.wrapUp(t)
 		}
 	case 10, 11:
-		_, _ = p.desk.AgentDial(ctx, p.tenant, w.agent, DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some(w.spelled())})
+		_, _ = p.desk.AgentDial(ctx, p.tenant, w.agent, desk.DialInput{CampaignID: input.Some(campaign.String()), Phone: input.Some(w.spelled())})
 		w.wrapUp(t)
 	case 12:
 		w.single(t)
@@ -317,7 +318,7 @@ func (w *lawWorld) single(t *testing.T) {
 	t.Helper()
 	taker := []string{"", `,"voice_agent_id":"` + w.voiceAgent + `"`, `,"flow_id":"` + w.flow + `"`}[w.rng.IntN(3)]
 	env := []campaigns.Environment{campaigns.EnvironmentLive, campaigns.EnvironmentTest}[w.rng.IntN(2)]
-	_, _ = w.p.desk.PlaceCall(t.Context(), w.p.tenant, env, decode[CallInput](t, `{"to":"`+w.spelled()+`"`+taker+`}`))
+	_, _ = w.p.desk.PlaceCall(t.Context(), w.p.tenant, env, decode[desk.CallInput](t, `{"to":"`+w.spelled()+`"`+taker+`}`))
 }
 
 // settings changes the tenant's hours and holidays.
@@ -368,7 +369,7 @@ func (w *lawWorld) wrapUp(t *testing.T) {
 			storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
 		}
 		w.end(t, call, answered)
-		in := DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("done")}
+		in := desk.DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("done")}
 		later := p.clock.Now().Add(time.Duration(1+w.rng.IntN(600)) * time.Minute)
 		switch choice := w.rng.IntN(6); {
 		case choice == 0:

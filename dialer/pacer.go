@@ -38,8 +38,6 @@ const (
 	restPolls = 15
 	// releaseTimeout bounds the giving back of what was claimed.
 	releaseTimeout = 3 * time.Second
-	// originateTimeout bounds the admission of one call.
-	originateTimeout = 10 * time.Second
 )
 
 // pacer dials the leads of one running campaign. One goroutine owns it.
@@ -248,7 +246,7 @@ func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUI
 // originate finishes what it began also when the pacer is being stopped: a commit that is cut off leaves it unknown
 // whether the call was admitted, and its unit taken until the reconciliation finds it.
 func (p *pacer) originate(ctx context.Context, lead leads.Claimed, agent *uuid.UUID) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), gate.PlaceTimeout)
 	defer cancel()
 	call, err := p.s.gate.Place(ctx, p.originator, admission.Request{
 		TenantID: p.Tenant, CampaignID: &p.Campaign, LeadID: &lead.ID, VoiceAgentID: agent, To: lead.Number, Claimant: p.Claimant,

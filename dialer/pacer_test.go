@@ -394,7 +394,7 @@ func TestPacerGivesLeadsBackThatASlowTrunkKeepsWaiting(t *testing.T) {
 	}
 	sw, tries := &fakeSwitch{}, 0
 	p := newPacer(b.svc.Pacers, &countedSwitch{fakeSwitch: sw, tries: &tries}, b.tenant, campaign.ID, nil)
-	require.Greater(t, claimLease, claimHold+originateTimeout+store.TrunkRateWindow)
+	require.Greater(t, claimLease, claimHold+gate.PlaceTimeout+store.TrunkRateWindow)
 	p.hold = time.Nanosecond
 	claimed := func() int {
 		return storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE claimed_by IS NOT NULL")

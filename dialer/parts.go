@@ -6,14 +6,10 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/audio"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
-	"github.com/ringmaster/ringmaster/dialer/carrier"
-	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/scrub"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
-	"github.com/ringmaster/ringmaster/dialer/suppressions"
-	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/store"
 )
@@ -29,19 +25,6 @@ type core struct {
 
 func (k *core) now() time.Time { return k.cfg.Now() }
 
-// answering is what happens on a call that is up, and after its end.
-type answering struct {
-	*core
-	gate         *gate.Gate
-	leads        *leads.Service
-	campaigns    *campaigns.Service
-	flows        *flows.Service
-	voiceAgents  *voiceagents.Service
-	audio        *audio.Shelf
-	carriers     *carrier.Trunks
-	suppressions *suppressions.Service
-}
-
 // pacers work the running campaigns.
 type pacers struct {
 	*core
@@ -54,16 +37,6 @@ type pacers struct {
 	crews  staffing.Allocator
 	shares staffing.Shares
 	paces  *paces
-}
-
-// desk is what an agent does with leads and calls.
-type desk struct {
-	*core
-	calls        Calls
-	gate         *gate.Gate
-	leads        *leads.Service
-	suppressions *suppressions.Service
-	voiceAgents  *voiceagents.Service
 }
 
 // statistics are the figures of campaigns and tenants.

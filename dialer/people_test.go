@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/desk"
 	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/wake"
@@ -189,7 +190,7 @@ func TestProgressiveDialsOneCallPerReadyAgent(t *testing.T) {
 	require.Equal(t, acd.WrapUp, p.status(t, talking))
 	p.end(t, call, "completed", "NORMAL_CLEARING")
 	require.Len(t, p.sw.dialed(), 4, "nobody is ready but for the calls in flight")
-	_, err := p.desk.Dispose(t.Context(), p.tenant, talking, DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("sold")})
+	_, err := p.desk.Dispose(t.Context(), p.tenant, talking, desk.DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("sold")})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(p.sw.dialed()) == 5 }, waitFor, every)
 }
@@ -213,7 +214,7 @@ func TestNobodyIsDialedForAPhoneOnTheHook(t *testing.T) {
 	}
 	preview := p.campaign(t, campaigns.DialPreview)
 	lead := p.push(t, preview, "9876543202")
-	_, err = p.desk.AgentDial(t.Context(), p.tenant, id, DialInput{LeadID: input.Some(lead.ID.String())})
+	_, err = p.desk.AgentDial(t.Context(), p.tenant, id, desk.DialInput{LeadID: input.Some(lead.ID.String())})
 	require.NoError(t, err, "and dials by themselves")
 }
 
@@ -221,7 +222,7 @@ func TestNobodyIsDialedForAPhoneOnTheHook(t *testing.T) {
 func (p *people) had(t *testing.T, agent, campaign uuid.UUID, number string) (db.Call, leads.Lead) {
 	t.Helper()
 	lead := p.push(t, campaign, number)
-	call, err := p.desk.AgentDial(t.Context(), p.tenant, agent, DialInput{LeadID: input.Some(lead.ID.String())})
+	call, err := p.desk.AgentDial(t.Context(), p.tenant, agent, desk.DialInput{LeadID: input.Some(lead.ID.String())})
 	require.NoError(t, err)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
 	p.end(t, call, "completed", "NORMAL_CLEARING")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/desk"
 	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -109,15 +110,15 @@ func TestAgentsDialsCount(t *testing.T) {
 	campaign := p.campaign(t, campaigns.DialPreview)
 	ann := p.person(t)
 	call, lead := p.had(t, ann, campaign, "9876543201")
-	_, err := p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("later")})
+	_, err := p.desk.Dispose(t.Context(), p.tenant, ann, desk.DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("later")})
 	require.NoError(t, err)
-	to := DialInput{CampaignID: input.Some(p.campaign(t, campaigns.DialPreview).String()), Phone: input.Some("9876543201")}
+	to := desk.DialInput{CampaignID: input.Some(p.campaign(t, campaigns.DialPreview).String()), Phone: input.Some("9876543201")}
 	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, to)
 	require.Equal(t, gate.ReasonDailyCap, reason(t, err))
 	require.Equal(t, acd.Available, p.status(t, ann), "the agent is free again")
 
 	at := p.clock.Now().Add(time.Minute)
-	_, err = p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{
+	_, err = p.desk.Dispose(t.Context(), p.tenant, ann, desk.DisposeInput{
 		CallID: input.Some(call.ID.String()), Disposition: input.Some("later"), CallbackAt: input.Some(at.Format(time.RFC3339)),
 	})
 	require.NoError(t, err)
@@ -125,12 +126,12 @@ func TestAgentsDialsCount(t *testing.T) {
 	next, err := p.desk.NextLead(t.Context(), p.tenant, ann, campaign)
 	require.NoError(t, err)
 	require.Equal(t, lead.ID, next.ID)
-	kept, err := p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: input.Some(lead.ID.String())})
+	kept, err := p.desk.AgentDial(t.Context(), p.tenant, ann, desk.DialInput{LeadID: input.Some(lead.ID.String())})
 	require.NoError(t, err, "the callee was promised this call")
 	p.end(t, kept, "failed", "NO_ANSWER")
-	_, err = p.desk.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: input.Some(kept.ID.String()), Disposition: input.Some("not_there")})
+	_, err = p.desk.Dispose(t.Context(), p.tenant, ann, desk.DisposeInput{CallID: input.Some(kept.ID.String()), Disposition: input.Some("not_there")})
 	require.NoError(t, err)
-	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: input.Some(lead.ID.String())})
+	_, err = p.desk.AgentDial(t.Context(), p.tenant, ann, desk.DialInput{LeadID: input.Some(lead.ID.String())})
 	require.Equal(t, gate.ReasonDailyCap, reason(t, err), "and no other")
 }
 

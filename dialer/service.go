@@ -2,21 +2,21 @@ package dialer
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/riverqueue/river"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/answer"
 	"github.com/ringmaster/ringmaster/dialer/audio"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
+	"github.com/ringmaster/ringmaster/dialer/desk"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/figures"
 	"github.com/ringmaster/ringmaster/dialer/flow"
@@ -84,18 +84,12 @@ type Hours struct {
 	From, To string
 }
 
-// Calls are the calls that agents place and end. The call controller has them.
-type Calls interface {
-	gate.Originator
-	Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error
-}
-
 // Service is the dialer, by its rooms. It is safe for concurrent use.
 type Service struct {
 	*core
 	// Gate is what is asked before every originate, Answers what the call controller asks about calls that are up.
 	Gate    *gate.Gate
-	Answers *answering
+	Answers *answer.Service
 
 	Campaigns    *campaigns.Service
 	Leads        *leads.Service
@@ -173,9 +167,10 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 		VoiceAgents: s.VoiceAgents, Campaigns: s.Campaigns, Flows: s.Flows, Leads: s.Leads, Audio: shelf, Plans: paces,
 		AdmittedTotal: k.metrics.admitted, RefusedTotal: k.metrics.refused,
 	}
-	s.Answers = &answering{
-		core: k, gate: s.Gate, leads: s.Leads, campaigns: s.Campaigns, flows: s.Flows, voiceAgents: s.VoiceAgents, audio: shelf, carriers: senders,
-		suppressions: s.Suppressions,
+	s.Answers = &answer.Service{
+		Store: st, Log: cfg.Logger, Now: cfg.Now, Wake: cfg.Wake, NodeID: cfg.NodeID, Web: cfg.Web, Agents: cfg.Agents, Gate: s.Gate,
+		Leads: s.Leads, Campaigns: s.Campaigns, Flows: s.Flows, VoiceAgents: s.VoiceAgents, Suppressions: s.Suppressions, Audio: shelf,
+		Carriers: senders, AdmittedTotal: k.metrics.admitted, RefusedTotal: k.metrics.refused, Announced: k.metrics.announced,
 	}
 	s.Pacers = &pacers{
 		core: k, campaigns: s.Campaigns, leads: s.Leads, gate: s.Gate, scrubs: s.Scrubs, audio: shelf, crews: staffing.NewAllocator(),
@@ -187,13 +182,16 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 
 // Desk is what agents and single calls do with the calls that they place there. The call controller needs the gate and the answers of a
 // Service, and the desk needs the call controller: so it is made last.
-func (s *Service) Desk(calls Calls) *desk {
-	return &desk{core: s.core, calls: calls, gate: s.Gate, leads: s.Leads, suppressions: s.Suppressions, voiceAgents: s.VoiceAgents}
+func (s *Service) Desk(calls desk.Calls) *desk.Desk {
+	return &desk.Desk{
+		Store: s.st, Now: s.cfg.Now, Calls: calls, Agents: s.cfg.Agents, Gate: s.Gate, Leads: s.Leads, Suppressions: s.Suppressions,
+		VoiceAgents: s.VoiceAgents,
+	}
 }
 
 // AddWorkers makes River's client end calls to numbers that have been suppressed, and delete what deleted campaigns leave. It tells which
 // queues must be worked, with how many jobs at once.
-func (s *Service) AddWorkers(all *river.Workers, calls Calls) (queues map[string]int, err error) {
+func (s *Service) AddWorkers(all *river.Workers, calls desk.Calls) (queues map[string]int, err error) {
 	ending, jobs, err := s.Suppressions.AddWorker(all, calls, s.cfg.NodeID)
 	if err != nil {
 		return nil, err

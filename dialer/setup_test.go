@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/desk"
 	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
@@ -118,8 +119,8 @@ func (p *fakePrompts) lose(url string, lost bool) {
 
 type bundle struct {
 	svc      *Service
-	calls    Calls // the test's own, and the desk that has them
-	desk     *desk
+	calls    desk.Calls // the test's own, and the desk that has them
+	desk     *desk.Desk
 	st       *store.Store
 	tenant   uuid.UUID
 	registry *fakeRegistry
@@ -163,7 +164,7 @@ func (b *bundle) another(t *testing.T, node string, change ...func(*Config)) *Se
 	return svc
 }
 
-func (b *bundle) attach(calls Calls) { b.calls, b.desk = calls, b.svc.Desk(calls) }
+func (b *bundle) attach(calls desk.Calls) { b.calls, b.desk = calls, b.svc.Desk(calls) }
 
 func (b *bundle) trunkAndNumber(t *testing.T) *bundle {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/desk"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/gate"
@@ -31,7 +32,7 @@ func (*singleSwitch) Hangup(context.Context, uuid.UUID, uuid.UUID, string) error
 func (b *bundle) place(t *testing.T, body string) (db.Call, error) {
 	t.Helper()
 	b.attach(&singleSwitch{fakeSwitch{}})
-	return b.desk.PlaceCall(t.Context(), b.tenant, campaigns.EnvironmentLive, decode[CallInput](t, body))
+	return b.desk.PlaceCall(t.Context(), b.tenant, campaigns.EnvironmentLive, decode[desk.CallInput](t, body))
 }
 
 func TestPlaceCallChecksItsBody(t *testing.T) {
@@ -68,7 +69,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
 	place := func(body string) (db.Call, error) {
-		return p.desk.PlaceCall(t.Context(), p.tenant, campaigns.EnvironmentLive, decode[CallInput](t, body))
+		return p.desk.PlaceCall(t.Context(), p.tenant, campaigns.EnvironmentLive, decode[desk.CallInput](t, body))
 	}
 	dependency := func(body, code string) {
 		t.Helper()
@@ -117,7 +118,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 	dependency(`{"to":"9876543213","flow_id":"`+talks.ID.String()+`"}`, voiceagents.CodeNoVoiceAgentConfigured)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE voice_agents SET status = 'active'")
 	elsewhere := p.another(t, "node-1", func(c *Config) { c.Subprotocols = []string{voiceagents.SubprotocolBeta} })
-	_, err = elsewhere.Desk(p.sw).PlaceCall(t.Context(), p.tenant, campaigns.EnvironmentLive, decode[CallInput](t, `{"to":"9876543213",`+named+`}`))
+	_, err = elsewhere.Desk(p.sw).PlaceCall(t.Context(), p.tenant, campaigns.EnvironmentLive, decode[desk.CallInput](t, `{"to":"9876543213",`+named+`}`))
 	var missing *fault.Error
 	require.ErrorAs(t, err, &missing)
 	require.Equal(t, voiceagents.CodeSubprotocolMismatch, missing.Code)

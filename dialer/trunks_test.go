@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/answer"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
@@ -73,33 +74,33 @@ func TestSignOfATrunk(t *testing.T) {
 	trunk, now := uuid.New(), time.Now()
 	for _, c := range []struct {
 		ending
-		want trunkSign
+		want answer.TrunkSign
 	}{
-		{refusedByTrunk(), trunkFault},
-		{ending{"NORMAL_TEMPORARY_FAILURE", "recv_refuse", 504, false}, trunkFault},
-		{ending{"GATEWAY_DOWN", "", 0, false}, trunkFault},
-		{ending{"INVALID_GATEWAY", "", 0, false}, trunkFault},
-		{ending{"NORMAL_TEMPORARY_FAILURE", "recv_refuse", 503, true}, trunkAlive},
-		{silence(), trunkSilent},
-		{ending{"RECOVERY_ON_TIMER_EXPIRE", "recv_refuse", 408, false}, trunkSilent},
-		{unanswered(), trunkAlive},
-		{busyCallee(), trunkAlive},
-		{ending{"UNALLOCATED_NUMBER", "recv_refuse", 404, false}, trunkAlive},
-		{ending{"NO_USER_RESPONSE", "recv_refuse", 480, false}, trunkAlive},
-		{ending{"CALL_REJECTED", "recv_refuse", 603, false}, trunkAlive},
-		{ending{"CALL_REJECTED", "recv_refuse", 403, false}, trunkNoSign},
-		{ending{"NORMAL_TEMPORARY_FAILURE", "recv_refuse", 500, false}, trunkNoSign},
-		{ending{"DESTINATION_OUT_OF_ORDER", "recv_refuse", 502, false}, trunkNoSign}, // RFC 3398: the callee's line
-		{ending{"NORMAL_CLEARING", "send_cancel", 487, false}, trunkNoSign},
-		{ending{ledger.CauseNetworkOutOfOrder, "", 0, false}, trunkNoSign},
-		{ending{ledger.CauseHostLost, "", 0, false}, trunkNoSign},
+		{refusedByTrunk(), answer.TrunkFault},
+		{ending{"NORMAL_TEMPORARY_FAILURE", "recv_refuse", 504, false}, answer.TrunkFault},
+		{ending{"GATEWAY_DOWN", "", 0, false}, answer.TrunkFault},
+		{ending{"INVALID_GATEWAY", "", 0, false}, answer.TrunkFault},
+		{ending{"NORMAL_TEMPORARY_FAILURE", "recv_refuse", 503, true}, answer.TrunkAlive},
+		{silence(), answer.TrunkSilent},
+		{ending{"RECOVERY_ON_TIMER_EXPIRE", "recv_refuse", 408, false}, answer.TrunkSilent},
+		{unanswered(), answer.TrunkAlive},
+		{busyCallee(), answer.TrunkAlive},
+		{ending{"UNALLOCATED_NUMBER", "recv_refuse", 404, false}, answer.TrunkAlive},
+		{ending{"NO_USER_RESPONSE", "recv_refuse", 480, false}, answer.TrunkAlive},
+		{ending{"CALL_REJECTED", "recv_refuse", 603, false}, answer.TrunkAlive},
+		{ending{"CALL_REJECTED", "recv_refuse", 403, false}, answer.TrunkNoSign},
+		{ending{"NORMAL_TEMPORARY_FAILURE", "recv_refuse", 500, false}, answer.TrunkNoSign},
+		{ending{"DESTINATION_OUT_OF_ORDER", "recv_refuse", 502, false}, answer.TrunkNoSign}, // RFC 3398: the callee's line
+		{ending{"NORMAL_CLEARING", "send_cancel", 487, false}, answer.TrunkNoSign},
+		{ending{ledger.CauseNetworkOutOfOrder, "", 0, false}, answer.TrunkNoSign},
+		{ending{ledger.CauseHostLost, "", 0, false}, answer.TrunkNoSign},
 	} {
 		call := db.Call{Direction: gate.DirectionOutbound, TrunkID: &trunk}
-		sign, _ := signOf(c.of(call, now))
+		sign, _ := answer.SignOf(c.of(call, now))
 		require.Equal(t, c.want, sign, "%+v", c.ending)
 		call.Direction = gate.DirectionInbound
-		sign, _ = signOf(c.of(call, now))
-		require.Equal(t, trunkNoSign, sign)
+		sign, _ = answer.SignOf(c.of(call, now))
+		require.Equal(t, answer.TrunkNoSign, sign)
 	}
 }
 
@@ -127,7 +128,7 @@ func TestTrunkFaultIsNoAttempt(t *testing.T) {
 		require.Equal(t, string(leads.StatusExhausted), b.lead(t, other.ID).Status, "%+v was an attempt", e)
 	}
 	hopeless := b.push(t, campaign.ID, "9876543220")
-	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET trunk_failures = $2 WHERE id = $1", hopeless.ID, maxTrunkFailures)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET trunk_failures = $2 WHERE id = $1", hopeless.ID, answer.MaxTrunkFailures)
 	b.ends(t, b.dial(t, campaign, hopeless), refusedByTrunk())
 	require.Equal(t, string(leads.StatusExhausted), b.lead(t, hopeless.ID).Status)
 }

@@ -114,8 +114,8 @@ func TestVoiceAgentOptsOut(t *testing.T) {
 	say := b.svc.Answers.SetLeadStatus
 	require.NoError(t, say(t.Context(), call, "opted_out"))
 	require.NoError(t, say(t.Context(), call, "opted_out"), "again")
-	require.Equal(t, CodeLeadFinal, conflictCode(t, say(t.Context(), call, "retry")), "nothing comes after an opt-out")
-	require.Equal(t, CodeLeadFinal, conflictCode(t, b.svc.Answers.ScheduleCallback(t.Context(), call, switchctl.Callback{At: b.clock.Now().Add(time.Hour)})))
+	require.Equal(t, campaigns.CodeLeadFinal, conflictCode(t, say(t.Context(), call, "retry")), "nothing comes after an opt-out")
+	require.Equal(t, campaigns.CodeLeadFinal, conflictCode(t, b.svc.Answers.ScheduleCallback(t.Context(), call, switchctl.Callback{At: b.clock.Now().Add(time.Hour)})))
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM suppressions"))
 	b.end(t, call, "completed", "NORMAL_CLEARING")
 	row := b.lead(t, lead.ID)
@@ -190,5 +190,5 @@ func TestCallbackNeedsAVoiceAgentsCampaign(t *testing.T) {
 	require.Equal(t, []string{"voice_agent_id"}, fields(t, b.svc.Answers.ScheduleCallback(t.Context(), call, switchctl.Callback{At: at, VoiceAgentID: &agent.ID})))
 	require.NoError(t, b.svc.Answers.ScheduleCallback(t.Context(), call, switchctl.Callback{At: at}))
 	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET status = 'completed' WHERE id = $1", campaign.ID)
-	require.Equal(t, CodeCampaignNotRuns, conflictCode(t, b.svc.Answers.ScheduleCallback(t.Context(), call, switchctl.Callback{At: at})))
+	require.Equal(t, campaigns.CodeCampaignNotRuns, conflictCode(t, b.svc.Answers.ScheduleCallback(t.Context(), call, switchctl.Callback{At: at})))
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/desk"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -41,7 +41,7 @@ func (a *api) agentOperations() []operation {
 	}
 	return append(onDialerAPI(desk),
 		operation{method: http.MethodGet, path: "/api/v1/agents", access: accessKey, scope: scopeAgentsRead, handle: a.agents.list},
-		operation{method: http.MethodGet, path: one, access: accessKey, scope: scopeAgentsRead, handle: byID(agentNoun, a.agents.agents.GetAgent)},
+		operation{method: http.MethodGet, path: one, access: accessKey, scope: scopeAgentsRead, handle: a.agents.get},
 		operation{method: http.MethodGet, path: one + "/stats", access: accessKey, scope: scopeAgentsRead, handle: a.agents.stats},
 	)
 }
@@ -122,7 +122,7 @@ type dialView struct {
 }
 
 func (h agentHandlers) dial(ctx context.Context, r *request) (reply, error) {
-	var in dialer.DialInput
+	var in desk.DialInput
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
@@ -144,7 +144,7 @@ type disposeView struct {
 }
 
 func (h agentHandlers) dispose(ctx context.Context, r *request) (reply, error) {
-	var in dialer.DisposeInput
+	var in desk.DisposeInput
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
@@ -169,6 +169,15 @@ func (h agentHandlers) hangup(ctx context.Context, r *request) (reply, error) {
 func (h agentHandlers) list(ctx context.Context, r *request) (reply, error) {
 	list, err := h.agents.ListAgents(ctx, r.who.TenantID)
 	return ok(orEmpty(list)), err
+}
+
+func (h agentHandlers) get(ctx context.Context, r *request) (reply, error) {
+	id, err := r.pathID("agent_id", agentNoun)
+	if err != nil {
+		return reply{}, err
+	}
+	agent, err := h.agents.GetAgent(ctx, r.who.TenantID, id)
+	return ok(agent), named(err, agentNoun)
 }
 
 func (h agentHandlers) stats(ctx context.Context, r *request) (reply, error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/desk"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
@@ -257,7 +258,7 @@ func (f *fakeCalls) requests() []switchctl.ControlRequest {
 }
 
 // line is the calls that a test has, if any.
-type line struct{ dialer.Calls }
+type line struct{ desk.Calls }
 
 // switchVoiceAgents is the real one until it is told to fail.
 type switchVoiceAgents struct {

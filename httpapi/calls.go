@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/dialer/desk"
 	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -215,7 +215,7 @@ func (h callHandlers) read(ctx context.Context, tenant, id uuid.UUID) (db.GetCal
 
 // create places a single call.
 func (h callHandlers) create(ctx context.Context, r *request) (reply, error) {
-	var in dialer.CallInput
+	var in desk.CallInput
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}

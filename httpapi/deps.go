@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/desk"
 	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/scrub"
@@ -95,10 +96,10 @@ type Statistics interface {
 // Desk is what agents do with leads and calls, and where single calls are placed.
 type Desk interface {
 	NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*leads.Lead, error)
-	AgentDial(ctx context.Context, tenant, agent uuid.UUID, in dialer.DialInput) (db.Call, error)
-	Dispose(ctx context.Context, tenant, agent uuid.UUID, in dialer.DisposeInput) (dialer.DisposeResult, error)
+	AgentDial(ctx context.Context, tenant, agent uuid.UUID, in desk.DialInput) (db.Call, error)
+	Dispose(ctx context.Context, tenant, agent uuid.UUID, in desk.DisposeInput) (desk.DisposeResult, error)
 	AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error)
-	PlaceCall(ctx context.Context, tenant uuid.UUID, env campaigns.Environment, in dialer.CallInput) (db.Call, error)
+	PlaceCall(ctx context.Context, tenant uuid.UUID, env campaigns.Environment, in desk.CallInput) (db.Call, error)
 }
 
 // Flows is what the API asks of flows.

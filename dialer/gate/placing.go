@@ -2,10 +2,14 @@ package gate
 
 import (
 	"context"
+	"time"
 
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
+
+// PlaceTimeout bounds the admission of one call, and the order to dial it.
+const PlaceTimeout = 10 * time.Second
 
 // Originator dials. The call controller is one.
 type Originator interface {

@@ -28,7 +28,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func start(t *testing.T, cfg echoai.Config) *echoai.Server {
 	t.Helper()
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	s := echoai.New(cfg)
+	s, err := echoai.New(cfg)
+	require.NoError(t, err)
 	require.NoError(t, s.Start(t.Context()))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

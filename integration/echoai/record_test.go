@@ -145,4 +145,6 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 	require.NotEmpty(t, <-ready)
 	cancel()
 	require.NoError(t, <-done)
+	_, err := echoai.New(echoai.Config{KeepSessions: -1})
+	require.Error(t, err)
 }

@@ -31,6 +31,7 @@ const (
 
 // callers is the part that places the calls.
 type callers struct {
+	log     *slog.Logger
 	ua      *sipgo.UserAgent
 	conn    net.PacketConn
 	dialogs *sipgo.DialogClientCache
@@ -74,7 +75,7 @@ func newCallers(ctx context.Context, log *slog.Logger) (*callers, error) {
 		return nil, fmt.Errorf("start the callers' user agent: %w", err)
 	}
 	c := &callers{
-		ua: ua, conn: conn,
+		log: log, ua: ua, conn: conn,
 		dialogs: sipgo.NewDialogClientCache(cli, sip.ContactHeader{Address: sip.Uri{User: "bench", Host: "127.0.0.1", Port: addr.Port}}),
 	}
 	srv.OnBye(func(req *sip.Request, tx sip.ServerTransaction) {

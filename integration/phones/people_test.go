@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/desk"
 	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/media/netguard"
@@ -95,7 +96,7 @@ func TestProgressiveReachesAgent(t *testing.T) {
 		}, soon, 10*time.Millisecond)
 		require.Eventually(t, func() bool { return l.call(t, first).Status == ledger.StatusCompleted }, soon, 10*time.Millisecond)
 		require.Equal(t, "send_bye", *l.call(t, first).HangupDisposition)
-		got, err := l.dialer.Desk(l.calls).Dispose(t.Context(), l.tenant, agent, dialer.DisposeInput{
+		got, err := l.dialer.Desk(l.calls).Dispose(t.Context(), l.tenant, agent, desk.DisposeInput{
 			CallID: input.Some(first.String()), Disposition: input.Some("sold"),
 		})
 		require.NoError(t, err)
@@ -126,7 +127,7 @@ func TestPreviewDial(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, lead, next.ID)
 		since := time.Now()
-		call, err := l.dialer.Desk(l.calls).AgentDial(t.Context(), l.tenant, agent, dialer.DialInput{LeadID: input.Some(lead.String())})
+		call, err := l.dialer.Desk(l.calls).AgentDial(t.Context(), l.tenant, agent, desk.DialInput{LeadID: input.Some(lead.String())})
 		require.NoError(t, err)
 		require.Eventually(t, func() bool {
 			r, ok := talking(l.phone)
@@ -145,7 +146,7 @@ func TestPreviewDial(t *testing.T) {
 		a, err := agents.GetAgent(t.Context(), l.tenant, agent)
 		require.NoError(t, err)
 		require.Equal(t, acd.WrapUp, a.Status)
-		_, err = l.dialer.Desk(l.calls).Dispose(t.Context(), l.tenant, agent, dialer.DisposeInput{
+		_, err = l.dialer.Desk(l.calls).Dispose(t.Context(), l.tenant, agent, desk.DisposeInput{
 			CallID: input.Some(call.ID.String()), Disposition: input.Some("no_interest"),
 		})
 		require.NoError(t, err)

@@ -303,9 +303,9 @@ func (a *agent) plan(req *sip.Request) plan {
 	case AgentNoAnswer:
 		p.rings = false
 	case AgentBusy:
-		p.refusal = 486
+		p.refusal, p.reason = 486, "Busy Here"
 	case AgentRejects:
-		p.refusal = 603
+		p.refusal, p.reason = 603, "Decline"
 	}
 	return p
 }

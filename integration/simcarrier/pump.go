@@ -16,7 +16,6 @@ var ErrNoPort = errors.New("no RTP port is free")
 const (
 	frameTime    = 20 * time.Millisecond
 	slotsPerTick = 4
-	threads      = 2 // that pace RTP
 	slotTime     = frameTime / slotsPerTick
 )
 
@@ -81,9 +80,9 @@ type shard struct {
 	buf   []byte
 }
 
-func newPump(ports *portPool, log *slog.Logger) *pump {
+func newPump(threads int, ports *portPool, log *slog.Logger) *pump {
 	p := &pump{ports: ports, log: log, done: make(chan struct{})}
-	for range threads {
+	for range max(1, threads) {
 		p.shards = append(p.shards, &shard{buf: make([]byte, 2048)})
 	}
 	return p

@@ -263,7 +263,7 @@ func (r *registrar) tell(subclass string, reg *registration, seconds int) {
 	domain := r.sw.cfg.SIPDomain
 	e.add("profile-name", "internal")
 	if seconds > 0 {
-		e.addAll([]header{
+		for _, h := range []header{
 			{"from-user", reg.user},
 			{"from-host", domain},
 			{"presence-hosts", "n/a"},
@@ -279,9 +279,11 @@ func (r *registrar) tell(subclass string, reg *registration, seconds int) {
 			{"username", reg.user},
 			{"realm", domain},
 			{"user-agent", reg.agent},
-		}...)
+		} {
+			e.add(h.name, h.value)
+		}
 	} else {
-		e.addAll([]header{
+		for _, h := range []header{
 			{"username", reg.user},
 			{"from-user", reg.user},
 			{"from-host", domain},
@@ -293,7 +295,9 @@ func (r *registrar) tell(subclass string, reg *registration, seconds int) {
 			{"network-port", reg.port},
 			{"user-agent", reg.agent},
 			{"expires", "0"},
-		}...)
+		} {
+			e.add(h.name, h.value)
+		}
 	}
 	for _, h := range reg.vars {
 		e.addSet(h.name, h.value)
@@ -335,30 +339,25 @@ func (r *registrar) expireLoop() {
 		case <-tick.C:
 		}
 		now := time.Now()
-		r.expire(func(reg *registration) bool { return reg.expires.Before(now) })
-	}
-}
-
-// expire forgets phones, and tells so.
-func (r *registrar) expire(which func(*registration) bool) {
-	var gone []*registration
-	r.mu.Lock()
-	for user, reg := range r.users {
-		if which(reg) {
-			gone = append(gone, reg)
-			delete(r.users, user)
+		var gone []*registration
+		r.mu.Lock()
+		for user, reg := range r.users {
+			if reg.expires.Before(now) {
+				gone = append(gone, reg)
+				delete(r.users, user)
+			}
 		}
-	}
-	r.mu.Unlock()
-	for _, reg := range gone {
-		r.tellExpired(reg)
+		r.mu.Unlock()
+		for _, reg := range gone {
+			r.tellExpired(reg)
+		}
 	}
 }
 
 // tellExpired raises sofia::expire, whose members have names of their own.
 func (r *registrar) tellExpired(reg *registration) {
 	e := r.sw.newCustom("sofia::expire")
-	e.addAll([]header{
+	for _, h := range []header{
 		{"profile-name", "internal"},
 		{"call-id", reg.callID},
 		{"user", reg.user},
@@ -370,7 +369,9 @@ func (r *registrar) tellExpired(reg *registration) {
 		{"realm", r.sw.cfg.SIPDomain},
 		{"network-ip", reg.ip},
 		{"network-port", reg.port},
-	}...)
+	} {
+		e.add(h.name, h.value)
+	}
 	r.sw.bus.fire(e)
 }
 
@@ -459,7 +460,16 @@ func (r *registrar) list(profile, account string) string {
 // flush forgets the phones of a Call-ID or of user@domain; of all users when that has no user.
 func (r *registrar) flush(which string) {
 	user, domain, isUser := strings.Cut(which, "@")
-	r.expire(func(reg *registration) bool {
-		return reg.callID == which || isUser && (user == "" || user == reg.user) && strings.EqualFold(domain, r.sw.cfg.SIPDomain)
-	})
+	var gone []*registration
+	r.mu.Lock()
+	for name, reg := range r.users {
+		if reg.callID == which || isUser && (user == "" || user == name) && strings.EqualFold(domain, r.sw.cfg.SIPDomain) {
+			gone = append(gone, reg)
+			delete(r.users, name)
+		}
+	}
+	r.mu.Unlock()
+	for _, reg := range gone {
+		r.tellExpired(reg)
+	}
 }

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,9 +29,8 @@ type Switch struct {
 	globals  map[string]string
 	esl      *eslServer
 
-	registrar    *registrar
-	commands     *commands
-	applications map[string]appFunc
+	registrar *registrar
+	commands  *commands
 
 	mu       sync.Mutex
 	channels map[string]*channel // guarded by mu
@@ -65,12 +62,10 @@ func New(cfg Config) (*Switch, error) {
 		profiles: make(map[string]*sipProfile), gateways: make(map[string]Gateway),
 		channels: make(map[string]*channel), stop: make(chan struct{}),
 	}
-	sw.commands = &commands{sw, apiTable()}
-	maps.Copy(sw.commands.table, uuidTable())
-	sw.applications = appTable()
-	sw.bus = &bus{}
+	sw.commands = &commands{sw}
+	sw.bus = newBus(sw)
 	sw.registrar = newRegistrar(sw)
-	sw.clock = &mediaClock{}
+	sw.clock = newMediaClock(cfg.HopDelay)
 	for _, g := range cfg.Gateways {
 		sw.gateways[g.Name] = g
 	}
@@ -152,7 +147,10 @@ func (sw *Switch) Close() error {
 	sw.closeOnce.Do(func() {
 		sw.mu.Lock()
 		sw.closing = true
-		live := slices.Collect(maps.Values(sw.channels))
+		live := make([]*channel, 0, len(sw.channels))
+		for _, ch := range sw.channels {
+			live = append(live, ch)
+		}
 		sw.mu.Unlock()
 		for _, ch := range live {
 			ch.hangup(causeSystemShutdown)
@@ -229,9 +227,12 @@ func (sw *Switch) channel(id string) *channel {
 // allChannels returns the live channels, oldest first.
 func (sw *Switch) allChannels() []*channel {
 	sw.mu.Lock()
-	list := slices.Collect(maps.Values(sw.channels))
+	list := make([]*channel, 0, len(sw.channels))
+	for _, ch := range sw.channels {
+		list = append(list, ch)
+	}
 	sw.mu.Unlock()
-	slices.SortFunc(list, func(a, b *channel) int { return int(a.sessionID - b.sessionID) })
+	sortChannels(list)
 	return list
 }
 

@@ -1,4 +1,4 @@
-package dialer
+package answer
 
 import (
 	"context"
@@ -10,31 +10,31 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-// maxTrunkFailures bounds the calls of a lead that fail for a trunk's sake and cost it no attempt: a number to which a carrier never has
+// MaxTrunkFailures bounds the calls of a lead that fail for a trunk's sake and cost it no attempt: a number to which a carrier never has
 // a way is given up at last. Each of them counts to the number's daily cap all the same, as nobody knows what rang behind the trunk.
-const maxTrunkFailures = 3
+const MaxTrunkFailures = 3
 
-// trunkSign is what a call's end says of its trunk.
-type trunkSign int
+// TrunkSign is what a call's end says of its trunk.
+type TrunkSign int
 
 const (
-	trunkNoSign trunkSign = iota
-	// trunkAlive: a callee was reached, or somebody beyond the trunk has refused.
-	trunkAlive
-	// trunkSilent: nothing was heard, which may be the callee's silence or the trunk's.
-	trunkSilent
-	// trunkFault: the trunk, or the gateway in front of it, has no service.
-	trunkFault
+	TrunkNoSign TrunkSign = iota
+	// TrunkAlive: a callee was reached, or somebody beyond the trunk has refused.
+	TrunkAlive
+	// TrunkSilent: nothing was heard, which may be the callee's silence or the trunk's.
+	TrunkSilent
+	// TrunkFault: the trunk, or the gateway in front of it, has no service.
+	TrunkFault
 )
 
-// signOf reads a closed call's final record. at is when the sign was given.
-func signOf(call db.Call) (sign trunkSign, at time.Time) {
+// SignOf reads a closed call's final record. at is when the sign was given.
+func SignOf(call db.Call) (sign TrunkSign, at time.Time) {
 	if call.Direction != gate.DirectionOutbound || call.TrunkID == nil || call.EndTime == nil {
-		return trunkNoSign, time.Time{}
+		return TrunkNoSign, time.Time{}
 	}
 	for _, heard := range []*time.Time{call.AnswerTime, call.RingTime} {
 		if heard != nil {
-			return trunkAlive, *heard
+			return TrunkAlive, *heard
 		}
 	}
 	cause, status, refused := "", int32(0), call.HangupDisposition != nil && *call.HangupDisposition == "recv_refuse"
@@ -46,49 +46,49 @@ func signOf(call db.Call) (sign trunkSign, at time.Time) {
 	}
 	switch {
 	case cause == "GATEWAY_DOWN" || cause == "INVALID_GATEWAY":
-		sign = trunkFault
+		sign = TrunkFault
 	case refused && (status == 503 || status == 504):
-		sign = trunkFault
+		sign = TrunkFault
 	case refused && status == 408:
-		sign = trunkSilent
+		sign = TrunkSilent
 	case cause == "NO_ANSWER" || cause == "ALLOTTED_TIMEOUT" || cause == "PROGRESS_TIMEOUT" || cause == "RECOVERY_ON_TIMER_EXPIRE":
-		sign = trunkSilent
+		sign = TrunkSilent
 	case refused && status >= 404 && status != 407 && status != 500 && status != 502: // of these, 401 and 403 nobody knows whom they mean
-		sign = trunkAlive
+		sign = TrunkAlive
 	}
 	return sign, *call.EndTime
 }
 
 // endedOnTrunk keeps what a call's end says of its trunk, and tells whether the call has failed for the trunk's sake. A silent one has,
 // once the trunk is taken for out of order.
-func (h *answering) endedOnTrunk(ctx context.Context, tx *store.Tx, call db.Call) (fault bool, err error) {
-	sign, at := signOf(call)
+func (h *Service) endedOnTrunk(ctx context.Context, tx *store.Tx, call db.Call) (fault bool, err error) {
+	sign, at := SignOf(call)
 	switch sign {
-	case trunkNoSign:
+	case TrunkNoSign:
 		return false, nil
-	case trunkAlive:
+	case TrunkAlive:
 		rested, err := tx.TrunkAlive(ctx, call.TenantID, *call.TrunkID, at, call.RingTime != nil)
 		if rested {
-			h.log.InfoContext(ctx, "trunk resumed", "tenant_id", call.TenantID, "trunk_id", call.TrunkID)
+			h.Log.InfoContext(ctx, "trunk resumed", "tenant_id", call.TenantID, "trunk_id", call.TrunkID)
 		}
 		return false, err
-	case trunkSilent, trunkFault:
+	case TrunkSilent, TrunkFault:
 	}
 	dead, until, err := tx.TrunkFailed(ctx, store.TrunkFault{
-		Tenant: call.TenantID, Trunk: *call.TrunkID, Call: call.ID, Cause: *call.HangupCause, Silent: sign == trunkSilent, At: at,
+		Tenant: call.TenantID, Trunk: *call.TrunkID, Call: call.ID, Cause: *call.HangupCause, Silent: sign == TrunkSilent, At: at,
 	})
 	if err != nil {
 		return false, err
 	}
 	if until != nil {
-		h.log.WarnContext(ctx, "trunk suspended after consecutive failures", "tenant_id", call.TenantID,
+		h.Log.WarnContext(ctx, "trunk suspended after consecutive failures", "tenant_id", call.TenantID,
 			"trunk_id", call.TrunkID, "hangup_cause", *call.HangupCause, "call_id", call.ID, "tried_again_at", *until)
 	}
-	return sign == trunkFault || dead, nil
+	return sign == TrunkFault || dead, nil
 }
 
 // afterTrunkFault has a lead tried again, soon, whose call has failed for its trunk's sake: that was no attempt.
-func (h *answering) afterTrunkFault(ctx context.Context, tx *store.Tx, lead db.Lead, at time.Time) error {
+func (h *Service) afterTrunkFault(ctx context.Context, tx *store.Tx, lead db.Lead, at time.Time) error {
 	campaign, err := tx.Q.CampaignGet(ctx, lead.TenantID, lead.CampaignID)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package dialer
+package desk
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -76,25 +77,25 @@ func (in CallInput) request() (admission.Request, error) {
 
 // PlaceCall dials one number, under every rule of dialing. A test key's call gets its record and its events, and ends before anything
 // is dialed. Errors: *fault.Error, *RefusalError, those of Originator.
-func (dk *desk) PlaceCall(ctx context.Context, tenant uuid.UUID, env campaigns.Environment, in CallInput) (db.Call, error) {
+func (dk *Desk) PlaceCall(ctx context.Context, tenant uuid.UUID, env campaigns.Environment, in CallInput) (db.Call, error) {
 	req, err := in.request()
 	if err != nil {
 		return db.Call{}, err
 	}
 	req.TenantID, req.Environment = tenant, string(env)
-	err = dk.st.InTenant(ctx, tenant, func(tx *store.Tx) error { return dk.resolveSingle(ctx, tx, &req) })
+	err = dk.Store.InTenant(ctx, tenant, func(tx *store.Tx) error { return dk.resolveSingle(ctx, tx, &req) })
 	if err != nil {
 		return db.Call{}, fault.Wrap("place call", err)
 	}
 	// What was begun is finished also when whoever asked has gone.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), gate.PlaceTimeout)
 	defer cancel()
-	call, err := dk.gate.Place(ctx, dk.calls, req)
+	call, err := dk.Gate.Place(ctx, dk.Calls, req)
 	return call, fault.Wrap("place call", err)
 }
 
 // resolveSingle checks what a single call names against what the tenant has, and finds the voice agent of one that names nobody.
-func (dk *desk) resolveSingle(ctx context.Context, tx *store.Tx, req *admission.Request) error {
+func (dk *Desk) resolveSingle(ctx context.Context, tx *store.Tx, req *admission.Request) error {
 	c := input.Form{}
 	if req.From != "" {
 		owned, err := campaigns.OwnNumber(ctx, tx, req.TenantID, req.From)
@@ -119,7 +120,7 @@ func (dk *desk) resolveSingle(ctx context.Context, tx *store.Tx, req *admission.
 		return c.Err()
 	}
 	if req.VoiceAgentID != nil {
-		_, found, err := dk.voiceAgents.Usable(ctx, tx, req.TenantID, req.VoiceAgentID)
+		_, found, err := dk.VoiceAgents.Usable(ctx, tx, req.TenantID, req.VoiceAgentID)
 		if !found && err == nil {
 			c.Fail("voice_agent_id", "names no voice agent")
 		}
@@ -128,7 +129,7 @@ func (dk *desk) resolveSingle(ctx context.Context, tx *store.Tx, req *admission.
 	if err := c.Err(); err != nil {
 		return err
 	}
-	agent, err := dk.voiceAgents.Resolve(ctx, tx, req.TenantID, nil, nil)
+	agent, err := dk.VoiceAgents.Resolve(ctx, tx, req.TenantID, nil, nil)
 	req.VoiceAgentID = &agent.ID
 	return err
 }

@@ -1,4 +1,4 @@
-package dialer
+package answer
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 
 // legOperations offers a leg's operations to a flow.
 type legOperations struct {
-	h   *answering
+	h   *Service
 	leg switchctl.Leg
 }
 
@@ -27,14 +27,14 @@ func (o legOperations) ConnectVoiceAgent(ctx context.Context, id uuid.UUID) (str
 	var agent db.VoiceAgent
 	deciding, cancel := context.WithTimeout(ctx, decisionLimit)
 	defer cancel()
-	err := o.h.st.InTenant(deciding, call.TenantID, func(tx *store.Tx) error {
+	err := o.h.Store.InTenant(deciding, call.TenantID, func(tx *store.Tx) error {
 		var err error
-		agent, err = o.h.voiceAgents.Resolve(deciding, tx, call.TenantID, &id, nil)
+		agent, err = o.h.VoiceAgents.Resolve(deciding, tx, call.TenantID, &id, nil)
 		return err
 	})
 	_, missing := fault.As(err, fault.Dependency)
 	if missing || err != nil && ctx.Err() == nil {
-		o.h.log.WarnContext(ctx, "resolving the flow's voice agent failed", "call_id", call.ID, "voice_agent_id", id, "error", err)
+		o.h.Log.WarnContext(ctx, "resolving the flow's voice agent failed", "call_id", call.ID, "voice_agent_id", id, "error", err)
 		o.h.recordFlow(ctx, o.leg)
 		return flow.OutcomeFailed, nil
 	}
@@ -71,7 +71,7 @@ func (o legOperations) Gather(ctx context.Context, g flow.Gather) (string, error
 }
 
 func (o legOperations) silent(ctx context.Context, err error) {
-	o.h.log.WarnContext(ctx, "playing the flow's audio failed", "call_id", o.leg.Call().ID, "error", err)
+	o.h.Log.WarnContext(ctx, "playing the flow's audio failed", "call_id", o.leg.Call().ID, "error", err)
 }
 
 // Transfer leads the caller to a number, a SIP URI, a queue or one agent.
@@ -117,16 +117,16 @@ func (o legOperations) Voicemail(ctx context.Context, greetingURL string, longes
 // SetDisposition sets the call's. One that the tenant's list has lost since the flow was saved is left out.
 func (o legOperations) SetDisposition(ctx context.Context, disposition string) error {
 	call, s := o.leg.Call(), o.h
-	err := s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+	err := s.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		row, err := tx.Q.CallLock(ctx, call.TenantID, call.ID)
 		if err != nil {
 			return err
 		}
-		_, err = leads.SetDisposition(ctx, tx, row, leads.Disposing{Disposition: disposition, Source: leads.SourceSystem, At: s.now()})
+		_, err = leads.SetDisposition(ctx, tx, row, leads.Disposing{Disposition: disposition, Source: leads.SourceSystem, At: s.Now()})
 		return err
 	})
 	if _, refused := fault.As(err, fault.Invalid); refused && !errors.Is(err, store.ErrValue) {
-		s.log.WarnContext(ctx, "setting the flow's disposition failed: the tenant has no such disposition", "call_id", call.ID, "disposition", disposition)
+		s.Log.WarnContext(ctx, "setting the flow's disposition failed: the tenant has no such disposition", "call_id", call.ID, "disposition", disposition)
 		return nil
 	}
 	return err

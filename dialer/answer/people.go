@@ -1,4 +1,4 @@
-package dialer
+package answer
 
 import (
 	"context"
@@ -27,15 +27,15 @@ const overflowMessage = 2 * time.Minute
 type peoplePlan struct{ campaign *db.Campaign }
 
 // connectPeople brings an answered call to an agent: the one who dialed it, else whoever is ready.
-func (h *answering) connectPeople(ctx context.Context, leg switchctl.Leg, p peoplePlan) error {
-	if h.cfg.Agents == nil {
+func (h *Service) connectPeople(ctx context.Context, leg switchctl.Leg, p peoplePlan) error {
+	if h.Agents == nil {
 		return errors.Join(gate.ErrNoAgents, leg.Hangup(ctx, ledger.CauseServiceUnavailable))
 	}
 	req := acd.Request{}
 	if c := p.campaign; c != nil {
 		req.Campaign = true
 		req.MaxWait = campaigns.MaxWait(*c)
-		req.Due = h.now().Add(campaigns.InTime(*c))
+		req.Due = h.Now().Add(campaigns.InTime(*c))
 		if call := leg.Call(); c.AnnouncementUrl == nil && call.AnswerTime != nil { // else the wait begins after what all are told
 			req.Due = call.AnswerTime.Add(campaigns.InTime(*c))
 		}
@@ -44,7 +44,7 @@ func (h *answering) connectPeople(ctx context.Context, leg switchctl.Leg, p peop
 			req.WhisperURL = *c.AgentWhisperUrl
 		}
 	}
-	outcome, err := h.cfg.Agents.Connect(ctx, leg, req)
+	outcome, err := h.Agents.Connect(ctx, leg, req)
 	if err != nil || outcome == acd.Ended {
 		return err
 	}
@@ -52,16 +52,16 @@ func (h *answering) connectPeople(ctx context.Context, leg switchctl.Leg, p peop
 }
 
 // overflow is what becomes of a call that no agent took: its campaign's overflow action, or the end.
-func (h *answering) overflow(ctx context.Context, leg switchctl.Leg, c *db.Campaign) error {
+func (h *Service) overflow(ctx context.Context, leg switchctl.Leg, c *db.Campaign) error {
 	if c == nil {
 		return leg.Hangup(ctx, ledger.CauseServiceUnavailable)
 	}
 	switch c.OverflowAction {
 	case campaigns.OverflowFlow:
 		var plan *flows.Plan
-		err := h.st.InTenant(ctx, c.TenantID, func(tx *store.Tx) error {
+		err := h.Store.InTenant(ctx, c.TenantID, func(tx *store.Tx) error {
 			var err error
-			plan, err = h.campaigns.Flow(ctx, tx, *c)
+			plan, err = h.Campaigns.Flow(ctx, tx, *c)
 			return err
 		})
 		if err != nil {
@@ -86,7 +86,7 @@ func (h *answering) overflow(ctx context.Context, leg switchctl.Leg, c *db.Campa
 
 // ConnectAgent queues the caller.
 func (o legOperations) ConnectAgent(ctx context.Context, q flow.AgentQueue) (string, error) {
-	if o.h.cfg.Agents == nil {
+	if o.h.Agents == nil {
 		return flow.OutcomeUnavailable, nil
 	}
 	return o.queue(ctx, acd.Request{
@@ -100,11 +100,11 @@ func (o legOperations) queue(ctx context.Context, req acd.Request) (string, erro
 	call := o.leg.Call()
 	req.Campaign = call.CampaignID != nil && call.Direction == gate.DirectionOutbound
 	if limit, due, predictive := o.h.calleesWait(ctx, call); limit > 0 {
-		if req.Due = o.h.now().Add(due); predictive && (req.MaxWait <= 0 || limit < req.MaxWait) {
+		if req.Due = o.h.Now().Add(due); predictive && (req.MaxWait <= 0 || limit < req.MaxWait) {
 			req.MaxWait = limit
 		}
 	}
-	outcome, err := o.h.cfg.Agents.Connect(ctx, o.leg, req)
+	outcome, err := o.h.Agents.Connect(ctx, o.leg, req)
 	if err == nil && outcome != acd.Ended {
 		err = o.leg.StopMusic(ctx)
 	}
@@ -113,58 +113,58 @@ func (o legOperations) queue(ctx context.Context, req acd.Request) (string, erro
 
 // calleesWait is how long a callee whom a campaign has dialed for its agents may wait, in a flow that asks for one, until when the wait
 // is in time, and whether a predictive campaign, which lets nobody wait longer; 0 for any other caller.
-func (h *answering) calleesWait(ctx context.Context, call db.Call) (limit, due time.Duration, predictive bool) {
+func (h *Service) calleesWait(ctx context.Context, call db.Call) (limit, due time.Duration, predictive bool) {
 	if call.CampaignID == nil || call.Direction != gate.DirectionOutbound || call.AgentID != nil || call.VoiceAgentID != nil {
 		return 0, 0, false
 	}
-	err := h.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+	err := h.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		row, err := tx.Q.CampaignGet(ctx, call.TenantID, *call.CampaignID)
 		if err != nil {
 			return err
 		}
-		taker, err := h.campaigns.TargetOf(ctx, tx, row)
+		taker, err := h.Campaigns.TargetOf(ctx, tx, row)
 		if taker.People {
 			limit, due, predictive = campaigns.MaxWait(row), campaigns.InTime(row), row.DialMode == string(campaigns.DialPredictive)
 		}
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		h.log.WarnContext(ctx, "reading the campaign of a waiting callee failed", "call_id", call.ID, "error", err)
+		h.Log.WarnContext(ctx, "reading the campaign of a waiting callee failed", "call_id", call.ID, "error", err)
 	}
 	return limit, due, predictive
 }
 
 // CanQueue tells whether somebody could take a caller. Errors: switchctl.ErrNobodyLoggedIn, switchctl.ErrUnknownExtension.
-func (h *answering) CanQueue(ctx context.Context, tenant uuid.UUID, req switchctl.QueueRequest) error {
+func (h *Service) CanQueue(ctx context.Context, tenant uuid.UUID, req switchctl.QueueRequest) error {
 	wanted, err := h.queueRequest(ctx, tenant, req)
 	if err != nil {
 		return err
 	}
-	if !h.cfg.Agents.Staffed(tenant, wanted) {
+	if !h.Agents.Staffed(tenant, wanted) {
 		return switchctl.ErrNobodyLoggedIn
 	}
 	return nil
 }
 
 // Queue brings a caller whom a voice agent has handed over to an agent. One whom nobody takes is hung up.
-func (h *answering) Queue(ctx context.Context, leg switchctl.Leg, req switchctl.QueueRequest) error {
+func (h *Service) Queue(ctx context.Context, leg switchctl.Leg, req switchctl.QueueRequest) error {
 	wanted, err := h.queueRequest(ctx, leg.Call().TenantID, req)
 	if err != nil {
 		return err
 	}
-	if _, err := h.cfg.Agents.Connect(ctx, leg, wanted); err != nil {
+	if _, err := h.Agents.Connect(ctx, leg, wanted); err != nil {
 		return fmt.Errorf("queue the caller: %w", err)
 	}
 	return nil
 }
 
-func (h *answering) queueRequest(ctx context.Context, tenant uuid.UUID, req switchctl.QueueRequest) (acd.Request, error) {
+func (h *Service) queueRequest(ctx context.Context, tenant uuid.UUID, req switchctl.QueueRequest) (acd.Request, error) {
 	out := acd.Request{Tags: req.Tags, Priority: req.Priority, MaxWait: req.MaxWait, MusicURL: req.MusicURL}
-	if h.cfg.Agents == nil {
+	if h.Agents == nil {
 		return out, switchctl.ErrNobodyLoggedIn
 	}
 	if req.Extension != "" {
-		id, err := h.cfg.Agents.ByExtension(ctx, tenant, req.Extension)
+		id, err := h.Agents.ByExtension(ctx, tenant, req.Extension)
 		out.AgentID = &id
 		return out, err
 	}

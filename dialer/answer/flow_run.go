@@ -1,4 +1,4 @@
-package dialer
+package answer
 
 import (
 	"context"
@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// causeFlowLoops ends a call whose flow goes round in circles: Q.850's 25, exchange routing error.
-	causeFlowLoops = "EXCHANGE_ROUTING_ERROR"
+	// CauseFlowLoops ends a call whose flow goes round in circles: Q.850's 25, exchange routing error.
+	CauseFlowLoops = "EXCHANGE_ROUTING_ERROR"
 	// flowWriteTimeout bounds a write of a run whose call has ended.
 	flowWriteTimeout = 5 * time.Second
 )
 
 // runFlow runs a flow on a leg to its end. The call's own end, or ours, is no error.
-func (h *answering) runFlow(ctx context.Context, leg switchctl.Leg, plan *flows.Plan) error {
+func (h *Service) runFlow(ctx context.Context, leg switchctl.Leg, plan *flows.Plan) error {
 	s, call := h, leg.Call()
-	if plan.Resume != nil || !plan.BeginsWithVoiceAgent(s.now()) {
+	if plan.Resume != nil || !plan.BeginsWithVoiceAgent(s.Now()) {
 		h.recordFlow(ctx, leg)
 	}
 	keeper := &flowKeeper{s: s, call: call, plan: plan}
@@ -43,7 +43,7 @@ func (h *answering) runFlow(ctx context.Context, leg switchctl.Leg, plan *flows.
 	}
 	ops := legOperations{h: h, leg: leg}
 	outcome, err := plan.Graph.Run(ctx, ops, flow.Options{
-		Variables: facts, Web: s.cfg.Web, Now: s.cfg.Now, Resume: plan.Resume, Keep: keeper.keep,
+		Variables: facts, Web: s.Web, Now: s.Now, Resume: plan.Resume, Keep: keeper.keep,
 	})
 	switch {
 	case ctx.Err() != nil:
@@ -51,24 +51,24 @@ func (h *answering) runFlow(ctx context.Context, leg switchctl.Leg, plan *flows.
 	case errors.Is(err, switchctl.ErrHandedOver):
 		return err
 	case errors.Is(err, flow.ErrLimit):
-		s.log.WarnContext(ctx, "flow exceeded its limit, hanging up", "call_id", call.ID, "flow_id", plan.ID, "version", plan.Version, "error", err)
-		return leg.Hangup(ctx, causeFlowLoops)
+		s.Log.WarnContext(ctx, "flow exceeded its limit, hanging up", "call_id", call.ID, "flow_id", plan.ID, "version", plan.Version, "error", err)
+		return leg.Hangup(ctx, CauseFlowLoops)
 	case err != nil:
-		s.log.ErrorContext(ctx, "running the flow failed, hanging up", "call_id", call.ID, "flow_id", plan.ID, "version", plan.Version, "error", err)
+		s.Log.ErrorContext(ctx, "running the flow failed, hanging up", "call_id", call.ID, "flow_id", plan.ID, "version", plan.Version, "error", err)
 		return errors.Join(err, leg.Hangup(ctx, ledger.CauseServiceUnavailable))
 	}
 	return ops.close(ctx, outcome)
 }
 
 // recordFlow has the call recorded while nobody has it who does so.
-func (h *answering) recordFlow(ctx context.Context, leg switchctl.Leg) {
+func (h *Service) recordFlow(ctx context.Context, leg switchctl.Leg) {
 	if err := leg.Record(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ledger.ErrCallEnded) {
-		h.log.ErrorContext(ctx, "starting a flow's recording failed", "call_id", leg.Call().ID, "error", err)
+		h.Log.ErrorContext(ctx, "starting a flow's recording failed", "call_id", leg.Call().ID, "error", err)
 	}
 }
 
 // facts are what a flow knows of its call when it begins. A strict tenant's numbers are masked.
-func (h *answering) facts(ctx context.Context, call db.Call) (flow.Variables, error) {
+func (h *Service) facts(ctx context.Context, call db.Call) (flow.Variables, error) {
 	v := flow.Variables{
 		"call_id": call.ID.String(), "direction": call.Direction, "from": call.FromNumber.Reveal(), "to": call.ToNumber.Reveal(),
 		"campaign_id": "", "lead_id": "", "lead_name": "", "crm_lead_id": "",
@@ -81,7 +81,7 @@ func (h *answering) facts(ctx context.Context, call db.Call) (flow.Variables, er
 		return v, nil
 	}
 	v["lead_id"] = call.LeadID.String()
-	err := h.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+	err := h.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		lead, err := tx.Q.LeadGet(ctx, call.TenantID, *call.LeadID)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil // deleted since
@@ -104,14 +104,14 @@ func (h *answering) facts(ctx context.Context, call db.Call) (flow.Variables, er
 
 // flowKeeper writes how far a flow has come with its call.
 type flowKeeper struct {
-	s    *answering
+	s    *Service
 	call db.Call
 	plan *flows.Plan
 	kept int // steps of the trace that are written
 }
 
 func (k *flowKeeper) begin(ctx context.Context) error {
-	return k.s.st.InTenant(ctx, k.call.TenantID, func(tx *store.Tx) error {
+	return k.s.Store.InTenant(ctx, k.call.TenantID, func(tx *store.Tx) error {
 		_, err := tx.Q.FlowRunBegin(ctx, db.FlowRunBeginParams{
 			TenantID: k.call.TenantID, CallID: k.call.ID, FlowID: k.plan.ID, Version: k.plan.Version,
 		})
@@ -124,7 +124,7 @@ func (k *flowKeeper) keep(ctx context.Context, state flow.State) error {
 	defer cancel()
 	err := k.write(ctx, state)
 	if err != nil {
-		k.s.log.WarnContext(ctx, "writing the flow's state failed", "call_id", k.call.ID, "flow_id", k.plan.ID, "error", err)
+		k.s.Log.WarnContext(ctx, "writing the flow's state failed", "call_id", k.call.ID, "flow_id", k.plan.ID, "error", err)
 	}
 	return err
 }
@@ -140,7 +140,7 @@ func (k *flowKeeper) write(ctx context.Context, state flow.State) error {
 	if err != nil {
 		return err
 	}
-	err = k.s.st.InTenant(ctx, k.call.TenantID, func(tx *store.Tx) error {
+	err = k.s.Store.InTenant(ctx, k.call.TenantID, func(tx *store.Tx) error {
 		if state.Node != "" {
 			return tx.Q.FlowRunKeep(ctx, db.FlowRunKeepParams{
 				TenantID: k.call.TenantID, CallID: k.call.ID, FlowID: k.plan.ID, State: rawState,
@@ -148,7 +148,7 @@ func (k *flowKeeper) write(ctx context.Context, state flow.State) error {
 			})
 		}
 		end := db.FlowRunEndParams{
-			TenantID: k.call.TenantID, CallID: k.call.ID, FlowID: k.plan.ID, Outcome: state.Outcome, EndedAt: k.s.now(),
+			TenantID: k.call.TenantID, CallID: k.call.ID, FlowID: k.plan.ID, Outcome: state.Outcome, EndedAt: k.s.Now(),
 			Steps: rawSteps, Kept: int32(kept), //nolint:gosec // at most MaxSteps
 		}
 		if state.Error != "" {

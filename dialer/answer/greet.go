@@ -1,4 +1,4 @@
-package dialer
+package answer
 
 import (
 	"context"
@@ -27,7 +27,7 @@ const noteTimeout = 3 * time.Second
 // greet does what comes first on an answered call that a campaign has dialed, and returns what waits for what it began: it says what
 // becomes of a machine, has detection listen, and tells the callee what all are told. Nobody is sought meanwhile: an agent who waited
 // for the end of an announcement could talk to somebody else, and the callee's own wait begins only then. untold: the call must not go on.
-func (h *answering) greet(ctx context.Context, leg switchctl.Leg, plan answerPlan) (wait func(), untold bool) {
+func (h *Service) greet(ctx context.Context, leg switchctl.Leg, plan answerPlan) (wait func(), untold bool) {
 	wait = func() {}
 	c, call := plan.campaign, leg.Call()
 	if c == nil {
@@ -39,7 +39,7 @@ func (h *answering) greet(ctx context.Context, leg switchctl.Leg, plan answerPla
 			action.MessageURL = *c.VoicemailMessageUrl
 		}
 		if err := leg.OnMachine(ctx, action); err != nil && ctx.Err() == nil {
-			h.log.WarnContext(ctx, "applying the voicemail action failed", "call_id", call.ID, "error", err)
+			h.Log.WarnContext(ctx, "applying the voicemail action failed", "call_id", call.ID, "error", err)
 		}
 	}
 	if plan.detectsBeside(h, c) {
@@ -55,20 +55,20 @@ func (h *answering) greet(ctx context.Context, leg switchctl.Leg, plan answerPla
 func dialedByAgent(call db.Call) bool { return call.AgentID != nil && call.QueuedAt == nil }
 
 // detectsBeside tells whether machine detection needs ears of its own. A voice agent's session has some, but not before it begins.
-func (p answerPlan) detectsBeside(s *answering, c *db.Campaign) bool {
+func (p answerPlan) detectsBeside(s *Service, c *db.Campaign) bool {
 	switch {
 	case p.people != nil, c.AnnouncementUrl != nil:
 		return true
 	case p.flow != nil:
-		return !p.flow.BeginsWithVoiceAgent(s.now())
+		return !p.flow.BeginsWithVoiceAgent(s.Now())
 	}
 	return false
 }
 
 // disclose plays what a campaign's callees are told at answer, once: a call that we found after a restart, and that has come further,
 // was told. It tells whether the call may go on: without it nobody is connected.
-func (h *answering) disclose(ctx context.Context, leg switchctl.Leg, plan answerPlan) bool {
-	call, count := leg.Call(), h.metrics.announced
+func (h *Service) disclose(ctx context.Context, leg switchctl.Leg, plan answerPlan) bool {
+	call, count := leg.Call(), h.Announced
 	if call.QueuedAt != nil || call.AgentConnectTime != nil {
 		count.WithLabelValues(announceSkipped).Inc()
 		return true
@@ -79,7 +79,7 @@ func (h *answering) disclose(ctx context.Context, leg switchctl.Leg, plan answer
 		h.noteAnnounced(ctx, call)
 	}()
 	defer func() { <-noted }()
-	bySwitch := plan.people != nil || plan.flow != nil && !plan.flow.BeginsWithVoiceAgent(h.now())
+	bySwitch := plan.people != nil || plan.flow != nil && !plan.flow.BeginsWithVoiceAgent(h.Now())
 	err := leg.Announce(ctx, switchctl.Announcement{URL: *plan.campaign.AnnouncementUrl, RecordToEnd: bySwitch, Stereo: plan.people == nil})
 	switch {
 	case err == nil:
@@ -101,38 +101,38 @@ func (h *answering) disclose(ctx context.Context, leg switchctl.Leg, plan answer
 }
 
 // noteAnnounced notes that a callee begins to hear the announcement.
-func (h *answering) noteAnnounced(ctx context.Context, call db.Call) {
+func (h *Service) noteAnnounced(ctx context.Context, call db.Call) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
-	err := h.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		return tx.Q.CallAnnounced(ctx, h.now(), call.TenantID, call.ID)
+	err := h.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		return tx.Q.CallAnnounced(ctx, h.Now(), call.TenantID, call.ID)
 	})
 	if err != nil {
-		h.log.WarnContext(ctx, "writing the start of the announcement failed", "call_id", call.ID, "error", err)
+		h.Log.WarnContext(ctx, "writing the start of the announcement failed", "call_id", call.ID, "error", err)
 	}
 }
 
 // untold ends a call whose callee could not be told what all are told. Whoever has answered found nobody: it is an abandoned call, also
 // if the callee was faster. Nobody is dialed for a while to whom the same would happen.
-func (h *answering) untold(ctx context.Context, leg switchctl.Leg, c *db.Campaign, why error) {
+func (h *Service) untold(ctx context.Context, leg switchctl.Leg, c *db.Campaign, why error) {
 	call := leg.Call()
-	h.log.WarnContext(ctx, "playing the announcement failed, hanging up", "call_id", call.ID, "campaign_id", c.ID, "error", why)
-	h.audio.Doubt(*c.AnnouncementUrl, h.now().Add(audio.DoubtFor))
+	h.Log.WarnContext(ctx, "playing the announcement failed, hanging up", "call_id", call.ID, "campaign_id", c.ID, "error", why)
+	h.Audio.Doubt(*c.AnnouncementUrl, h.Now().Add(audio.DoubtFor))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
-	err := h.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+	err := h.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		return tx.Q.CallAbandoned(ctx, call.TenantID, call.ID)
 	})
 	if err != nil {
-		h.log.ErrorContext(ctx, "counting a call without its announcement as abandoned failed", "call_id", call.ID, "error", err)
+		h.Log.ErrorContext(ctx, "counting a call without its announcement as abandoned failed", "call_id", call.ID, "error", err)
 	}
 	if err := leg.Hangup(ctx, ledger.CauseServiceUnavailable); err != nil && !errors.Is(err, ledger.ErrCallEnded) {
-		h.log.WarnContext(ctx, "hanging up a call without its announcement failed", "call_id", call.ID, "error", err)
+		h.Log.WarnContext(ctx, "hanging up a call without its announcement failed", "call_id", call.ID, "error", err)
 	}
 }
 
 // detect has machine detection listen, and returns what waits for it.
-func (h *answering) detect(ctx context.Context, leg switchctl.Leg) func() {
+func (h *Service) detect(ctx context.Context, leg switchctl.Leg) func() {
 	call := leg.Call()
 	if !call.Amd || call.AmdClass != nil {
 		return func() {}
@@ -141,19 +141,19 @@ func (h *answering) detect(ctx context.Context, leg switchctl.Leg) func() {
 	go func() {
 		defer close(done)
 		if err := leg.DetectMachine(ctx); err != nil && ctx.Err() == nil {
-			h.log.WarnContext(ctx, "starting machine detection failed", "call_id", call.ID, "error", err)
+			h.Log.WarnContext(ctx, "starting machine detection failed", "call_id", call.ID, "error", err)
 		}
 	}()
 	return func() { <-done }
 }
 
 // forgone tells whether the call is a machine's, which the call controller deals with. It asks for no agent any more.
-func (h *answering) forgone(ctx context.Context, leg switchctl.Leg) bool {
+func (h *Service) forgone(ctx context.Context, leg switchctl.Leg) bool {
 	if !errors.Is(context.Cause(ctx), switchctl.ErrMachine) {
 		return false
 	}
-	if h.cfg.Agents != nil {
-		h.cfg.Agents.Forgo(ctx, leg.Call())
+	if h.Agents != nil {
+		h.Agents.Forgo(ctx, leg.Call())
 	}
 	return true
 }

@@ -1,4 +1,4 @@
-package dialer
+package answer
 
 import (
 	"context"
@@ -40,14 +40,14 @@ func outcomeOf(call db.Call) leads.Outcome {
 }
 
 // Ended gives a lead the outcome of its call, in the transaction that closes the call.
-func (h *answering) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
+func (h *Service) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 	s := h
 	onTrunk, err := s.endedOnTrunk(ctx, tx, call)
 	if err != nil {
 		return err
 	}
-	if s.cfg.Agents != nil {
-		if err := s.cfg.Agents.CallEnded(ctx, tx, call); err != nil {
+	if s.Agents != nil {
+		if err := s.Agents.CallEnded(ctx, tx, call); err != nil {
 			return err
 		}
 	}
@@ -59,7 +59,7 @@ func (h *answering) Ended(ctx context.Context, tx *store.Tx, call db.Call) error
 		return err
 	}
 	if call.CampaignID != nil {
-		s.signals.Campaign(*call.CampaignID)
+		s.Wake.Campaign(*call.CampaignID)
 	}
 	if call.LeadID == nil {
 		return nil
@@ -83,7 +83,7 @@ func (h *answering) Ended(ctx context.Context, tx *store.Tx, call db.Call) error
 	if err != nil {
 		return err
 	}
-	at := s.now()
+	at := s.Now()
 	if call.EndTime != nil {
 		at = *call.EndTime
 	}
@@ -96,7 +96,7 @@ func (h *answering) Ended(ctx context.Context, tx *store.Tx, call db.Call) error
 		if unserved && outcome == leads.OutcomeConversation {
 			outcome = leads.OutcomeFailed
 		}
-		if onTrunk && outcome != leads.OutcomeNeverBegun && lead.TrunkFailures < maxTrunkFailures {
+		if onTrunk && outcome != leads.OutcomeNeverBegun && lead.TrunkFailures < MaxTrunkFailures {
 			outcome = leads.OutcomeTrunk
 		}
 		if outcome != leads.OutcomeConversation && lead.DndChecked && !lead.DndClean { // a scrub during the call found the number listed
@@ -137,15 +137,15 @@ func machineOutcome(ctx context.Context, tx *store.Tx, call db.Call) (leads.Outc
 }
 
 // complete ends a lead once; whoever set its status during the call left the event to the call's end.
-func (h *answering) complete(ctx context.Context, tx *store.Tx, lead db.Lead, status leads.Status, at time.Time) error {
+func (h *Service) complete(ctx context.Context, tx *store.Tx, lead db.Lead, status leads.Status, at time.Time) error {
 	if lead.CompletedAt != nil && lead.Status == string(status) {
 		return nil
 	}
-	return h.leads.Finish(ctx, tx, lead, status, at)
+	return h.Leads.Finish(ctx, tx, lead, status, at)
 }
 
 // reopen keeps a status that was set during the call, and gives it a time when it has none: the one that was promised, unless that is over.
-func (h *answering) reopen(ctx context.Context, tx *store.Tx, lead db.Lead, at time.Time) error {
+func (h *Service) reopen(ctx context.Context, tx *store.Tx, lead db.Lead, at time.Time) error {
 	if lead.NextAttemptAt != nil {
 		return nil
 	}
@@ -158,7 +158,7 @@ func (h *answering) reopen(ctx context.Context, tx *store.Tx, lead db.Lead, at t
 	return h.retryOrExhaust(ctx, tx, lead, leads.OutcomeFailed, at)
 }
 
-func (h *answering) applyOutcome(ctx context.Context, tx *store.Tx, lead db.Lead, outcome leads.Outcome, at time.Time) error {
+func (h *Service) applyOutcome(ctx context.Context, tx *store.Tx, lead db.Lead, outcome leads.Outcome, at time.Time) error {
 	switch outcome {
 	case leads.OutcomeConversation:
 		return h.complete(ctx, tx, lead, leads.StatusCompleted, at)
@@ -169,7 +169,7 @@ func (h *answering) applyOutcome(ctx context.Context, tx *store.Tx, lead db.Lead
 		if attempts == 0 {
 			status = leads.StatusQueued
 		}
-		return h.reschedule(ctx, tx, lead, status, attempts, 0, h.now().Add(neverBegunWait))
+		return h.reschedule(ctx, tx, lead, status, attempts, 0, h.Now().Add(neverBegunWait))
 	case leads.OutcomeTrunk:
 		return h.afterTrunkFault(ctx, tx, lead, at)
 	case leads.OutcomeBusy, leads.OutcomeNoAnswer, leads.OutcomeCongestion, leads.OutcomeMachine, leads.OutcomeFailed:
@@ -179,7 +179,7 @@ func (h *answering) applyOutcome(ctx context.Context, tx *store.Tx, lead db.Lead
 	}
 }
 
-func (h *answering) retryOrExhaust(ctx context.Context, tx *store.Tx, lead db.Lead, outcome leads.Outcome, at time.Time) error {
+func (h *Service) retryOrExhaust(ctx context.Context, tx *store.Tx, lead db.Lead, outcome leads.Outcome, at time.Time) error {
 	campaign, err := tx.Q.CampaignGet(ctx, lead.TenantID, lead.CampaignID)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (h *answering) retryOrExhaust(ctx context.Context, tx *store.Tx, lead db.Le
 	return h.reschedule(ctx, tx, lead, status, lead.Attempts, 0, at.Add(wait))
 }
 
-func (h *answering) reschedule(
+func (h *Service) reschedule(
 	ctx context.Context, tx *store.Tx, lead db.Lead, status leads.Status, attempts, trunkFailures int32, next time.Time,
 ) error {
 	return tx.Q.LeadReschedule(ctx, db.LeadRescheduleParams{

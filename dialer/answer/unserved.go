@@ -1,4 +1,4 @@
-package dialer
+package answer
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // unserved tells whether a person answered a campaign's call and met nobody: no agent, no voice agent, no flow, and was told nothing. Such a
 // call was no conversation. It is abandoned if the callee waited as long as the campaign allows, or if it was us who ended it or were not there.
-func (h *answering) unserved(ctx context.Context, tx *store.Tx, call db.Call) (bool, error) {
+func (h *Service) unserved(ctx context.Context, tx *store.Tx, call db.Call) (bool, error) {
 	if call.Direction != gate.DirectionOutbound || call.CampaignID == nil || call.AnswerTime == nil || call.EndTime == nil ||
 		call.AgentConnectTime != nil || switchctl.MachineSure(call) {
 		return false, nil

@@ -1,4 +1,4 @@
-package dialer
+package desk
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/suppressions"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -21,31 +23,28 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
-// reservation is how long a lead is an agent's who asked for it.
-const reservation = 10 * time.Minute
+// Reservation is how long a lead is an agent's who asked for it.
+const Reservation = 10 * time.Minute
 
 // The codes of what an agent can't do now.
 const (
 	CodeNotPreview       = "not_a_preview_campaign"
-	CodeCampaignNotRuns  = "campaign_not_running"
 	CodeNoCall           = "no_call"
 	CodeCallInProgress   = "call_in_progress"
 	CodeCallOfOtherAgent = "call_of_another_agent"
-	CodeLeadFinal        = "lead_is_final"
-	CodeLaterCall        = "lead_has_later_call"
 )
 
 // NextLead reserves a preview campaign's next lead for an agent for ten minutes; nil when there is none to dial now. An agent
 // who asks again gets the same lead, and one who asks in another campaign gives the first lead back. Errors:
 // store.ErrNotFound, *fault.Error, *acd.StateError.
-func (dk *desk) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*leads.Lead, error) {
-	now := dk.now()
+func (dk *Desk) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*leads.Lead, error) {
+	now := dk.Now()
 	if err := dk.mayPreview(ctx, tenant, agent); err != nil {
 		return nil, fault.Wrap("next lead", err)
 	}
-	claims := &leads.Claimer{Leads: dk.leads, Tenant: tenant, Campaign: campaign, Claimant: acd.Claimant(agent), Lease: reservation}
+	claims := &leads.Claimer{Leads: dk.Leads, Tenant: tenant, Campaign: campaign, Claimant: acd.Claimant(agent), Lease: Reservation}
 	var out *leads.Lead
-	err := dk.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := dk.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		out = nil
 		owner, err := dk.previewCampaign(ctx, tx, tenant, campaign)
 		if err != nil {
@@ -72,11 +71,11 @@ func (dk *desk) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID)
 }
 
 // mayPreview refuses an agent who is not there, or talks.
-func (dk *desk) mayPreview(ctx context.Context, tenant, agent uuid.UUID) error {
-	if dk.cfg.Agents == nil {
+func (dk *Desk) mayPreview(ctx context.Context, tenant, agent uuid.UUID) error {
+	if dk.Agents == nil {
 		return gate.ErrNoAgents
 	}
-	a, err := dk.cfg.Agents.GetAgent(ctx, tenant, agent)
+	a, err := dk.Agents.GetAgent(ctx, tenant, agent)
 	if err != nil {
 		return err
 	}
@@ -88,7 +87,7 @@ func (dk *desk) mayPreview(ctx context.Context, tenant, agent uuid.UUID) error {
 
 // previewCampaign gives the tenant when the campaign's leads may be previewed now; nil when not at this time, or, for a
 // campaign of a test key, never.
-func (dk *desk) previewCampaign(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID) (*db.Tenant, error) {
+func (dk *Desk) previewCampaign(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID) (*db.Tenant, error) {
 	row, err := tx.Q.CampaignGet(ctx, tenant, campaign)
 	switch {
 	case err != nil:
@@ -96,13 +95,13 @@ func (dk *desk) previewCampaign(ctx context.Context, tx *store.Tx, tenant, campa
 	case row.DialMode != string(campaigns.DialPreview):
 		return nil, &fault.Error{Kind: fault.Conflict, Code: CodeNotPreview, Detail: "The campaign's dial mode is not preview."}
 	case row.Status != string(campaigns.StatusRunning):
-		return nil, &fault.Error{Kind: fault.Conflict, Code: CodeCampaignNotRuns, Detail: "The campaign is " + row.Status + "."}
+		return nil, &fault.Error{Kind: fault.Conflict, Code: campaigns.CodeCampaignNotRuns, Detail: "The campaign is " + row.Status + "."}
 	}
 	owner, err := tx.Q.GetTenant(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	open, _ := dk.gate.MayRing(owner.CallingWindow, row.CallingWindow, owner.Holidays, dk.now(), campaigns.RingTimeout(row.RingTimeoutS))
+	open, _ := dk.Gate.MayRing(owner.CallingWindow, row.CallingWindow, owner.Holidays, dk.Now(), campaigns.RingTimeout(row.RingTimeoutS))
 	if !open || row.Environment == string(campaigns.EnvironmentTest) {
 		return nil, nil //nolint:nilnil // there is nothing to dial, which is no error
 	}
@@ -110,13 +109,13 @@ func (dk *desk) previewCampaign(ctx context.Context, tx *store.Tx, tenant, campa
 }
 
 // reserve gives the lead that the claimant holds, or claims the next one; nil when there is none.
-func (dk *desk) reserve(ctx context.Context, tx *store.Tx, claims *leads.Claimer, now time.Time) (*db.Lead, error) {
+func (dk *Desk) reserve(ctx context.Context, tx *store.Tx, claims *leads.Claimer, now time.Time) (*db.Lead, error) {
 	held, err := tx.Q.LeadReservedFor(ctx, db.LeadReservedForParams{
 		TenantID: claims.Tenant, CampaignID: claims.Campaign, Claimant: claims.Claimant, Now: now,
 	})
 	if err == nil {
 		return &held, tx.Q.LeadHold(ctx, db.LeadHoldParams{
-			TenantID: claims.Tenant, ID: held.ID, Claimant: claims.Claimant, Until: now.Add(reservation),
+			TenantID: claims.Tenant, ID: held.ID, Claimant: claims.Claimant, Until: now.Add(Reservation),
 		})
 	}
 	if !errors.Is(err, store.ErrNotFound) {
@@ -191,15 +190,15 @@ func (in DialInput) target() (target, error) {
 // call from its admission on, and hears ringback until the callee answers. A number that is a lead of the campaign counts as
 // that lead. Errors: *fault.Error, store.ErrNotFound, *acd.StateError, *fault.Error, *RefusalError, those of
 // Originator.
-func (dk *desk) AgentDial(ctx context.Context, tenant, agent uuid.UUID, in DialInput) (db.Call, error) {
+func (dk *Desk) AgentDial(ctx context.Context, tenant, agent uuid.UUID, in DialInput) (db.Call, error) {
 	to, err := in.target()
 	if err != nil {
 		return db.Call{}, err
 	}
-	if dk.cfg.Agents == nil {
+	if dk.Agents == nil {
 		return db.Call{}, fault.Wrap("dial", gate.ErrNoAgents)
 	}
-	if err := dk.cfg.Agents.CanDial(ctx, tenant, agent); err != nil {
+	if err := dk.Agents.CanDial(ctx, tenant, agent); err != nil {
 		return db.Call{}, fault.Wrap("dial", err)
 	}
 	if to, err = dk.resolveTarget(ctx, tenant, to); err != nil {
@@ -213,19 +212,19 @@ func (dk *desk) AgentDial(ctx context.Context, tenant, agent uuid.UUID, in DialI
 		req.Purpose = admission.PurposeLead
 	}
 	// What was begun is finished also when whoever asked has gone.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), gate.PlaceTimeout)
 	defer cancel()
-	call, err := dk.gate.Place(ctx, dk.calls, req)
+	call, err := dk.Gate.Place(ctx, dk.Calls, req)
 	if err != nil {
 		return call, fault.Wrap("dial", err)
 	}
-	dk.cfg.Agents.Dialed(ctx, tenant, agent, call.ID)
+	dk.Agents.Dialed(ctx, tenant, agent, call.ID)
 	return call, nil
 }
 
 // resolveTarget reads the lead's number and campaign, or finds the lead of a number.
-func (dk *desk) resolveTarget(ctx context.Context, tenant uuid.UUID, to target) (target, error) {
-	err := dk.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+func (dk *Desk) resolveTarget(ctx context.Context, tenant uuid.UUID, to target) (target, error) {
+	err := dk.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var lead db.Lead
 		var err error
 		if to.lead != nil {
@@ -234,7 +233,7 @@ func (dk *desk) resolveTarget(ctx context.Context, tenant uuid.UUID, to target) 
 			if _, err := tx.Q.CampaignGet(ctx, tenant, *to.campaign); err != nil {
 				return err
 			}
-			lead, err = tx.Q.LeadOfPhone(ctx, tenant, *to.campaign, dk.st.PhoneHash(tenant, to.phone))
+			lead, err = tx.Q.LeadOfPhone(ctx, tenant, *to.campaign, dk.Store.PhoneHash(tenant, to.phone))
 			if errors.Is(err, store.ErrNotFound) {
 				return nil
 			}
@@ -253,18 +252,18 @@ func (dk *desk) resolveTarget(ctx context.Context, tenant uuid.UUID, to target) 
 }
 
 // AgentHangup ends the call that the agent is on; the agent's phone stays up. Errors: store.ErrNotFound, *fault.Error.
-func (dk *desk) AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error) {
-	if dk.cfg.Agents == nil {
+func (dk *Desk) AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error) {
+	if dk.Agents == nil {
 		return acd.Agent{}, fault.Wrap("hang up", gate.ErrNoAgents)
 	}
-	a, err := dk.cfg.Agents.GetAgent(ctx, tenant, agent)
+	a, err := dk.Agents.GetAgent(ctx, tenant, agent)
 	if err != nil {
 		return a, fault.Wrap("hang up", err)
 	}
 	if a.CurrentCallUUID == nil {
 		return a, &fault.Error{Kind: fault.Conflict, Code: CodeNoCall, Detail: "The agent is on no call."}
 	}
-	err = dk.calls.Hangup(ctx, tenant, *a.CurrentCallUUID, ledger.CauseNormalClearing)
+	err = dk.Calls.Hangup(ctx, tenant, *a.CurrentCallUUID, ledger.CauseNormalClearing)
 	if err != nil && !errors.Is(err, ledger.ErrCallEnded) {
 		return a, fault.Wrap("hang up", err)
 	}
@@ -299,8 +298,6 @@ type disposal struct {
 	optOut      bool
 }
 
-const maxCallbackDays = 366
-
 func (in DisposeInput) disposal(now time.Time) (disposal, error) {
 	c, out := input.Form{}, disposal{}
 	if v, ok := input.Required(&c, "call_id", in.CallID); ok {
@@ -323,12 +320,32 @@ func (in DisposeInput) disposal(now time.Time) (disposal, error) {
 		switch {
 		case err != nil:
 			c.Fail("callback_at", "must be a time such as 2026-01-31T09:00:00Z")
-		case !at.After(now) || at.After(now.AddDate(0, 0, maxCallbackDays)):
-			c.Fail("callback_at", "must lie in the next %d days", maxCallbackDays)
+		case !at.After(now) || at.After(now.AddDate(0, 0, campaigns.MaxCallbackDays)):
+			c.Fail("callback_at", "must lie in the next %d days", campaigns.MaxCallbackDays)
 		case out.optOut:
 			c.Fail("callback_at", "can't be combined with opt_out")
 		}
 		out.callbackAt = &at
 	}
 	return out, c.Err()
+}
+
+// Calls are the calls that agents place and end. The call controller has them.
+type Calls interface {
+	gate.Originator
+	Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error
+}
+
+// Desk is what an agent does with leads and calls.
+type Desk struct {
+	Store *store.Store
+	Now   func() time.Time
+	// Calls are what is placed and ended here.
+	Calls Calls
+	// Agents are the people who take calls; nil for none.
+	Agents       *acd.Service
+	Gate         *gate.Gate
+	Leads        *leads.Service
+	Suppressions *suppressions.Service
+	VoiceAgents  *voiceagents.Service
 }

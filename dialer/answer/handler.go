@@ -1,16 +1,26 @@
-package dialer
+package answer
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/audio"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/carrier"
+	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/gate"
+	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/suppressions"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
+	"github.com/ringmaster/ringmaster/dialer/wake"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -19,23 +29,23 @@ import (
 )
 
 // handler says what happens on a call: where an inbound one belongs, what follows answer, what its end means.
-type handler struct{ s *answering }
+type handler struct{ s *Service }
 
 // Route finds the tenant of an inbound call's number and commits the call's row, its unit and call.started. The call
 // takes the unit of the voice agent that it reaches first. Errors: switchctl.ErrUnknownNumber,
 // *switchctl.BusyError, *fault.Error when nothing takes the call.
-func (h *answering) Route(ctx context.Context, in switchctl.Inbound) (db.Call, error) {
+func (h *Service) Route(ctx context.Context, in switchctl.Inbound) (db.Call, error) {
 	number, err := h.number(ctx, in.To)
 	if err != nil {
 		return db.Call{}, err
 	}
-	if err := h.carriers.Sent(ctx, number, in.Peer); err != nil {
-		h.log.WarnContext(ctx, "inbound call didn't come over its number's trunk; switch.carrier_networks names carriers' other networks",
+	if err := h.Carriers.Sent(ctx, number, in.Peer); err != nil {
+		h.Log.WarnContext(ctx, "inbound call didn't come over its number's trunk; switch.carrier_networks names carriers' other networks",
 			"tenant_id", number.TenantID, "number_id", number.ID, "peer", in.Peer, "error", err)
 		return db.Call{}, err
 	}
 	var call db.Call
-	err = h.st.InTenant(ctx, number.TenantID, func(tx *store.Tx) error {
+	err = h.Store.InTenant(ctx, number.TenantID, func(tx *store.Tx) error {
 		if err := tx.Q.GateLock(ctx, number.TenantID); err != nil {
 			return err
 		}
@@ -46,12 +56,12 @@ func (h *answering) Route(ctx context.Context, in switchctl.Inbound) (db.Call, e
 	var met *switchctl.BusyError
 	switch {
 	case errors.As(err, &met):
-		h.metrics.refused.WithLabelValues(string(gate.ReasonOf(gate.CeilingSource(met.Ceiling)))).Inc()
+		h.RefusedTotal.WithLabelValues(string(gate.ReasonOf(gate.CeilingSource(met.Ceiling)))).Inc()
 		return db.Call{}, err
 	case err != nil:
 		return db.Call{}, fault.Wrap("route inbound call", err)
 	default:
-		h.metrics.admitted.WithLabelValues(gate.DirectionInbound).Inc()
+		h.AdmittedTotal.WithLabelValues(gate.DirectionInbound).Inc()
 		return call, nil
 	}
 }
@@ -59,9 +69,9 @@ func (h *answering) Route(ctx context.Context, in switchctl.Inbound) (db.Call, e
 // busy is the refusal of an inbound call that has met a ceiling.
 func busy(reason gate.Reason) error { return &switchctl.BusyError{Ceiling: string(reason.Ceiling())} }
 
-func (h *answering) number(ctx context.Context, dialedNumber string) (db.Number, error) {
+func (h *Service) number(ctx context.Context, dialedNumber string) (db.Number, error) {
 	var number db.Number
-	err := h.st.InSystem(ctx, func(tx *store.Tx) error {
+	err := h.Store.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
 		for _, candidate := range campaigns.Spellings(dialedNumber) {
 			if number, err = tx.Q.FindNumber(ctx, candidate); !errors.Is(err, store.ErrNotFound) {
@@ -76,7 +86,7 @@ func (h *answering) number(ctx context.Context, dialedNumber string) (db.Number,
 	return number, err
 }
 
-func (h *answering) admitInbound(ctx context.Context, tx *store.Tx, in switchctl.Inbound, number db.Number) (db.Call, error) {
+func (h *Service) admitInbound(ctx context.Context, tx *store.Tx, in switchctl.Inbound, number db.Number) (db.Call, error) {
 	s, tenant := h, number.TenantID
 	agent, err := h.inboundAgent(ctx, tx, number)
 	if err != nil {
@@ -85,10 +95,10 @@ func (h *answering) admitInbound(ctx context.Context, tx *store.Tx, in switchctl
 	hash := []byte(nil)
 	peer, parseErr := store.ParsePhone(in.From)
 	if parseErr == nil {
-		hash = s.st.PhoneHash(tenant, peer)
+		hash = s.Store.PhoneHash(tenant, peer)
 	}
 	facts, err := tx.Q.GateFacts(ctx, db.GateFactsParams{
-		TenantID: tenant, PhoneHash: hash, VoiceAgentID: agent.id, Node: s.cfg.NodeID,
+		TenantID: tenant, PhoneHash: hash, VoiceAgentID: agent.id, Node: s.NodeID,
 	})
 	if err != nil {
 		return db.Call{}, err
@@ -112,7 +122,7 @@ func (h *answering) admitInbound(ctx context.Context, tx *store.Tx, in switchctl
 		agent.id = nil // the flow's own branch decides; the unit counts for the account alone
 	}
 	p := db.GateAdmitParams{
-		TenantID: tenant, ID: in.CallID, VoiceAgentID: agent.id, TrunkID: number.TrunkID, Node: s.cfg.NodeID,
+		TenantID: tenant, ID: in.CallID, VoiceAgentID: agent.id, TrunkID: number.TrunkID, Node: s.NodeID,
 		FsUuid: in.FSUUID, Direction: gate.DirectionInbound, Environment: string(campaigns.EnvironmentLive),
 		FromNumber: store.NewNumber(in.From), ToNumber: store.NewNumber(number.E164), PeerHash: hash, DialTime: inboundTime(in, s),
 	}
@@ -138,9 +148,9 @@ func (h *answering) admitInbound(ctx context.Context, tx *store.Tx, in switchctl
 	return call, gate.EmitStarted(ctx, tx, call, nil)
 }
 
-func inboundTime(in switchctl.Inbound, s *answering) time.Time {
+func inboundTime(in switchctl.Inbound, s *Service) time.Time {
 	if in.At.IsZero() {
-		return s.now()
+		return s.Now()
 	}
 	return in.At
 }
@@ -151,21 +161,21 @@ type inboundTarget struct {
 	handlesBusy bool
 }
 
-func (h *answering) inboundAgent(ctx context.Context, tx *store.Tx, number db.Number) (inboundTarget, error) {
+func (h *Service) inboundAgent(ctx context.Context, tx *store.Tx, number db.Number) (inboundTarget, error) {
 	var target inboundTarget
 	var node *uuid.UUID
 	if number.FlowID != nil {
-		plan, err := h.flows.Stored(ctx, tx, number.TenantID, *number.FlowID)
+		plan, err := h.Flows.Stored(ctx, tx, number.TenantID, *number.FlowID)
 		if err != nil {
 			return target, err
 		}
-		first := plan.Graph.FirstVoiceAgent(h.now())
+		first := plan.Graph.FirstVoiceAgent(h.Now())
 		if first == nil {
 			return target, nil
 		}
 		node, target.handlesBusy = &first.VoiceAgentID, first.HandlesBusy
 	}
-	agent, err := h.voiceAgents.Resolve(ctx, tx, number.TenantID, node, nil)
+	agent, err := h.VoiceAgents.Resolve(ctx, tx, number.TenantID, node, nil)
 	target.id = &agent.ID
 	return target, err
 }
@@ -175,13 +185,13 @@ const decisionLimit = 3 * time.Second
 
 // Answered runs what follows answer: the number's flow or default voice agent for an inbound call, the campaign's
 // action for an outbound one. A call that nothing takes ends with SERVICE_UNAVAILABLE.
-func (h *answering) Answered(ctx context.Context, leg switchctl.Leg) error {
+func (h *Service) Answered(ctx context.Context, leg switchctl.Leg) error {
 	call := leg.Call()
 	deciding, cancel := context.WithTimeout(ctx, decisionLimit)
 	plan, err := h.plan(deciding, call)
 	cancel()
 	if err != nil {
-		h.log.ErrorContext(ctx, "choosing who answers the call failed, hanging up", "call_id", call.ID, "tenant_id", call.TenantID, "error", err)
+		h.Log.ErrorContext(ctx, "choosing who answers the call failed, hanging up", "call_id", call.ID, "tenant_id", call.TenantID, "error", err)
 		return errors.Join(err, leg.Hangup(ctx, ledger.CauseServiceUnavailable))
 	}
 	wait, untold := h.greet(ctx, leg, plan)
@@ -214,9 +224,9 @@ type answerPlan struct {
 	campaign *db.Campaign
 }
 
-func (h *answering) plan(ctx context.Context, call db.Call) (answerPlan, error) {
+func (h *Service) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 	var plan answerPlan
-	err := h.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+	err := h.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		plan = answerPlan{}
 		var err error
 		if call.LeadID != nil { // its call was answered; the caller waits, so that no transaction of its own tells
@@ -231,7 +241,7 @@ func (h *answering) plan(ctx context.Context, call db.Call) (answerPlan, error) 
 			stored, flowErr := tx.Q.FlowOfNumber(ctx, call.TenantID, call.ToNumber.Reveal())
 			switch {
 			case flowErr == nil:
-				plan.flow, err = h.flows.Stored(ctx, tx, call.TenantID, stored.ID)
+				plan.flow, err = h.Flows.Stored(ctx, tx, call.TenantID, stored.ID)
 			case errors.Is(flowErr, store.ErrNotFound):
 				plan.agent, err = h.admittedAgent(ctx, tx, call, nil)
 			default:
@@ -245,7 +255,7 @@ func (h *answering) plan(ctx context.Context, call db.Call) (answerPlan, error) 
 				return nil
 			}
 			if call.FlowID != nil {
-				plan.flow, err = h.flows.Stored(ctx, tx, call.TenantID, *call.FlowID)
+				plan.flow, err = h.Flows.Stored(ctx, tx, call.TenantID, *call.FlowID)
 				return err
 			}
 			plan.agent, err = h.admittedAgent(ctx, tx, call, nil)
@@ -262,7 +272,7 @@ func (h *answering) plan(ctx context.Context, call db.Call) (answerPlan, error) 
 		}
 		switch campaigns.PostAnswerAction(campaign.PostAnswerAction) {
 		case campaigns.ActionRunFlow:
-			plan.flow, err = h.campaigns.Flow(ctx, tx, campaign)
+			plan.flow, err = h.Campaigns.Flow(ctx, tx, campaign)
 		case campaigns.ActionConnectVoiceAgent:
 			plan.agent, err = h.admittedAgent(ctx, tx, call, campaign.VoiceAgentID)
 		case campaigns.ActionConnectAgent:
@@ -275,12 +285,37 @@ func (h *answering) plan(ctx context.Context, call db.Call) (answerPlan, error) 
 
 // admittedAgent is the voice agent whose unit the call holds, even if it was paused or archived since: the callee has
 // answered. Without one it is resolved now.
-func (h *answering) admittedAgent(ctx context.Context, tx *store.Tx, call db.Call, campaign *uuid.UUID) (db.VoiceAgent, error) {
+func (h *Service) admittedAgent(ctx context.Context, tx *store.Tx, call db.Call, campaign *uuid.UUID) (db.VoiceAgent, error) {
 	if call.VoiceAgentID != nil {
 		agent, err := tx.Q.VoiceAgentGet(ctx, call.TenantID, *call.VoiceAgentID)
 		if !errors.Is(err, store.ErrNotFound) {
 			return agent, err
 		}
 	}
-	return h.voiceAgents.Resolve(ctx, tx, call.TenantID, nil, campaign)
+	return h.VoiceAgents.Resolve(ctx, tx, call.TenantID, nil, campaign)
+}
+
+// Service is what happens on a call that is up, and after its end.
+type Service struct {
+	Store *store.Store
+	Log   *slog.Logger
+	Now   func() time.Time
+	// Wake is told of calls that have ended.
+	Wake *wake.Signals
+	// NodeID names this controller.
+	NodeID string
+	// Web carries out the http_request nodes of flows; nil fails them.
+	Web flow.Web
+	// Agents are the people who take calls; nil for none.
+	Agents       *acd.Service
+	Gate         *gate.Gate
+	Leads        *leads.Service
+	Campaigns    *campaigns.Service
+	Flows        *flows.Service
+	VoiceAgents  *voiceagents.Service
+	Suppressions *suppressions.Service
+	Audio        *audio.Shelf
+	Carriers     *carrier.Trunks
+	// AdmittedTotal and RefusedTotal are the gate's; Announced counts announcements, by result.
+	AdmittedTotal, RefusedTotal, Announced *prometheus.CounterVec
 }

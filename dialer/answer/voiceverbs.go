@@ -1,4 +1,4 @@
-package dialer
+package answer
 
 import (
 	"bytes"
@@ -22,17 +22,10 @@ import (
 // schedule_callback. Each may run twice, after a commit whose end is unknown, and changes nothing then. The call's end follows what was said
 // (answering.Ended), and tells lead.completed.
 
-var errNoLead error = &fault.Error{Kind: fault.Conflict, Code: "NoLead", Detail: "The call has no lead."}
-
-func isCode(err error, code string) bool {
-	e, ok := fault.Of(err)
-	return ok && e.Code == code
-}
-
 // SetDisposition implements [switchctl.Outcomes].
-func (h *answering) SetDisposition(ctx context.Context, call db.Call, disposition string, notes *string) error {
-	at := h.now()
-	return fault.Wrap("set disposition", h.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+func (h *Service) SetDisposition(ctx context.Context, call db.Call, disposition string, notes *string) error {
+	at := h.Now()
+	return fault.Wrap("set disposition", h.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		row, err := tx.Q.CallLock(ctx, call.TenantID, call.ID)
 		if err != nil || saysAlready(row, disposition, notes) {
 			return err
@@ -49,16 +42,16 @@ func saysAlready(row db.Call, disposition string, notes *string) bool {
 }
 
 // SetLeadField implements [switchctl.Outcomes].
-func (h *answering) SetLeadField(ctx context.Context, call db.Call, field string, value json.RawMessage) error {
+func (h *Service) SetLeadField(ctx context.Context, call db.Call, field string, value json.RawMessage) error {
 	if bytes.Contains(value, []byte(`\u0000`)) {
 		return fault.InField("value", "can't hold a zero character")
 	}
 	if call.LeadID == nil {
-		return errNoLead
+		return campaigns.ErrNoLead
 	}
-	return fault.Wrap("set lead field", h.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+	return fault.Wrap("set lead field", h.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		if _, err := tx.Q.LeadLock(ctx, call.TenantID, *call.LeadID); errors.Is(err, store.ErrNotFound) {
-			return errNoLead
+			return campaigns.ErrNoLead
 		} else if err != nil {
 			return err
 		}
@@ -73,19 +66,19 @@ func (h *answering) SetLeadField(ctx context.Context, call db.Call, field string
 }
 
 // SetLeadStatus implements [switchctl.Outcomes].
-func (h *answering) SetLeadStatus(ctx context.Context, call db.Call, status string) error {
-	at := h.now()
-	return fault.Wrap("set lead status", h.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+func (h *Service) SetLeadStatus(ctx context.Context, call db.Call, status string) error {
+	at := h.Now()
+	return fault.Wrap("set lead status", h.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		if status == string(leads.StatusOptedOut) && len(call.PeerHash) > 0 { // before any row's lock
 			if err := tx.Q.NumbersLock(ctx, call.TenantID, [][]byte{call.PeerHash}); err != nil {
 				return err
 			}
 		}
-		lead, err := lastLead(ctx, tx, call)
+		lead, err := campaigns.LastLead(ctx, tx, call)
 		if err != nil {
 			return err
 		}
-		final, err := neverAgain(ctx, tx, lead)
+		final, err := campaigns.NeverAgain(ctx, tx, lead)
 		if err != nil {
 			return err
 		}
@@ -93,24 +86,24 @@ func (h *answering) SetLeadStatus(ctx context.Context, call db.Call, status stri
 			if status == lead.Status || status == string(leads.StatusOptedOut) {
 				return nil
 			}
-			return leadIsFinal(lead)
+			return campaigns.LeadIsFinal(lead)
 		}
 		err = tx.Q.LeadSetStatus(ctx, db.LeadSetStatusParams{TenantID: lead.TenantID, ID: lead.ID, Status: status, SetBy: leads.SourceAI})
 		if err == nil && status == string(leads.StatusOptedOut) {
-			err = h.suppressions.OptOut(ctx, tx, lead.TenantID, lead.PhoneHash, at)
+			err = h.Suppressions.OptOut(ctx, tx, lead.TenantID, lead.PhoneHash, at)
 		}
 		return err
 	}))
 }
 
 // ScheduleCallback implements [switchctl.Outcomes].
-func (h *answering) ScheduleCallback(ctx context.Context, call db.Call, c switchctl.Callback) error {
-	now := h.now()
-	if !c.At.After(now) || c.At.After(now.AddDate(0, 0, maxCallbackDays)) {
-		return fault.InField("scheduled_at", fmt.Sprintf("must lie in the future, within %d days", maxCallbackDays))
+func (h *Service) ScheduleCallback(ctx context.Context, call db.Call, c switchctl.Callback) error {
+	now := h.Now()
+	if !c.At.After(now) || c.At.After(now.AddDate(0, 0, campaigns.MaxCallbackDays)) {
+		return fault.InField("scheduled_at", fmt.Sprintf("must lie in the future, within %d days", campaigns.MaxCallbackDays))
 	}
-	return fault.Wrap("schedule callback", h.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		lead, err := callableLead(ctx, tx, call)
+	return fault.Wrap("schedule callback", h.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		lead, err := campaigns.CallableLead(ctx, tx, call)
 		if err != nil {
 			return err
 		}
@@ -126,7 +119,7 @@ func (h *answering) ScheduleCallback(ctx context.Context, call db.Call, c switch
 }
 
 // callbackAgent checks that a voice agent can take a lead's callback: it is the tenant's and active, and the campaign's calls go to one.
-func (h *answering) callbackAgent(ctx context.Context, tx *store.Tx, lead db.Lead, id uuid.UUID) error {
+func (h *Service) callbackAgent(ctx context.Context, tx *store.Tx, lead db.Lead, id uuid.UUID) error {
 	campaign, err := tx.Q.CampaignGet(ctx, lead.TenantID, lead.CampaignID)
 	if err != nil {
 		return err
