@@ -41,7 +41,7 @@ func (a *api) agentOperations() []operation {
 	}
 	return append(onDialerAPI(desk),
 		operation{method: http.MethodGet, path: "/api/v1/agents", access: accessKey, scope: scopeAgentsRead, handle: a.agents.list},
-		operation{method: http.MethodGet, path: one, access: accessKey, scope: scopeAgentsRead, handle: a.agents.get},
+		operation{method: http.MethodGet, path: one, access: accessKey, scope: scopeAgentsRead, handle: byID(agentNoun, a.agents.agents.GetAgent)},
 		operation{method: http.MethodGet, path: one + "/stats", access: accessKey, scope: scopeAgentsRead, handle: a.agents.stats},
 	)
 }
@@ -169,15 +169,6 @@ func (h agentHandlers) hangup(ctx context.Context, r *request) (reply, error) {
 func (h agentHandlers) list(ctx context.Context, r *request) (reply, error) {
 	list, err := h.agents.ListAgents(ctx, r.who.TenantID)
 	return ok(orEmpty(list)), err
-}
-
-func (h agentHandlers) get(ctx context.Context, r *request) (reply, error) {
-	id, err := r.pathID("agent_id", agentNoun)
-	if err != nil {
-		return reply{}, err
-	}
-	agent, err := h.agents.GetAgent(ctx, r.who.TenantID, id)
-	return ok(agent), named(err, agentNoun)
 }
 
 func (h agentHandlers) stats(ctx context.Context, r *request) (reply, error) {

@@ -19,9 +19,7 @@ import (
 const uuidLength = 36
 
 // decode reads the body, a JSON object, into v. Members that v doesn't have are ignored.
-func (r *request) decode(v any) error {
-	return decodeObject(r.rc.PostBody(), v)
-}
+func (r *request) decode(v any) error { return decodeObject(r.rc.PostBody(), v) }
 
 func decodeObject(body []byte, v any) error {
 	if unstorable(body) {

@@ -2,7 +2,8 @@
 // one fasthttp server, and the metrics and profiles from another that listens on loopback only.
 //
 // How to read it: server.go (start, close, limits), operations.go and operations_dialer.go (every operation with its credential, scope
-// and roles), handlers.go (one type of handlers per resource, with the services that it needs), upload.go (how bodies are read), serve.go
+// and roles), handlers.go (one type of handlers per resource, with the services that it needs), shapes.go (handlers that differ in nothing
+// but the service's method), upload.go (how bodies are read), serve.go
 // (what surrounds a handler: request id, recovery, authentication, limits, log, metrics), admit.go (a credential against an operation),
 // problem.go (the one place that makes answers of errors; what a client is told stands with the error, package fault),
 // then one file per resource. callrows.go reads calls. A handler decodes, calls one service

@@ -17,10 +17,10 @@ func (a *api) flowOperations() []operation {
 	const all, one = "/api/flows", "/api/flows/{id}"
 	return []operation{
 		{method: http.MethodGet, path: all, roles: managers, handle: a.flows.list},
-		{method: http.MethodPost, path: all, roles: managers, body: jsonBody, handle: a.flows.create},
-		{method: http.MethodGet, path: one, roles: managers, handle: a.flows.get},
+		{method: http.MethodPost, path: all, roles: managers, body: jsonBody, handle: withBody(created, a.flows.flows.CreateFlow)},
+		{method: http.MethodGet, path: one, roles: managers, handle: byID(flowNoun, a.flows.flows.GetFlow)},
 		{method: http.MethodPatch, path: one, roles: managers, body: jsonBody, handle: a.flows.patch},
-		{method: http.MethodDelete, path: one, roles: managers, handle: a.flows.delete},
+		{method: http.MethodDelete, path: one, roles: managers, handle: deleteByID(flowNoun, a.flows.flows.DeleteFlow)},
 	}
 }
 
@@ -41,19 +41,6 @@ func (h flowHandlers) list(ctx context.Context, r *request) (reply, error) {
 	})
 }
 
-func (h flowHandlers) create(ctx context.Context, r *request) (reply, error) {
-	var in flows.Input
-	if err := r.decode(&in); err != nil {
-		return reply{}, err
-	}
-	saved, err := h.flows.CreateFlow(ctx, r.who.TenantID, in)
-	return created(saved), err
-}
-
-func (h flowHandlers) get(ctx context.Context, r *request) (reply, error) {
-	return onOne(ctx, r, flowNoun, h.flows.GetFlow, asIs)
-}
-
 func (h flowHandlers) patch(ctx context.Context, r *request) (reply, error) {
 	var in flows.Input
 	if err := r.decode(&in); err != nil {
@@ -62,8 +49,4 @@ func (h flowHandlers) patch(ctx context.Context, r *request) (reply, error) {
 	return onOne(ctx, r, flowNoun, func(ctx context.Context, tenant, id uuid.UUID) (flows.Flow, error) {
 		return h.flows.PatchFlow(ctx, tenant, id, in)
 	}, asIs)
-}
-
-func (h flowHandlers) delete(ctx context.Context, r *request) (reply, error) {
-	return deleteOne(ctx, r, flowNoun, h.flows.DeleteFlow)
 }

@@ -7,19 +7,6 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/leads"
 )
 
-func (h leadHandlers) push(ctx context.Context, r *request) (reply, error) {
-	campaignID, err := r.pathID("campaign_id", campaignNoun)
-	if err != nil {
-		return reply{}, err
-	}
-	var in leads.Input
-	if err := r.decode(&in); err != nil {
-		return reply{}, err
-	}
-	lead, err := h.leads.PushLead(ctx, r.who.TenantID, campaignID, in)
-	return created(lead), err
-}
-
 func (h leadHandlers) pushMany(ctx context.Context, r *request) (reply, error) {
 	campaignID, err := r.pathID("campaign_id", campaignNoun)
 	if err != nil {
@@ -71,34 +58,4 @@ func (h leadHandlers) list(ctx context.Context, r *request) (reply, error) {
 		Status: status, Limit: pg.limit(), Offset: pg.offset(),
 	})
 	return ok(leadPage{Items: orEmpty(leads), Total: total, Page: pg.number, PageSize: pg.size}), named(err, campaignNoun)
-}
-
-func (h leadHandlers) get(ctx context.Context, r *request) (reply, error) {
-	id, err := r.pathID("lead_id", leadNoun)
-	if err != nil {
-		return reply{}, err
-	}
-	lead, err := h.leads.GetLead(ctx, r.who.TenantID, id)
-	return ok(lead), named(err, leadNoun)
-}
-
-func (h leadHandlers) patch(ctx context.Context, r *request) (reply, error) {
-	id, err := r.pathID("lead_id", leadNoun)
-	if err != nil {
-		return reply{}, err
-	}
-	var in leads.Edit
-	if err := r.decode(&in); err != nil {
-		return reply{}, err
-	}
-	lead, err := h.leads.PatchLead(ctx, r.who.TenantID, id, in)
-	return ok(lead), named(err, leadNoun)
-}
-
-func (h leadHandlers) delete(ctx context.Context, r *request) (reply, error) {
-	id, err := r.pathID("lead_id", leadNoun)
-	if err != nil {
-		return reply{}, err
-	}
-	return noContent(), named(h.leads.DeleteLead(ctx, r.who.TenantID, id), leadNoun)
 }

@@ -136,38 +136,40 @@ func checkOperations(all []operation) error {
 }
 
 func (a *api) voiceAgentOperations() []operation {
-	const root = "/api/v1/voice-agents"
+	const root, one = "/api/v1/voice-agents", "/api/v1/voice-agents/{voice_agent_id}"
+	voiceAgents := a.voiceAgents.voiceAgents
 	return []operation{
 		{method: http.MethodPost, path: root, access: accessKey, scope: scopeVoiceAgentsWrite, body: jsonBody, handle: a.voiceAgents.create},
 		{method: http.MethodGet, path: root, access: accessKey, scope: scopeVoiceAgentsRead, handle: a.voiceAgents.list},
-		{method: http.MethodGet, path: root + "/default", access: accessKey, scope: scopeVoiceAgentsRead, handle: a.voiceAgents.getDefault},
-		{method: http.MethodPost, path: root + "/default", access: accessKey, scope: scopeVoiceAgentsAdmin, body: jsonBody, handle: a.voiceAgents.setDefault},
-		{method: http.MethodGet, path: root + "/{voice_agent_id}", access: accessKey, scope: scopeVoiceAgentsRead, handle: a.voiceAgents.get},
-		{method: http.MethodPatch, path: root + "/{voice_agent_id}", access: accessKey, scope: scopeVoiceAgentsWrite, body: jsonBody, handle: a.voiceAgents.patch},
-		{method: http.MethodDelete, path: root + "/{voice_agent_id}", access: accessKey, scope: scopeVoiceAgentsWrite, handle: a.voiceAgents.delete},
-		{method: http.MethodPost, path: root + "/{voice_agent_id}/archive", access: accessKey, scope: scopeVoiceAgentsWrite, handle: a.voiceAgents.archive},
+		{method: http.MethodGet, path: root + "/default", access: accessKey, scope: scopeVoiceAgentsRead, handle: ofTenant(voiceAgents.DefaultVoiceAgent)},
+		{method: http.MethodPost, path: root + "/default", access: accessKey, scope: scopeVoiceAgentsAdmin, body: jsonBody, handle: withBody(ok, voiceAgents.SetDefaultVoiceAgent)},
+		{method: http.MethodGet, path: one, access: accessKey, scope: scopeVoiceAgentsRead, handle: byID(voiceAgentNoun, voiceAgents.GetVoiceAgent)},
+		{method: http.MethodPatch, path: one, access: accessKey, scope: scopeVoiceAgentsWrite, body: jsonBody, handle: withBodyByID(ok, voiceAgentNoun, voiceAgents.PatchVoiceAgent)},
+		{method: http.MethodDelete, path: one, access: accessKey, scope: scopeVoiceAgentsWrite, handle: deleteByID(voiceAgentNoun, voiceAgents.DeleteVoiceAgent)},
+		{method: http.MethodPost, path: one + "/archive", access: accessKey, scope: scopeVoiceAgentsWrite, handle: byID(voiceAgentNoun, voiceAgents.ArchiveVoiceAgent)},
 	}
 }
 
 func (a *api) campaignOperations() []operation {
 	const root = "/api/v1/campaigns"
 	const one, lead = root + "/{campaign_id}", "/api/v1/leads/{lead_id}"
+	campaigns, leads := a.campaigns.campaigns, a.leads.leads
 	return []operation{
-		{method: http.MethodPost, path: root, access: accessKey, scope: scopeCampaignsWrite, body: jsonBody, handle: a.campaigns.create},
+		{method: http.MethodPost, path: root, access: accessKey, scope: scopeCampaignsWrite, body: jsonBody, handle: withBody(created, campaigns.CreateCampaign)},
 		{method: http.MethodGet, path: root, access: accessKey, scope: scopeCampaignsRead, handle: a.campaigns.list},
-		{method: http.MethodGet, path: one, access: accessKey, scope: scopeCampaignsRead, handle: a.campaigns.get},
-		{method: http.MethodPatch, path: one, access: accessKey, scope: scopeCampaignsWrite, body: jsonBody, handle: a.campaigns.patch},
-		{method: http.MethodDelete, path: one, access: accessKey, scope: scopeCampaignsWrite, handle: a.campaigns.delete},
+		{method: http.MethodGet, path: one, access: accessKey, scope: scopeCampaignsRead, handle: byID(campaignNoun, campaigns.GetCampaign)},
+		{method: http.MethodPatch, path: one, access: accessKey, scope: scopeCampaignsWrite, body: jsonBody, handle: withBodyByID(ok, campaignNoun, campaigns.PatchCampaign)},
+		{method: http.MethodDelete, path: one, access: accessKey, scope: scopeCampaignsWrite, handle: deleteByID(campaignNoun, campaigns.DeleteCampaign)},
 		{method: http.MethodPost, path: one + "/start", access: accessKey, scope: scopeCampaignsWrite, handle: a.campaigns.start},
-		{method: http.MethodPost, path: one + "/pause", access: accessKey, scope: scopeCampaignsWrite, handle: a.campaigns.pause},
-		{method: http.MethodPost, path: one + "/stop", access: accessKey, scope: scopeCampaignsWrite, handle: a.campaigns.stop},
-		{method: http.MethodPost, path: one + "/leads", access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: a.leads.push},
+		{method: http.MethodPost, path: one + "/pause", access: accessKey, scope: scopeCampaignsWrite, handle: byID(campaignNoun, campaigns.PauseCampaign)},
+		{method: http.MethodPost, path: one + "/stop", access: accessKey, scope: scopeCampaignsWrite, handle: byID(campaignNoun, campaigns.StopCampaign)},
+		{method: http.MethodPost, path: one + "/leads", access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: withBodyByID(created, campaignNoun, leads.PushLead)},
 		{method: http.MethodPost, path: one + "/leads:bulk", access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: a.leads.pushMany},
 		{method: http.MethodGet, path: one + "/leads", access: accessKey, scope: scopeLeadsRead, handle: a.leads.list},
 		{method: http.MethodGet, path: one + "/calls", access: accessKey, scope: scopeCallsRead, handle: a.calls.ofCampaign},
-		{method: http.MethodGet, path: lead, access: accessKey, scope: scopeLeadsRead, handle: a.leads.get},
-		{method: http.MethodPatch, path: lead, access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: a.leads.patch},
-		{method: http.MethodDelete, path: lead, access: accessKey, scope: scopeLeadsWrite, handle: a.leads.delete},
+		{method: http.MethodGet, path: lead, access: accessKey, scope: scopeLeadsRead, handle: byID(leadNoun, leads.GetLead)},
+		{method: http.MethodPatch, path: lead, access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: withBodyByID(ok, leadNoun, leads.PatchLead)},
+		{method: http.MethodDelete, path: lead, access: accessKey, scope: scopeLeadsWrite, handle: deleteByID(leadNoun, leads.DeleteLead)},
 	}
 }
 
@@ -195,7 +197,7 @@ func (a *api) webhookOperations() []operation {
 		{method: http.MethodPost, path: root + "/deliveries/{id}/replay", access: accessKey, scope: scopeWebhooksWrite, handle: a.webhooks.replay},
 		{method: http.MethodGet, path: root + "/{id}", access: accessKey, scope: scopeWebhooksRead, handle: a.webhooks.get},
 		{method: http.MethodPatch, path: root + "/{id}", access: accessKey, scope: scopeWebhooksWrite, body: jsonBody, handle: a.webhooks.patch},
-		{method: http.MethodDelete, path: root + "/{id}", access: accessKey, scope: scopeWebhooksWrite, handle: a.webhooks.delete},
+		{method: http.MethodDelete, path: root + "/{id}", access: accessKey, scope: scopeWebhooksWrite, handle: deleteByID(webhookNoun, a.webhooks.webhooks.Delete)},
 		{method: http.MethodPost, path: root + "/{id}/test", access: accessKey, scope: scopeWebhooksWrite, handle: a.webhooks.test},
 	}
 }

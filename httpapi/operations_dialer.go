@@ -10,24 +10,25 @@ const loginPath = "/api/auth/login"
 func (a *api) dialerOperations() []operation {
 	const all, one = "/api/campaigns", "/api/campaigns/{campaign_id}"
 	const calls, call = "/api/calls", "/api/calls/{call_id}"
+	campaigns := a.campaigns.campaigns
 	ops := []operation{
 		{method: http.MethodGet, path: all, roles: anyRole, handle: a.campaigns.list},
-		{method: http.MethodPost, path: all, roles: managers, body: jsonBody, handle: a.campaigns.create},
-		{method: http.MethodGet, path: one, roles: anyRole, handle: a.campaigns.get},
-		{method: http.MethodPatch, path: one, roles: managers, body: jsonBody, handle: a.campaigns.patch},
-		{method: http.MethodDelete, path: one, roles: managers, handle: a.campaigns.delete},
+		{method: http.MethodPost, path: all, roles: managers, body: jsonBody, handle: withBody(created, campaigns.CreateCampaign)},
+		{method: http.MethodGet, path: one, roles: anyRole, handle: byID(campaignNoun, campaigns.GetCampaign)},
+		{method: http.MethodPatch, path: one, roles: managers, body: jsonBody, handle: withBodyByID(ok, campaignNoun, campaigns.PatchCampaign)},
+		{method: http.MethodDelete, path: one, roles: managers, handle: deleteByID(campaignNoun, campaigns.DeleteCampaign)},
 		{method: http.MethodPost, path: one + "/start", access: accessKeyOrSession, scope: scopeCampaignsWrite, roles: managers, handle: a.campaigns.start},
-		{method: http.MethodPost, path: one + "/pause", roles: managers, handle: a.campaigns.pause},
-		{method: http.MethodPost, path: one + "/stop", roles: managers, handle: a.campaigns.stop},
+		{method: http.MethodPost, path: one + "/pause", roles: managers, handle: byID(campaignNoun, campaigns.PauseCampaign)},
+		{method: http.MethodPost, path: one + "/stop", roles: managers, handle: byID(campaignNoun, campaigns.StopCampaign)},
 		{method: http.MethodPost, path: one + "/predictive/pause", roles: managers, body: jsonBody, handle: a.campaigns.pausePredictive},
 		{method: http.MethodPost, path: one + "/predictive/resume", roles: managers, body: jsonBody, handle: a.campaigns.resumePredictive},
 		{method: http.MethodPost, path: one + "/leads/upload", roles: managers, body: fileBody, handle: a.leads.upload},
-		{method: http.MethodPost, path: one + "/scrub", access: accessKeyOrSession, scope: scopeCampaignsWrite, roles: managers, handle: a.campaigns.scrub},
-		{method: http.MethodGet, path: one + "/stats", roles: anyRole, handle: a.campaigns.stats},
+		{method: http.MethodPost, path: one + "/scrub", access: accessKeyOrSession, scope: scopeCampaignsWrite, roles: managers, handle: byID(campaignNoun, a.campaigns.scrubs.Scrub)},
+		{method: http.MethodGet, path: one + "/stats", roles: anyRole, handle: byID(campaignNoun, a.campaigns.statistics.CampaignStats)},
 		{method: http.MethodGet, path: calls, roles: anyRole, handle: a.calls.list},
 		{method: http.MethodGet, path: call, roles: anyRole, handle: a.calls.get},
 		{method: http.MethodGet, path: call + "/recording", roles: anyRole, handle: a.recordings.url},
-		{method: http.MethodGet, path: "/api/telephony/channels/usage", access: accessKeyOrSession, scope: scopeCampaignsRead, roles: anyRole, handle: a.campaigns.channels},
+		{method: http.MethodGet, path: "/api/telephony/channels/usage", access: accessKeyOrSession, scope: scopeCampaignsRead, roles: anyRole, handle: ofTenant(a.campaigns.statistics.ChannelsUsage)},
 	}
 	return onDialerAPI(ops)
 }
@@ -35,6 +36,7 @@ func (a *api) dialerOperations() []operation {
 // accountOperations are about what a tenant consists of, and about signing in.
 func (a *api) accountOperations() []operation {
 	const users, numbers, trunks = "/api/users", "/api/numbers", "/api/trunks"
+	settings := a.settings.settings
 	ops := []operation{
 		{method: http.MethodGet, path: users, roles: managers, handle: a.users.list},
 		{method: http.MethodPost, path: users, roles: admins, body: jsonBody, handle: a.users.create},
@@ -43,7 +45,7 @@ func (a *api) accountOperations() []operation {
 		{method: http.MethodPost, path: "/api/auth/logout", roles: anyRole, handle: a.sessions.logout},
 		{method: http.MethodGet, path: users + "/{id}", roles: managers, handle: a.users.get},
 		{method: http.MethodPatch, path: users + "/{id}", roles: admins, body: jsonBody, handle: a.users.patch},
-		{method: http.MethodDelete, path: users + "/{id}", roles: admins, handle: a.users.delete},
+		{method: http.MethodDelete, path: users + "/{id}", roles: admins, handle: deleteByID(userNoun, a.users.accounts.DeleteUser)},
 		{method: http.MethodGet, path: numbers, roles: managers, handle: a.telephony.listNumbers},
 		{method: http.MethodPost, path: numbers, roles: admins, body: jsonBody, handle: a.telephony.createNumber},
 		{method: http.MethodGet, path: numbers + "/{id}", roles: managers, handle: a.telephony.getNumber},
@@ -54,8 +56,8 @@ func (a *api) accountOperations() []operation {
 		{method: http.MethodGet, path: trunks + "/{id}", roles: managers, handle: a.telephony.getTrunk},
 		{method: http.MethodPatch, path: trunks + "/{id}", roles: admins, body: jsonBody, handle: a.telephony.patchTrunk},
 		{method: http.MethodDelete, path: trunks + "/{id}", roles: admins, handle: a.telephony.deleteTrunk},
-		{method: http.MethodGet, path: "/api/settings", roles: managers, handle: a.settings.get},
-		{method: http.MethodPatch, path: "/api/settings", roles: admins, body: jsonBody, handle: a.settings.patch},
+		{method: http.MethodGet, path: "/api/settings", roles: managers, handle: ofTenant(settings.Settings)},
+		{method: http.MethodPatch, path: "/api/settings", roles: admins, body: jsonBody, handle: withBody(ok, settings.PatchSettings)},
 	}
 	ops = append(ops, a.flowOperations()...)
 	return append(onDialerAPI(ops),

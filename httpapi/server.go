@@ -20,8 +20,7 @@ import (
 
 // Server is the HTTP server of one controller.
 type Server struct {
-	cfg  Config
-	deps Deps
+	cfg Config
 
 	metrics     *serverMetrics
 	api         *api
@@ -67,7 +66,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	}
 	signer := auth.NewSigner(cfg.SessionKeys, cfg.Now)
 	s := &Server{
-		cfg: cfg, deps: deps, metrics: metrics,
+		cfg: cfg, metrics: metrics,
 		auth:        auth.New(deps.Store, signer, cfg.CallbackKeys, cfg.Now, cfg.Logger),
 		gate:        switchGate{proxies: cfg.TrustedProxies, allow: cfg.DirectoryAllow, secrets: cfg.DirectorySecrets, log: cfg.Logger},
 		signIn:      auth.NewSignIn(deps.Store, cfg.Now, cfg.Logger, metrics.signIns),

@@ -12,10 +12,10 @@ const suppressionNoun = "suppression"
 func (a *api) suppressionOperations() []operation {
 	const root = "/api/v1/suppressions"
 	return []operation{
-		{method: http.MethodPost, path: root, access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: a.suppressions.add},
+		{method: http.MethodPost, path: root, access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: withBody(created, a.suppressions.suppressions.AddSuppression)},
 		{method: http.MethodPost, path: root + ":bulk", access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: a.suppressions.addMany},
 		{method: http.MethodGet, path: root, access: accessKey, scope: scopeLeadsRead, handle: a.suppressions.list},
-		{method: http.MethodDelete, path: root + "/{suppression_id}", access: accessKey, scope: scopeLeadsWrite, handle: a.suppressions.delete},
+		{method: http.MethodDelete, path: root + "/{suppression_id}", access: accessKey, scope: scopeLeadsWrite, handle: deleteByID(suppressionNoun, a.suppressions.suppressions.DeleteSuppression)},
 	}
 }
 
@@ -24,15 +24,6 @@ type suppressionPage struct {
 	Total    int64                      `json:"total"`
 	Page     int                        `json:"page"`
 	PageSize int                        `json:"page_size"`
-}
-
-func (h suppressionHandlers) add(ctx context.Context, r *request) (reply, error) {
-	var in suppressions.Input
-	if err := r.decode(&in); err != nil {
-		return reply{}, err
-	}
-	added, err := h.suppressions.AddSuppression(ctx, r.who.TenantID, in)
-	return created(added), err
 }
 
 func (h suppressionHandlers) addMany(ctx context.Context, r *request) (reply, error) {
@@ -55,12 +46,4 @@ func (h suppressionHandlers) list(ctx context.Context, r *request) (reply, error
 		Phone: string(r.rc.QueryArgs().Peek("phone")), Limit: pg.limit(), Offset: pg.offset(),
 	})
 	return ok(suppressionPage{Items: orEmpty(list), Total: total, Page: pg.number, PageSize: pg.size}), err
-}
-
-func (h suppressionHandlers) delete(ctx context.Context, r *request) (reply, error) {
-	id, err := r.pathID("suppression_id", suppressionNoun)
-	if err != nil {
-		return reply{}, err
-	}
-	return noContent(), named(h.suppressions.DeleteSuppression(ctx, r.who.TenantID, id), suppressionNoun)
 }

@@ -111,7 +111,7 @@ func (h telephonyHandlers) deleteTrunk(ctx context.Context, r *request) (reply, 
 	if err := h.operatorOnly("trunks"); err != nil {
 		return reply{}, err
 	}
-	return deleteOne(ctx, r, trunkNoun, h.accounts.DeleteTrunk)
+	return deleteByID(trunkNoun, h.accounts.DeleteTrunk)(ctx, r)
 }
 
 // numberView is the number of CONTRACT 4.
@@ -169,5 +169,5 @@ func (h telephonyHandlers) deleteNumber(ctx context.Context, r *request) (reply,
 	if err := h.operatorOnly("numbers"); err != nil {
 		return reply{}, err
 	}
-	return deleteOne(ctx, r, numberNoun, h.accounts.DeleteNumber)
+	return deleteByID(numberNoun, h.accounts.DeleteNumber)(ctx, r)
 }

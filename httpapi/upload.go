@@ -169,9 +169,7 @@ func (f *formFile) Read(p []byte) (int, error) {
 // errUploadBroken says that an upload did not arrive whole.
 var errUploadBroken = errors.New("upload broke off")
 
-func noFile() error {
-	return fault.InField(fileField, "is required: a CSV or XLSX file")
-}
+func noFile() error { return fault.InField(fileField, "is required: a CSV or XLSX file") }
 
 // uploadFault tells a broken or oversized upload from other faults.
 func (h leadHandlers) uploadFault(err error) error {

@@ -34,9 +34,7 @@ type members interface {
 }
 
 // decodeInto reads the body into an input that names its members.
-func (r *request) decodeInto(in members) error {
-	return r.decode(&byMembers{in})
-}
+func (r *request) decodeInto(in members) error { return r.decode(&byMembers{in}) }
 
 type byMembers struct{ in members }
 
@@ -56,17 +54,6 @@ func onOne[R, V any](
 		return reply{}, named(err, noun)
 	}
 	return ok(view(row)), nil
-}
-
-// deleteOne deletes what the path names.
-func deleteOne(
-	ctx context.Context, r *request, noun string, do func(ctx context.Context, tenant, id uuid.UUID) error,
-) (reply, error) {
-	id, err := r.pathID("id", noun)
-	if err != nil {
-		return reply{}, err
-	}
-	return noContent(), named(do(ctx, r.who.TenantID, id), noun)
 }
 
 type userView struct {
@@ -114,8 +101,4 @@ func (h userHandlers) patch(ctx context.Context, r *request) (reply, error) {
 	return onOne(ctx, r, userNoun, func(ctx context.Context, tenant, id uuid.UUID) (db.User, error) {
 		return h.accounts.EditUser(ctx, tenant, id, in)
 	}, viewUser)
-}
-
-func (h userHandlers) delete(ctx context.Context, r *request) (reply, error) {
-	return deleteOne(ctx, r, userNoun, h.accounts.DeleteUser)
 }

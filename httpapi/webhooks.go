@@ -24,11 +24,6 @@ type webhookView struct {
 	SigningSecret string `json:"signing_secret,omitempty"`
 }
 
-type webhookList struct {
-	Items []webhookView `json:"items"`
-	Total int           `json:"total"`
-}
-
 func viewWebhook(w db.WebhookSubscription) webhookView {
 	return webhookView{
 		ID: w.ID, URL: w.Url, EventTypes: w.EventTypes, CampaignID: w.CampaignID, IsActive: w.IsActive,
@@ -54,14 +49,7 @@ func (h webhookHandlers) create(ctx context.Context, r *request) (reply, error) 
 
 func (h webhookHandlers) list(ctx context.Context, r *request) (reply, error) {
 	subs, err := h.webhooks.List(ctx, r.who.TenantID)
-	if err != nil {
-		return reply{}, err
-	}
-	list := webhookList{Items: make([]webhookView, 0, len(subs)), Total: len(subs)}
-	for _, sub := range subs {
-		list.Items = append(list.Items, viewWebhook(sub))
-	}
-	return ok(list), nil
+	return ok(listed(subs, viewWebhook)), err
 }
 
 func (h webhookHandlers) get(ctx context.Context, r *request) (reply, error) {
@@ -79,10 +67,6 @@ func (h webhookHandlers) patch(ctx context.Context, r *request) (reply, error) {
 	}
 	sub, err := h.webhooks.Patch(ctx, r.who.TenantID, id, in)
 	return ok(viewWebhook(sub)), named(err, webhookNoun)
-}
-
-func (h webhookHandlers) delete(ctx context.Context, r *request) (reply, error) {
-	return deleteOne(ctx, r, webhookNoun, h.webhooks.Delete)
 }
 
 func (h webhookHandlers) test(ctx context.Context, r *request) (reply, error) {

@@ -235,14 +235,10 @@ func (s *Session) meta(reconnect bool) json.RawMessage {
 }
 
 // post hands fn, which touches the session's port, to its shard. A fault in it ends this session only.
-func (s *Session) post(fn func()) bool {
-	return s.sh.post(func() { s.sh.guard(s.port, fn) })
-}
+func (s *Session) post(fn func()) bool { return s.sh.post(func() { s.sh.guard(s.port, fn) }) }
 
 // do is post that waits for fn.
-func (s *Session) do(fn func()) bool {
-	return s.sh.do(func() { s.sh.guard(s.port, fn) })
-}
+func (s *Session) do(fn func()) bool { return s.sh.do(func() { s.sh.guard(s.port, fn) }) }
 
 func (s *Session) isClosed() bool {
 	s.mu.Lock()

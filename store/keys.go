@@ -184,9 +184,7 @@ func addKey(ctx context.Context, tx *Tx, master keyring.Key, p Purpose, key keyr
 func (s *Store) keysOf(p Purpose) keyring.Ring { return (*s.rings.Load())[p] }
 
 // SigningKeys gives the keys of a purpose whose signatures are good now, the newest first: it signs, all verify.
-func (s *Store) SigningKeys(p Purpose) []keyring.Key {
-	return s.keysOf(p).Good(time.Now())
-}
+func (s *Store) SigningKeys(p Purpose) []keyring.Key { return s.keysOf(p).Good(time.Now()) }
 
 // LatestKey gives the key that was made last, even if it doesn't sign yet: for what is handed out to be used later.
 func (s *Store) LatestKey(p Purpose) keyring.Key { return s.keysOf(p)[0].Key }

@@ -32,9 +32,7 @@ func whileParent(ctx context.Context) context.Context {
 }
 
 // announce prints the line that the parent waits for.
-func announce(e env, v any) {
-	_ = json.NewEncoder(e.stdout).Encode(v)
-}
+func announce(e env, v any) { _ = json.NewEncoder(e.stdout).Encode(v) }
 
 // standInLogger logs what the parent shows.
 func standInLogger(e env, name string) *slog.Logger {

@@ -113,9 +113,7 @@ func errInvalidCredential() *fault.Error {
 	return refused(CodeInvalid, "The credential is not valid.")
 }
 
-func errSuspended() *fault.Error {
-	return refused(CodeInvalid, "The tenant is suspended.")
-}
+func errSuspended() *fault.Error { return refused(CodeInvalid, "The tenant is suspended.") }
 
 func (a *Authenticator) keyPrincipal(ctx context.Context, token string) (Principal, error) {
 	var row db.FindAPIKeyByHashRow

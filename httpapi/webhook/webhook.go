@@ -62,9 +62,7 @@ type envelope struct {
 const EventTest store.EventType = "webhook.test"
 
 // SecretContext is what a subscription's signing secret is sealed for.
-func SecretContext(subscriptionID uuid.UUID) string {
-	return store.SigningSecret(subscriptionID)
-}
+func SecretContext(subscriptionID uuid.UUID) string { return store.SigningSecret(subscriptionID) }
 
 // jobMetadata travels with a delivery's job.
 type jobMetadata struct {

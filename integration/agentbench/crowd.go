@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -225,14 +224,6 @@ func (b *bench) act(ctx context.Context, p *person, row standing, now time.Time)
 	}
 	p.call, p.disposeAt = uuid.Nil, time.Time{}
 	return nil
-}
-
-// bear takes a conflict: the state has changed since it was read.
-func bear(err error) error {
-	if refusedAs(err, http.StatusConflict) {
-		return nil
-	}
-	return err
 }
 
 // converse ends a conversation after a while: over the API, or by hanging the softphone up.

@@ -1,15 +1,13 @@
 package demo
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/ringmaster/ringmaster/integration/rest"
 	"github.com/ringmaster/ringmaster/integration/stack"
 )
 
@@ -70,63 +68,15 @@ func (c callView) talk() int {
 }
 
 func (a *api) post(ctx context.Context, path string, body, into any) error {
-	var r io.Reader = http.NoBody
-	if body != nil {
-		raw, err := json.Marshal(body)
-		if err != nil {
-			return fmt.Errorf("encode the body of %s: %w", path, err)
-		}
-		r = bytes.NewReader(raw)
-	}
-	return a.do(ctx, http.MethodPost, a.base+path, r, into)
+	return rest.Client{Token: a.key}.Do(ctx, http.MethodPost, a.base+path, body, into)
 }
 
-// StatusError is an answer that was no success.
-type StatusError struct {
-	Status int
-	URL    string
-	Body   string
-}
-
-// Error shows the answer.
-func (e *StatusError) Error() string {
-	return fmt.Sprintf("%s answered %d: %s", e.URL, e.Status, e.Body)
-}
-
-// do decodes the answer into `into`: JSON, or bytes as they are when it is a *[]byte.
-func (a *api) do(ctx context.Context, method, url string, body io.Reader, into any) error {
-	req, err := http.NewRequestWithContext(ctx, method, url, body)
-	if err != nil {
-		return fmt.Errorf("make the request %s: %w", url, err)
+// get asks the API by a path, and the stand-ins by a URL.
+func (a *api) get(ctx context.Context, url string, into any) error {
+	if strings.HasPrefix(url, "/") {
+		return rest.Client{Token: a.key}.Do(ctx, http.MethodGet, a.base+url, nil, into)
 	}
-	if strings.HasPrefix(url, a.base+"/api/") {
-		req.Header.Set("Authorization", "Bearer "+a.key)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("ask %s: %w", url, err)
-	}
-	defer res.Body.Close() //nolint:errcheck // read to its end
-	raw, err := io.ReadAll(res.Body)
-	if err != nil {
-		return fmt.Errorf("read the answer of %s: %w", url, err)
-	}
-	if res.StatusCode >= http.StatusMultipleChoices {
-		return &StatusError{Status: res.StatusCode, URL: url, Body: string(raw)}
-	}
-	switch into := into.(type) {
-	case nil:
-		return nil
-	case *[]byte:
-		*into = raw
-		return nil
-	default:
-		if err := json.Unmarshal(raw, into); err != nil {
-			return fmt.Errorf("decode the answer of %s: %w", url, err)
-		}
-		return nil
-	}
+	return rest.Client{}.Do(ctx, http.MethodGet, url, nil, into)
 }
 
 // calls pages through the campaign's calls.
@@ -138,8 +88,7 @@ func (a *api) calls(ctx context.Context, campaign string) ([]callView, error) {
 			Items []callView `json:"items"`
 			Total int        `json:"total"`
 		}
-		url := fmt.Sprintf("%s/api/v1/campaigns/%s/calls?page=%d&page_size=%d", a.base, campaign, page, size)
-		if err := a.do(ctx, http.MethodGet, url, http.NoBody, &list); err != nil {
+		if err := a.get(ctx, fmt.Sprintf("/api/v1/campaigns/%s/calls?page=%d&page_size=%d", campaign, page, size), &list); err != nil {
 			return nil, err
 		}
 		out = append(out, list.Items...)
@@ -161,11 +110,10 @@ func (a *api) recording(ctx context.Context, call string, limit time.Duration) (
 	defer tick.Stop()
 	for {
 		var view recordingView
-		err := a.do(ctx, http.MethodGet, a.base+"/api/v1/calls/"+call+"/recording", http.NoBody, &view)
+		err := a.get(ctx, "/api/v1/calls/"+call+"/recording", &view)
 		if err == nil {
 			var audio []byte
-			err = a.do(ctx, http.MethodGet, a.base+"/api/v1/calls/"+call+"/recording/audio", http.NoBody, &audio)
-			if err == nil {
+			if err = a.get(ctx, "/api/v1/calls/"+call+"/recording/audio", &audio); err == nil {
 				return view, audio, nil
 			}
 		}
@@ -183,7 +131,7 @@ func (a *api) aiFrames(ctx context.Context, call string) (in, out int, err error
 		FramesIn  int `json:"frames_in"`
 		FramesOut int `json:"frames_out"`
 	}
-	if err := a.do(ctx, http.MethodGet, a.ai+"/sessions/"+call, http.NoBody, &sessions); err != nil {
+	if err := a.get(ctx, a.ai+"/sessions/"+call, &sessions); err != nil {
 		return 0, 0, err
 	}
 	for _, s := range sessions {
@@ -198,6 +146,6 @@ func (a *api) forbidden(ctx context.Context) (int, error) {
 	var stats struct {
 		ForbiddenInvites int `json:"forbidden_invites"`
 	}
-	err := a.do(ctx, http.MethodGet, a.carrier+"/stats", http.NoBody, &stats)
+	err := a.get(ctx, a.carrier+"/stats", &stats)
 	return stats.ForbiddenInvites, err
 }

@@ -112,18 +112,15 @@ const registered = "9876500090"
 
 // prepare creates the voice agent and the campaign, pushes the leads and starts.
 func (r *run) prepare(ctx context.Context) error {
-	agent := struct {
+	var agent, campaign struct {
 		ID string `json:"id"`
-	}{}
+	}
 	query := url.Values{"end_after": {conversation.String()}}
 	if err := r.api.post(ctx, "/api/v1/voice-agents", map[string]any{
 		"name": "demo", "ws_url": r.stack.Bootstrap.AIWSURL + "?" + query.Encode(), "max_concurrent": 50,
 	}, &agent); err != nil {
 		return err
 	}
-	campaign := struct {
-		ID string `json:"id"`
-	}{}
 	if err := r.api.post(ctx, "/api/v1/campaigns", map[string]any{
 		"name": "demo", "dial_mode": "progressive", "post_answer_action": "connect_voice_agent", "voice_agent_id": agent.ID,
 		"max_attempts": 1, "ring_timeout_s": ringTimeout, "max_concurrent": nil,

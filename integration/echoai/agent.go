@@ -54,7 +54,7 @@ func (s *Server) serveAgent(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.wg.Done()
 	up := websocket.Upgrader{
-		Subprotocols: s.cfg.Subprotocols, ReadBufferSize: 4096, WriteBufferSize: 4096,
+		Subprotocols: []string{subprotocolAlpha, subprotocolBeta}, ReadBufferSize: 4096, WriteBufferSize: 4096,
 		CheckOrigin: func(*http.Request) bool { return true },
 	}
 	conn, err := up.Upgrade(w, r, nil)
@@ -189,7 +189,7 @@ func (a *agent) hearAudio(frame []byte) error {
 	}
 	r.LastFrameAt = &now
 	if a.ear == nil {
-		a.ear = tone.NewListener(a.format.SampleRateHz, a.s.cfg.Listen)
+		a.ear = tone.NewListener(a.format.SampleRateHz, tracked())
 	}
 	a.samples = a.format.decode(a.samples[:0], frame, a.plan.hears)
 	a.ear.Hear(now, a.samples, nil)

@@ -6,6 +6,7 @@
 package echoai
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,36 +31,17 @@ type Config struct {
 	Addr string
 	// Token, if set, is asked for as bearer of every WebSocket.
 	Token string
-	// Subprotocols are those served; audio.alpha.org and audio.beta.org by default.
-	Subprotocols []string
-	// Listen lists the frequencies, in Hz, whose onsets are tracked exactly; 425, 700, 1000 and 1400 by default.
-	Listen []float64
-	// KeepSessions bounds the ended connections that are kept; 20,000 by default.
-	KeepSessions int
 	// Logger takes the log; slog.Default() by default.
 	Logger *slog.Logger
 	// Ready, if set, is called by Run with the address once it serves.
 	Ready func(addr string)
 }
 
-func (c Config) withDefaults() Config {
-	if c.Addr == "" {
-		c.Addr = "127.0.0.1:0"
-	}
-	if len(c.Subprotocols) == 0 {
-		c.Subprotocols = []string{subprotocolAlpha, subprotocolBeta}
-	}
-	if len(c.Listen) == 0 {
-		c.Listen = []float64{425, 700, 1000, 1400}
-	}
-	if c.KeepSessions == 0 {
-		c.KeepSessions = 20_000
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	return c
-}
+// keepSessions bounds the ended connections that are kept.
+const keepSessions = 20_000
+
+// tracked are the frequencies, in Hz, whose onsets are tracked exactly.
+func tracked() []float64 { return []float64{425, 700, 1000, 1400} }
 
 // Server is one voice AI.
 type Server struct {
@@ -81,12 +63,10 @@ type Server struct {
 }
 
 // New builds a voice AI that Start will serve.
-func New(cfg Config) (*Server, error) {
-	cfg = cfg.withDefaults()
-	if cfg.KeepSessions < 0 {
-		return nil, fmt.Errorf("configure voice AI: KeepSessions is %d", cfg.KeepSessions)
-	}
-	return &Server{cfg: cfg, log: cfg.Logger, stop: make(chan struct{}), http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}, nil
+func New(cfg Config) *Server {
+	cfg.Addr = cmp.Or(cfg.Addr, "127.0.0.1:0")
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	return &Server{cfg: cfg, log: cfg.Logger, stop: make(chan struct{}), http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 }
 
 // Start binds the address and serves; it returns when it does. Connections end when Close is called, not when ctx
@@ -138,10 +118,7 @@ func (s *Server) Addr() string { return s.addr }
 
 // Run serves a voice AI until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
-	s, err := New(cfg)
-	if err != nil {
-		return err
-	}
+	s := New(cfg)
 	if err := s.Start(ctx); err != nil {
 		return err
 	}

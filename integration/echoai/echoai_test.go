@@ -28,8 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func start(t *testing.T, cfg echoai.Config) *echoai.Server {
 	t.Helper()
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	s, err := echoai.New(cfg)
-	require.NoError(t, err)
+	s := echoai.New(cfg)
 	require.NoError(t, s.Start(t.Context()))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -145,6 +145,4 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 	require.NotEmpty(t, <-ready)
 	cancel()
 	require.NoError(t, <-done)
-	_, err := echoai.New(echoai.Config{KeepSessions: -1})
-	require.Error(t, err)
 }

@@ -125,7 +125,7 @@ func (s *Server) admit(a *agent) {
 	s.stats.Live++
 	s.stats.PeakLive = max(s.stats.PeakLive, s.stats.Live)
 	s.agents = append(s.agents, a)
-	if over := len(s.agents) - s.cfg.KeepSessions - s.stats.Live; over > 0 {
+	if over := len(s.agents) - keepSessions - s.stats.Live; over > 0 {
 		s.forget(over)
 	}
 }

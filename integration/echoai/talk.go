@@ -1,7 +1,6 @@
 package echoai
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -11,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/ringmaster/ringmaster/integration/rest"
 	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
 )
 
@@ -206,24 +206,17 @@ func (a *agent) hangUp(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader([]byte(`{"event":"hangup"}`)))
-	if err != nil {
-		return fmt.Errorf("build control request: %w", err)
+	err = rest.Client{HTTP: a.s.http, Token: token}.Do(ctx, http.MethodPost, url, map[string]string{"event": "hangup"}, nil)
+	status := http.StatusOK
+	if refused, ok := errors.AsType[*rest.StatusError](err); ok {
+		status = refused.Status
+	} else if err != nil {
+		return err
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	req.Header.Set("Content-Type", "application/json")
-	res, err := a.s.http.Do(req)
-	if err != nil {
-		return fmt.Errorf("send control request: %w", err)
-	}
-	defer func() { err = errors.Join(err, res.Body.Close()) }()
 	a.mu.Lock()
-	a.record.ControlStatus = append(a.record.ControlStatus, res.StatusCode)
-	a.mu.Unlock()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("control endpoint answered %d", res.StatusCode)
-	}
-	return nil
+	defer a.mu.Unlock()
+	a.record.ControlStatus = append(a.record.ControlStatus, status)
+	return err
 }
 
 func refreshedToken(frame []byte) string {

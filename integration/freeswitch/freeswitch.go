@@ -42,7 +42,6 @@ type Switch struct {
 	Params conf.Params
 
 	cmd    *exec.Cmd
-	logger *slog.Logger
 	exited chan struct{}
 	err    error // set before exited is closed
 	output *tail
@@ -83,7 +82,7 @@ func Start(ctx context.Context, cfg Config) (*Switch, error) {
 		}
 		args = append(args, "-"+d, dir)
 	}
-	s := &Switch{Params: p, logger: cfg.Logger, exited: make(chan struct{}), output: &tail{}}
+	s := &Switch{Params: p, exited: make(chan struct{}), output: &tail{}}
 	s.cmd = exec.Command(cfg.Binary, args...) //nolint:noctx // its life is longer than the context's
 	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

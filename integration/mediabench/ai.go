@@ -19,7 +19,7 @@ import (
 
 const (
 	echoRead = 64 << 10
-	// echoBacklog bounds what an endpoint that reads slowly has not taken; more is dropped and counted.
+	// echoBacklog bounds what an endpoint that reads slowly has not taken; more is dropped.
 	echoBacklog = 1 << 20
 	// echoPoll is how often the echo looks whether it is to end.
 	echoPoll = 100 // ms

@@ -31,7 +31,6 @@ const (
 
 // callers is the part that places the calls.
 type callers struct {
-	log     *slog.Logger
 	ua      *sipgo.UserAgent
 	conn    net.PacketConn
 	dialogs *sipgo.DialogClientCache
@@ -75,7 +74,7 @@ func newCallers(ctx context.Context, log *slog.Logger) (*callers, error) {
 		return nil, fmt.Errorf("start the callers' user agent: %w", err)
 	}
 	c := &callers{
-		log: log, ua: ua, conn: conn,
+		ua: ua, conn: conn,
 		dialogs: sipgo.NewDialogClientCache(cli, sip.ContactHeader{Address: sip.Uri{User: "bench", Host: "127.0.0.1", Port: addr.Port}}),
 	}
 	srv.OnBye(func(req *sip.Request, tx sip.ServerTransaction) {

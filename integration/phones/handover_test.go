@@ -27,8 +27,7 @@ const aiHz = 1400.0
 // voiceAI starts a voice AI that speaks one tone without end, and has it take the calls. query is added to its URL.
 func (l *line) voiceAI(t *testing.T, query, action string) {
 	t.Helper()
-	ai, err := echoai.New(echoai.Config{Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
+	ai := echoai.New(echoai.Config{Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, ai.Start(t.Context()))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), soon)

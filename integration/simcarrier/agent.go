@@ -303,9 +303,9 @@ func (a *agent) plan(req *sip.Request) plan {
 	case AgentNoAnswer:
 		p.rings = false
 	case AgentBusy:
-		p.refusal, p.reason = 486, "Busy Here"
+		p.refusal = 486
 	case AgentRejects:
-		p.refusal, p.reason = 603, "Decline"
+		p.refusal = 603
 	}
 	return p
 }

@@ -7,9 +7,9 @@ import (
 // Behaviour is what a subscriber does, decided by the last two digits of its number.
 type Behaviour int
 
-// The rows of the number table.
+// The rows of the number table: from Busy on in the order of the two digits, from 60 on. Talks is 00–59, 76–89, and what has no two digits.
 const (
-	// Talks answers after a second, speaks, and stays until hung up: 00–59, 76–89, and what has no two digits.
+	// Talks answers after a second, speaks, and stays until hung up.
 	Talks Behaviour = iota
 	// Busy refuses with 486: 60.
 	Busy
@@ -64,79 +64,33 @@ func BehaviourOf(number string) Behaviour {
 		return Talks
 	}
 	n := int(digits[len(digits)-2]-'0')*10 + int(digits[len(digits)-1]-'0')
-	switch n {
-	case 60:
-		return Busy
-	case 61:
-		return NoAnswer
-	case 62:
-		return Declines
-	case 63:
-		return Congested
-	case 64:
-		return RingsLong
-	case 65:
-		return Refuses488
-	case 66:
-		return Refuses491
-	case 67:
-		return Refuses500
-	case 68:
-		return ReinvitedLate
-	case 69:
-		return OtherEvents
-	case 70:
-		return Unallocated
-	case 71:
-		return HangsUp
-	case 72:
-		return Machine
-	case 73:
-		return PressesKeys
-	case 74:
-		return Silent
-	case 75:
-		return Lossy
-	default:
-		if n >= 90 {
-			return Forbidden
-		}
-		return Talks
+	row := Busy + Behaviour(n-60)
+	switch {
+	case n >= 90:
+		return Forbidden
+	case row >= Busy && row <= Lossy:
+		return row
 	}
+	return Talks
 }
 
-// refusal is the final SIP response of a callee that never answers, or 0.
-func (b Behaviour) refusal() (code int, reason string) {
-	switch b {
-	case Busy:
-		return 486, "Busy Here"
-	case Declines, Forbidden:
-		return 603, "Decline"
-	case Congested:
-		return 503, "Service Unavailable"
-	case Unallocated:
-		return 404, "Not Found"
-	case Talks, NoAnswer, RingsLong, HangsUp, Machine, PressesKeys, Silent, Lossy, Refuses488, Refuses491, Refuses500,
-		ReinvitedLate, OtherEvents:
-		return 0, ""
-	}
-	return 0, ""
+// refusal is the final SIP status of a callee that never answers, or 0.
+func (b Behaviour) refusal() int {
+	return map[Behaviour]int{Busy: 486, Declines: 603, Forbidden: 603, Congested: 503, Unallocated: 404}[b]
 }
 
 // reinviteRefusal is what a re-INVITE is refused with, or 0.
-func (b Behaviour) reinviteRefusal() (code int, reason string) {
-	switch b {
-	case Refuses488:
-		return 488, "Not Acceptable Here"
-	case Refuses491:
-		return 491, "Request Pending"
-	case Refuses500:
-		return 500, "Server Internal Error"
-	case Talks, Busy, NoAnswer, Declines, Congested, RingsLong, ReinvitedLate, OtherEvents, Unallocated, HangsUp, Machine,
-		PressesKeys, Silent, Lossy, Forbidden:
-		return 0, ""
-	}
-	return 0, ""
+func (b Behaviour) reinviteRefusal() int {
+	return map[Behaviour]int{Refuses488: 488, Refuses491: 491, Refuses500: 500}[b]
+}
+
+// phrase is the text of a SIP status that subscribers answer with.
+func phrase(status int) string {
+	return map[int]string{
+		200: "OK", 180: "Ringing", 400: "Bad Request", 404: "Not Found", 480: "Temporarily Unavailable", 481: "Call/Transaction Does Not Exist",
+		486: "Busy Here", 487: "Request Terminated", 488: "Not Acceptable Here", 491: "Request Pending", 500: "Server Internal Error",
+		503: "Service Unavailable", 603: "Decline",
+	}[status]
 }
 
 // eventType is the payload type of telephone events that a subscriber offers and answers with.
@@ -153,7 +107,6 @@ type plan struct {
 	agent *agent
 	// refusal is the final status of one that never answers, or 0.
 	refusal int
-	reason  string
 	// ring is how long it rings before it answers, when rings is set; otherwise for ever.
 	ring  time.Duration
 	rings bool
@@ -168,8 +121,10 @@ type plan struct {
 
 // planFor is what the number table says.
 func (s *Server) planFor(b Behaviour) plan {
-	p := plan{voice: b.voice(s.spec), ring: b.ringTime(s.cfg.AnswerAfter), rings: b != NoAnswer}
-	p.refusal, p.reason = b.refusal()
+	p := plan{voice: b.voice(s.spec), ring: s.cfg.AnswerAfter, rings: b != NoAnswer, refusal: b.refusal()}
+	if b == RingsLong {
+		p.ring = ringsLong
+	}
 	if b == HangsUp {
 		p.hangUp = hangsUpAfter
 	}
@@ -184,20 +139,6 @@ func (b Behaviour) voice(spec voiceSpec) voiceSpec {
 		spec.hz = unlikeRinging
 	}
 	return spec
-}
-
-// ringTime is how long a callee rings before it answers; 0 means for ever.
-func (b Behaviour) ringTime(ordinary time.Duration) time.Duration {
-	switch b {
-	case NoAnswer:
-		return 0
-	case RingsLong:
-		return ringsLong
-	case Talks, HangsUp, Machine, PressesKeys, Silent, Lossy, Busy, Declines, Congested, Unallocated, Forbidden, Refuses488,
-		Refuses491, Refuses500, ReinvitedLate, OtherEvents:
-		return ordinary
-	}
-	return ordinary
 }
 
 // digitsOf keeps the digits of a number.

@@ -11,7 +11,7 @@ import (
 // handleInvite plays the callee, or takes a re-INVITE of a call that is up.
 func (s *endpoint) handleInvite(req *sip.Request, tx sip.ServerTransaction) {
 	if req.CallID() == nil || req.From() == nil || req.To() == nil || req.Contact() == nil || req.CSeq() == nil {
-		s.respond(tx, sip.NewResponseFromRequest(req, 400, "Bad Request", nil))
+		s.answer(tx, req, 400)
 		return
 	}
 	if tag, ok := req.To().Params.Get("tag"); ok {
@@ -20,13 +20,13 @@ func (s *endpoint) handleInvite(req *sip.Request, tx sip.ServerTransaction) {
 	}
 	from, _ := req.From().Params.Get("tag")
 	if from == "" {
-		s.respond(tx, sip.NewResponseFromRequest(req, 400, "Bad Request", nil))
+		s.answer(tx, req, 400)
 		return
 	}
 	number, isContact := strings.CutPrefix(req.Recipient.User, contactPrefix)
 	a := s.agentOf(number)
 	if isContact && a == nil { // a registration that is older than the softphone's end
-		s.respond(tx, sip.NewResponseFromRequest(req, 404, "Not Found", nil))
+		s.answer(tx, req, 404)
 		return
 	}
 	c := s.newCall(Callee, req.CallID().Value(), req.From().Address.User, number)
@@ -44,7 +44,7 @@ func (s *endpoint) handleInvite(req *sip.Request, tx sip.ServerTransaction) {
 	c.noteHeaders(req)
 	c.adoptInvite(req)
 	if err := s.register(c); err != nil {
-		s.respond(tx, sip.NewResponseFromRequest(req, 503, "Service Unavailable", nil))
+		s.answer(tx, req, 503)
 		return
 	}
 	defer c.leave()
@@ -64,8 +64,8 @@ func (c *call) adoptInvite(req *sip.Request) {
 }
 
 // response answers a request of this dialog with our tag and address.
-func (c *call) response(req *sip.Request, status int, reason string, body []byte) *sip.Response {
-	res := sip.NewResponseFromRequest(req, status, reason, body)
+func (c *call) response(req *sip.Request, status int, body []byte) *sip.Response {
+	res := sip.NewResponseFromRequest(req, status, phrase(status), body)
 	if to := res.To(); to != nil {
 		to.Params.Add("tag", c.localTag)
 	}
@@ -74,6 +74,11 @@ func (c *call) response(req *sip.Request, status int, reason string, body []byte
 		res.AppendHeader(sip.NewHeader("Content-Type", "application/sdp"))
 	}
 	return res
+}
+
+// answer answers a request of no dialog.
+func (s *endpoint) answer(tx sip.ServerTransaction, req *sip.Request, status int) {
+	s.respond(tx, sip.NewResponseFromRequest(req, status, phrase(status), nil))
 }
 
 // respond sends a response. A transaction that is over can't take it; the caller sees that by other means.
@@ -93,7 +98,7 @@ func (c *call) receive(ctx context.Context, req *sip.Request, tx sip.ServerTrans
 			c.s.noteForbidden()
 			c.s.log.Error("a number of the do-not-call registry was called", "sip_call_id", c.callID)
 		}
-		c.decline(req, tx, c.plan.refusal, c.plan.reason)
+		c.decline(req, tx, c.plan.refusal)
 		return
 	}
 	var offer *negotiated
@@ -101,7 +106,7 @@ func (c *call) receive(ctx context.Context, req *sip.Request, tx sip.ServerTrans
 		n, err := c.parse(req.Body())
 		if err != nil {
 			c.s.log.Warn("the switch's offer can't be taken", "sip_call_id", c.callID, "error", err)
-			c.decline(req, tx, 488, "Not Acceptable Here")
+			c.decline(req, tx, 488)
 			return
 		}
 		offer = &n
@@ -115,10 +120,10 @@ func (c *call) receive(ctx context.Context, req *sip.Request, tx sip.ServerTrans
 	}
 	if err := c.openStream(c.plan.voice); err != nil {
 		c.s.log.Error("answering failed", "sip_call_id", c.callID, "error", err)
-		c.decline(req, tx, 500, "Server Internal Error")
+		c.decline(req, tx, 500)
 		return
 	}
-	res := c.response(req, 200, "OK", c.describe(offer))
+	res := c.response(req, 200, c.describe(offer))
 	c.answer(offer)
 	c.s.sip.respond(tx, res)
 	if !c.awaitACK(tx, res) {
@@ -127,9 +132,9 @@ func (c *call) receive(ctx context.Context, req *sip.Request, tx sip.ServerTrans
 	c.stay(ctx)
 }
 
-func (c *call) decline(req *sip.Request, tx sip.ServerTransaction, code int, reason string) {
-	c.refuse(code)
-	c.s.sip.respond(tx, c.response(req, code, reason, nil))
+func (c *call) decline(req *sip.Request, tx sip.ServerTransaction, status int) {
+	c.refuse(status)
+	c.s.sip.respond(tx, c.response(req, status, nil))
 	c.end(Us, "")
 }
 
@@ -148,7 +153,7 @@ func (c *call) ring(req *sip.Request, tx sip.ServerTransaction) bool {
 		c.end(Them, "")
 		return false
 	}
-	c.s.sip.respond(tx, c.response(req, 180, "Ringing", nil))
+	c.s.sip.respond(tx, c.response(req, 180, nil))
 	now := time.Now()
 	c.mu.Lock()
 	c.report.RingingAt = &now
@@ -159,24 +164,23 @@ func (c *call) ring(req *sip.Request, tx sip.ServerTransaction) bool {
 		defer t.Stop()
 		pickUp = t.C
 	}
-	reason := ""
+	reason, unanswered := "", false
 	select {
 	case <-pickUp:
-		switch {
-		case c.cancelled.Load():
-		case c.plan.givesUp:
-			c.decline(req, tx, 480, "Temporarily Unavailable")
-			return false
-		default:
-			return true
+		if !c.cancelled.Load() {
+			if unanswered = c.plan.givesUp; !unanswered {
+				return true
+			}
 		}
 	case reason = <-cancelled:
 	case <-tx.Done():
 	case <-c.hangup:
-		c.decline(req, tx, 480, "Temporarily Unavailable")
-		return false
+		unanswered = true
 	case <-c.s.stop:
-		c.decline(req, tx, 480, "Temporarily Unavailable")
+		unanswered = true
+	}
+	if unanswered {
+		c.decline(req, tx, 480)
 		return false
 	}
 	c.refuse(487) // the transaction has sent it
@@ -252,36 +256,36 @@ func (s *endpoint) handleReinvite(req *sip.Request, tx sip.ServerTransaction, ta
 		return
 	}
 	if c == nil {
-		s.respond(tx, sip.NewResponseFromRequest(req, 481, "Call/Transaction Does Not Exist", nil))
+		s.answer(tx, req, 481)
 		return
 	}
 	st := c.live()
 	if st == nil {
-		s.respond(tx, c.response(req, 481, "Call/Transaction Does Not Exist", nil))
+		s.respond(tx, c.response(req, 481, nil))
 		return
 	}
 	c.mu.Lock()
 	c.report.Reinvites++
 	c.target = *req.Contact().Address.Clone() // RFC 3261 section 12.2.2: a target refresh
 	c.mu.Unlock()
-	if code, reason := c.behaviour.reinviteRefusal(); code != 0 {
-		s.respond(tx, c.response(req, code, reason, nil))
+	if status := c.behaviour.reinviteRefusal(); status != 0 {
+		s.respond(tx, c.response(req, status, nil))
 		return
 	}
 	if c.behaviour == ReinvitedLate && !c.think() {
-		s.respond(tx, c.response(req, 487, "Request Terminated", nil))
+		s.respond(tx, c.response(req, 487, nil))
 		return
 	}
 	if len(req.Body()) == 0 {
-		s.respond(tx, c.response(req, 200, "OK", c.describe(nil)))
+		s.respond(tx, c.response(req, 200, c.describe(nil)))
 		return
 	}
 	n, err := c.parse(req.Body())
 	if err != nil {
-		s.respond(tx, c.response(req, 488, "Not Acceptable Here", nil))
+		s.respond(tx, c.response(req, 488, nil))
 		return
 	}
-	s.respond(tx, c.response(req, 200, "OK", c.describe(&n)))
+	s.respond(tx, c.response(req, 200, c.describe(&n)))
 	st.activate(n)
 }
 

@@ -1,14 +1,13 @@
 package simcarrier
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/ringmaster/ringmaster/integration/rest"
 )
 
 // Client drives the control surface of a carrier in another process. Its zero HTTP client is http.DefaultClient.
@@ -18,21 +17,9 @@ type Client struct {
 	HTTP    *http.Client
 }
 
-// StatusError is an error that the control surface answered.
-type StatusError struct {
-	Status  int
-	Message string
-}
-
-// Error implements error.
-func (e *StatusError) Error() string {
-	return fmt.Sprintf("carrier answered %d: %s", e.Status, e.Message)
-}
-
 // Place calls the switch; see Server.Place.
 func (c *Client) Place(ctx context.Context, req PlaceRequest) (PlaceResult, error) {
-	var out PlaceResult
-	return out, c.do(ctx, http.MethodPost, "/inbound", req, &out)
+	return ask[PlaceResult](ctx, c, http.MethodPost, "/inbound", req)
 }
 
 // Calls lists the reports kept.
@@ -44,14 +31,12 @@ func (c *Client) Calls(ctx context.Context, f Filter) ([]Report, error) {
 	if f.Live {
 		q.Set("live", "true")
 	}
-	var out []Report
-	return out, c.do(ctx, http.MethodGet, "/calls?"+q.Encode(), nil, &out)
+	return ask[[]Report](ctx, c, http.MethodGet, "/calls?"+q.Encode(), nil)
 }
 
 // Call is the report of the latest call with a Call-ID or number; ErrUnknownCall when there is none.
 func (c *Client) Call(ctx context.Context, key string) (Report, error) {
-	var out Report
-	return out, c.do(ctx, http.MethodGet, "/calls/"+url.PathEscape(key), nil, &out)
+	return ask[Report](ctx, c, http.MethodGet, "/calls/"+url.PathEscape(key), nil)
 }
 
 // Hangup makes a subscriber hang up.
@@ -71,8 +56,7 @@ func (c *Client) Forget(ctx context.Context) error {
 
 // Stats are the carrier's totals.
 func (c *Client) Stats(ctx context.Context) (Stats, error) {
-	var out Stats
-	return out, c.do(ctx, http.MethodGet, "/stats", nil, &out)
+	return ask[Stats](ctx, c, http.MethodGet, "/stats", nil)
 }
 
 // SetTarget says where inbound calls are placed from now on.
@@ -85,58 +69,29 @@ func (c *Client) Health(ctx context.Context) error {
 	return c.do(ctx, http.MethodGet, "/health", nil, nil)
 }
 
-func (c *Client) do(ctx context.Context, method, path string, body, out any) (err error) {
-	var payload bytes.Buffer
-	if body != nil {
-		if err := json.NewEncoder(&payload).Encode(body); err != nil {
-			return fmt.Errorf("encode request to carrier: %w", err)
-		}
+// do asks the control surface. Errors: rest.StatusError, joined with ErrUnknownCall for what is not found.
+func (c *Client) do(ctx context.Context, method, path string, body, out any) error {
+	err := rest.Client{HTTP: c.HTTP}.Do(ctx, method, strings.TrimSuffix(c.BaseURL, "/")+path, body, out)
+	if refused, ok := errors.AsType[*rest.StatusError](err); ok && refused.Status == http.StatusNotFound {
+		return errors.Join(ErrUnknownCall, err)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.BaseURL, "/")+path, &payload)
-	if err != nil {
-		return fmt.Errorf("build request to carrier: %w", err)
-	}
-	client := c.HTTP
-	if client == nil {
-		client = http.DefaultClient
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("ask carrier: %w", err)
-	}
-	defer func() { err = errors.Join(err, res.Body.Close()) }()
-	if res.StatusCode != http.StatusOK {
-		var failure struct {
-			Error string `json:"error"`
-		}
-		if err := json.NewDecoder(res.Body).Decode(&failure); err != nil {
-			failure.Error = http.StatusText(res.StatusCode)
-		}
-		statusErr := &StatusError{res.StatusCode, failure.Error}
-		if res.StatusCode == http.StatusNotFound {
-			return errors.Join(ErrUnknownCall, statusErr)
-		}
-		return statusErr
-	}
-	if out == nil {
-		return nil
-	}
-	if err := json.NewDecoder(res.Body).Decode(out); err != nil {
-		return fmt.Errorf("decode the carrier's answer: %w", err)
-	}
-	return nil
+	return err
+}
+
+// ask is do for an answer of one type.
+func ask[T any](ctx context.Context, c *Client, method, path string, body any) (out T, err error) {
+	err = c.do(ctx, method, path, body, &out)
+	return out, err
 }
 
 // AddAgent makes a softphone and registers it; see Server.AddAgent.
 func (c *Client) AddAgent(ctx context.Context, spec AgentSpec) (AgentState, error) {
-	var out AgentState
-	return out, c.do(ctx, http.MethodPost, "/agents", spec, &out)
+	return ask[AgentState](ctx, c, http.MethodPost, "/agents", spec)
 }
 
 // Agents lists the softphones.
 func (c *Client) Agents(ctx context.Context) ([]AgentState, error) {
-	var out []AgentState
-	return out, c.do(ctx, http.MethodGet, "/agents", nil, &out)
+	return ask[[]AgentState](ctx, c, http.MethodGet, "/agents", nil)
 }
 
 // Agent is one softphone's state.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/integration/rest"
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 )
 
@@ -102,7 +103,7 @@ func TestClient(t *testing.T) {
 	_, err = c.Call(ctx, res.CallID)
 	require.ErrorIs(t, err, simcarrier.ErrUnknownCall)
 	_, err = c.Place(ctx, simcarrier.PlaceRequest{From: "?", To: "1"})
-	var refused *simcarrier.StatusError
+	var refused *rest.StatusError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, 400, refused.Status)
 }

@@ -16,6 +16,7 @@ var ErrNoPort = errors.New("no RTP port is free")
 const (
 	frameTime    = 20 * time.Millisecond
 	slotsPerTick = 4
+	threads      = 2 // that pace RTP
 	slotTime     = frameTime / slotsPerTick
 )
 
@@ -80,9 +81,9 @@ type shard struct {
 	buf   []byte
 }
 
-func newPump(threads int, ports *portPool, log *slog.Logger) *pump {
+func newPump(ports *portPool, log *slog.Logger) *pump {
 	p := &pump{ports: ports, log: log, done: make(chan struct{})}
-	for range max(1, threads) {
+	for range threads {
 		p.shards = append(p.shards, &shard{buf: make([]byte, 2048)})
 	}
 	return p

@@ -15,15 +15,17 @@ type dialogKey struct {
 // registry holds the live calls by dialog, all reports in the order of their INVITEs, and the totals. The server's mu
 // guards it.
 type registry struct {
-	keep     int
 	live     map[dialogKey]*call
 	all      []*call
 	stats    Stats
 	answered int
 }
 
-func newRegistry(keep int) registry {
-	return registry{keep: keep, live: map[dialogKey]*call{}, stats: Stats{ByStatus: map[int]int64{}}}
+// keepReports bounds the reports of ended calls that are kept.
+const keepReports = 20_000
+
+func newRegistry() registry {
+	return registry{live: map[dialogKey]*call{}, stats: Stats{ByStatus: map[int]int64{}}}
 }
 
 // register admits a call; Close waits for it until unregister.
@@ -45,7 +47,7 @@ func (s *Server) register(c *call) error {
 	} else {
 		r.stats.Placed++
 	}
-	if over := len(r.all) - r.keep - len(r.live); over > 0 {
+	if over := len(r.all) - keepReports - len(r.live); over > 0 {
 		r.forget(over)
 	}
 	return nil

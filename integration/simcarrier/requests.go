@@ -33,14 +33,14 @@ func (s *endpoint) routeSIP(srv *sipgo.Server) {
 		if a := s.agentOf(req.Recipient.User); a != nil && a.isLost() {
 			return
 		}
-		s.respond(tx, sip.NewResponseFromRequest(req, 200, "OK", nil))
+		s.answer(tx, req, 200)
 	})
 	srv.OnRegister(s.handleRegister)
 	srv.OnCancel(func(req *sip.Request, tx sip.ServerTransaction) { // of an INVITE that is over
 		if a := s.agentOf(req.Recipient.User); a != nil && a.isLost() {
 			return
 		}
-		s.respond(tx, sip.NewResponseFromRequest(req, 481, "Call/Transaction Does Not Exist", nil))
+		s.answer(tx, req, 481)
 	})
 }
 
@@ -69,17 +69,17 @@ func (s *endpoint) inDialog(handle func(*call, *sip.Request)) sipgo.RequestHandl
 			if a := s.agentOf(req.Recipient.User); a != nil && a.isLost() {
 				return
 			}
-			s.respond(tx, sip.NewResponseFromRequest(req, 481, "Call/Transaction Does Not Exist", nil))
+			s.answer(tx, req, 481)
 			return
 		}
 		handle(c, req)
-		s.respond(tx, c.response(req, 200, "OK", nil))
+		s.respond(tx, c.response(req, 200, nil))
 	}
 }
 
 // handleRegister lets a trunk's gateway register, for as long as it asks.
 func (s *endpoint) handleRegister(req *sip.Request, tx sip.ServerTransaction) {
-	res := sip.NewResponseFromRequest(req, 200, "OK", nil)
+	res := sip.NewResponseFromRequest(req, 200, phrase(200), nil)
 	if contact := req.Contact(); contact != nil {
 		res.AppendHeader(sip.HeaderClone(contact))
 	}

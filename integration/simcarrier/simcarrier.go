@@ -68,10 +68,6 @@ type Config struct {
 	RingTimeout time.Duration
 	// Seed seeds packet loss, jitter and babble.
 	Seed uint64
-	// TickThreads is the number of threads that pace RTP; 2 by default.
-	TickThreads int
-	// KeepReports bounds the reports of ended calls that are kept; 20,000 by default.
-	KeepReports int
 	// Logger takes the log; slog.Default() by default.
 	Logger *slog.Logger
 	// Ready, if set, is called by Run once everything serves.
@@ -94,8 +90,6 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.AnswerAfter, time.Second)
 	setDefault(&c.NoResponse, 4*time.Second)
 	setDefault(&c.RingTimeout, time.Minute)
-	setDefault(&c.TickThreads, 2)
-	setDefault(&c.KeepReports, 20_000)
 	setDefault(&c.Logger, slog.Default())
 	if len(c.Codecs) == 0 {
 		c.Codecs = []string{codecPCMU, codecPCMA}
@@ -195,11 +189,11 @@ func New(cfg Config) (*Server, error) {
 		spec: spec, cfg: cfg, log: cfg.Logger, target: cfg.Target, stop: make(chan struct{}),
 		ports:  newPortPool(cfg.RTPPortMin, cfg.RTPPortMax),
 		voices: newVoiceBank(cfg.Seed),
-		calls:  newRegistry(cfg.KeepReports),
+		calls:  newRegistry(),
 		agents: map[string]*agent{},
 	}
 	s.surface.Server, s.sip.Server = s, s
-	s.pump = newPump(cfg.TickThreads, s.ports, s.log)
+	s.pump = newPump(s.ports, s.log)
 	return s, nil
 }
 
@@ -242,8 +236,7 @@ func (s *endpoint) startSIP(ctx context.Context) error {
 	if s.port, err = strconv.Atoi(port); err != nil {
 		return fmt.Errorf("read carrier's SIP port: %w", err)
 	}
-	// The library logs each unmatched retransmission; only its errors matter here.
-	quiet := slog.New(minLevel{s.log.Handler(), slog.LevelError})
+	quiet := slog.New(slog.DiscardHandler) // the library logs each unmatched retransmission
 	s.ua, err = sipgo.NewUA(sipgo.WithUserAgent("simcarrier"), sipgo.WithUserAgentHostname(host),
 		sipgo.WithUserAgentTransactionLayerOptions(
 			sip.WithTransactionLayerLogger(quiet),
@@ -361,22 +354,3 @@ func Run(ctx context.Context, cfg Config) error {
 	defer cancel()
 	return s.Close(stopping)
 }
-
-// minLevel raises the level of the handler it wraps.
-type minLevel struct {
-	slog.Handler
-	level slog.Level
-}
-
-// Enabled implements slog.Handler.
-func (m minLevel) Enabled(ctx context.Context, l slog.Level) bool {
-	return l >= m.level && m.Handler.Enabled(ctx, l)
-}
-
-// WithAttrs implements slog.Handler.
-func (m minLevel) WithAttrs(a []slog.Attr) slog.Handler {
-	return minLevel{m.Handler.WithAttrs(a), m.level}
-}
-
-// WithGroup implements slog.Handler.
-func (m minLevel) WithGroup(n string) slog.Handler { return minLevel{m.Handler.WithGroup(n), m.level} }

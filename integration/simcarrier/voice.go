@@ -25,16 +25,15 @@ const (
 type codec struct {
 	name        string
 	payloadType uint8
-	encode      func(dst []byte, src []int16) int
 	decode      func(dst []int16, src []byte) int
 }
 
 func codecByName(name string) (codec, bool) {
 	switch strings.ToUpper(name) {
 	case codecPCMU:
-		return codec{codecPCMU, 0, dsp.EncodeULaw, dsp.DecodeULaw}, true
+		return codec{codecPCMU, 0, dsp.DecodeULaw}, true
 	case codecPCMA:
-		return codec{codecPCMA, 8, dsp.EncodeALaw, dsp.DecodeALaw}, true
+		return codec{codecPCMA, 8, dsp.DecodeALaw}, true
 	}
 	return codec{}, false
 }

@@ -24,62 +24,46 @@ type apiFunc func(sw *commands, arg string) string
 // api runs one command line and returns what the switch prints.
 func (sw *commands) api(line string) string {
 	name, arg, _ := strings.Cut(strings.TrimSpace(line), " ")
-	f := apiCommand(strings.ToLower(name))
+	f := sw.table[strings.ToLower(name)]
 	if f == nil {
 		return "-ERR " + name + " Command not found!\n"
 	}
 	return f(sw, strings.TrimSpace(arg))
 }
 
-// apiCommand finds a command.
-func apiCommand(name string) apiFunc {
-	if f := uuidCommand(name); f != nil {
-		return f
-	}
-	switch name {
-	case "status":
-		return (*commands).apiStatus
-	case "version":
-		return func(*commands, string) string { return "FreeSWITCH Version " + switchVersion + " (64bit)\n" }
-	case "show":
-		return (*commands).apiShow
-	case "originate":
-		return (*commands).apiOriginate
-	case "hupall":
-		return (*commands).apiHupAll
-	case "sched_hangup":
-		return (*commands).apiSchedHangup
-	case "create_uuid":
-		return func(*commands, string) string { return uuid.NewString() }
-	case "module_exists":
-		return func(_ *commands, arg string) string { return strconv.FormatBool(slices.Contains(modules(), arg)) }
-	case "global_getvar":
-		return func(sw *commands, arg string) string { return sw.globals[arg] }
-	case "hostname", "switchname":
-		return func(sw *commands, _ string) string { return sw.hostname }
-	case "uptime":
-		return func(sw *commands, _ string) string { return strconv.Itoa(int(time.Since(sw.started).Seconds())) }
-	case "strepoch":
-		return func(*commands, string) string { return strconv.FormatInt(time.Now().Unix(), 10) }
-	case "echo":
-		return func(_ *commands, arg string) string { return arg }
-	case "sofia_contact":
-		return (*commands).apiSofiaContact
-	case "sofia":
-		return (*commands).apiSofia
-	case "xml_flush_cache":
-		return (*commands).apiFlushCache
-	case "fsctl":
-		return func(_ *commands, arg string) string {
+// always is a command with one answer.
+func always(answer func(sw *commands) string) apiFunc {
+	return func(sw *commands, _ string) string { return answer(sw) }
+}
+
+// apiTable has the commands that are not about one channel.
+func apiTable() map[string]apiFunc {
+	return map[string]apiFunc{
+		"status":          (*commands).apiStatus,
+		"version":         always(func(*commands) string { return "FreeSWITCH Version " + switchVersion + " (64bit)\n" }),
+		"show":            (*commands).apiShow,
+		"originate":       (*commands).apiOriginate,
+		"hupall":          (*commands).apiHupAll,
+		"sched_hangup":    (*commands).apiSchedHangup,
+		"create_uuid":     always(func(*commands) string { return uuid.NewString() }),
+		"module_exists":   func(_ *commands, arg string) string { return strconv.FormatBool(slices.Contains(modules(), arg)) },
+		"global_getvar":   func(sw *commands, arg string) string { return sw.globals[arg] },
+		"hostname":        always(func(sw *commands) string { return sw.hostname }),
+		"switchname":      always(func(sw *commands) string { return sw.hostname }),
+		"uptime":          always(func(sw *commands) string { return strconv.Itoa(int(time.Since(sw.started).Seconds())) }),
+		"strepoch":        always(func(*commands) string { return strconv.FormatInt(time.Now().Unix(), 10) }),
+		"echo":            func(_ *commands, arg string) string { return arg },
+		"sofia_contact":   (*commands).apiSofiaContact,
+		"sofia":           (*commands).apiSofia,
+		"xml_flush_cache": (*commands).apiFlushCache,
+		"fsctl": func(_ *commands, arg string) string {
 			if arg != "sync_clock_when_idle" {
 				return "-ERR Invalid command\n"
 			}
 			return "+OK clock will synchronize when there are no more calls\n" // its clock is the host's
-		}
-	case "reloadxml":
-		return func(*commands, string) string { return "+OK [Success]\n" }
+		},
+		"reloadxml": always(func(*commands) string { return "+OK [Success]\n" }),
 	}
-	return nil
 }
 
 // modules are the modules whose work the switch does.

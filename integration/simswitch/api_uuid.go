@@ -2,61 +2,38 @@ package simswitch
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// uuidCommand finds a command about one channel.
-func uuidCommand(name string) apiFunc {
-	switch name {
-	case "uuid_exists":
-		return func(sw *commands, arg string) string {
-			if sw.channel(arg) == nil {
-				return "false"
-			}
-			return "true"
-		}
-	case "uuid_kill":
-		return onChannel("<uuid> [cause]", func(ch *channel, args []string) string {
+// uuidTable has the commands about one channel.
+func uuidTable() map[string]apiFunc {
+	return map[string]apiFunc{
+		"uuid_exists": func(sw *commands, arg string) string { return strconv.FormatBool(sw.channel(arg) != nil) },
+		"uuid_kill": onChannel("<uuid> [cause]", func(ch *channel, args []string) string {
 			ch.hangup(parseCause(argAt(args, 1)))
 			return "+OK\n"
-		})
-	case "uuid_park":
-		return onChannel("<uuid>", func(ch *channel, _ []string) string { ch.bridge.parkNow(); return "+OK\n" })
-	case "uuid_transfer":
-		return (*commands).uuidTransfer
-	case "uuid_bridge":
-		return (*commands).uuidBridgeCommand
-	case "uuid_dump":
-		return onChannel("<uuid> [format]", uuidDump)
-	case "uuid_getvar":
-		return onChannel("<uuid> <var>", func(ch *channel, args []string) string {
+		}),
+		"uuid_park":     onChannel("<uuid>", func(ch *channel, _ []string) string { ch.bridge.parkNow(); return "+OK\n" }),
+		"uuid_transfer": (*commands).uuidTransfer,
+		"uuid_bridge":   (*commands).uuidBridgeCommand,
+		"uuid_dump":     onChannel("<uuid> [format]", uuidDump),
+		"uuid_getvar": onChannel("<uuid> <var>", func(ch *channel, args []string) string {
 			if v, ok := ch.lookup(argAt(args, 1)); ok {
 				return v
 			}
 			return "_undef_"
-		})
-	case "uuid_setvar":
-		return setVarCommand
-	case "uuid_setvar_multi":
-		return setVarsCommand
-	case "uuid_send_dtmf":
-		return onChannel("<uuid> <dtmf_data>", func(ch *channel, args []string) string {
+		}),
+		"uuid_setvar":       setVarCommand,
+		"uuid_setvar_multi": setVarsCommand,
+		"uuid_send_dtmf": onChannel("<uuid> <dtmf_data>", func(ch *channel, args []string) string {
 			if ch.leg.sendDigits(argAt(args, 1)) == 0 {
 				return "-ERR no digits\n"
 			}
 			return "+OK " + ch.uuid + " sent DTMF " + args[1] + ".\n"
-		})
-	}
-	return uuidMediaCommand(name)
-}
-
-// uuidMediaCommand finds a command about a channel's audio.
-func uuidMediaCommand(name string) apiFunc {
-	switch name {
-	case "uuid_broadcast":
-		return (*commands).uuidBroadcast
-	case "uuid_break":
-		return onChannel("<uuid> [all]", func(ch *channel, args []string) string {
+		}),
+		"uuid_broadcast": (*commands).uuidBroadcast,
+		"uuid_break": onChannel("<uuid> [all]", func(ch *channel, args []string) string {
 			ch.mu.Lock()
 			defer ch.mu.Unlock()
 			if argAt(args, 1) == "all" {
@@ -65,21 +42,14 @@ func uuidMediaCommand(name string) apiFunc {
 			ch.breaks++
 			ch.notify()
 			return "+OK\n"
-		})
-	case "uuid_record":
-		return (*commands).uuidRecord
-	case "uuid_displace":
-		return onChannel("<uuid> [start|stop] <path> [<limit>] [mux]", uuidDisplace)
-	case "uuid_audio":
-		return onChannel("<uuid> [start [read|write] [mute|level <level>]|stop]", uuidAudio)
-	case "uuid_media":
-		return (*commands).mediaCommand
-	case "uuid_media_reneg":
-		return (*commands).renegCommand
-	case "uuid_hold":
-		return (*commands).uuidHold
+		}),
+		"uuid_record":      (*commands).uuidRecord,
+		"uuid_displace":    onChannel("<uuid> [start|stop] <path> [<limit>] [mux]", uuidDisplace),
+		"uuid_audio":       onChannel(audioUsage, uuidAudio),
+		"uuid_media":       (*commands).mediaCommand,
+		"uuid_media_reneg": (*commands).renegCommand,
+		"uuid_hold":        (*commands).uuidHold,
 	}
-	return nil
 }
 
 // onChannel wraps a command whose first argument is a channel.
@@ -247,30 +217,24 @@ func (sw *commands) uuidRecord(arg string) string {
 	return "+OK Success\n"
 }
 
+const audioUsage = "<uuid> [start [read|write] [mute|level <level>]|stop]"
+
 // uuidAudio mutes what the party says (read) or hears (write).
 func uuidAudio(ch *channel, args []string) string {
 	if ch.media == nil {
 		return noChannel
 	}
-	on, off := true, false
-	switch argAt(args, 1) {
-	case "stop":
-		ch.media.mute(&off, &off)
-	case "start":
-		value := &on
-		if level := argAt(args, 4); argAt(args, 3) != "mute" || level == "0" {
-			value = &off
-		}
-		switch argAt(args, 2) {
-		case "read":
-			ch.media.mute(value, nil)
-		case "write":
-			ch.media.mute(nil, value)
-		default:
-			return "-USAGE: <uuid> [start [read|write] [mute|level <level>]|stop]\n"
-		}
+	muted := argAt(args, 3) == "mute" && argAt(args, 4) != "0"
+	switch argAt(args, 1) + " " + argAt(args, 2) {
+	case "start read":
+		ch.media.mute(&muted, nil)
+	case "start write":
+		ch.media.mute(nil, &muted)
 	default:
-		return "-USAGE: <uuid> [start [read|write] [mute|level <level>]|stop]\n"
+		if argAt(args, 1) != "stop" {
+			return "-USAGE: " + audioUsage + "\n"
+		}
+		ch.media.mute(new(bool), new(bool))
 	}
 	return "+OK\n"
 }

@@ -11,64 +11,40 @@ import (
 // appFunc runs an application on its channel's goroutine and returns Application-Response.
 type appFunc func(ch *application, arg string) string
 
-// app finds an application.
-func app(name string) (appFunc, bool) {
+// appTable has the applications by their names.
+func appTable() map[string]appFunc {
 	none := func(f func(ch *application, arg string)) appFunc {
 		return func(ch *application, arg string) string { f(ch, arg); return "_none_" }
 	}
-	switch strings.ToLower(name) {
-	case "answer":
-		return none(func(ch *application, _ string) { ch.app.answer() }), true
-	case "pre_answer":
-		return none(func(ch *application, _ string) { ch.leg.in.preAnswer() }), true
-	case "ring_ready":
-		return none(func(ch *application, _ string) { ch.leg.in.ring() }), true
-	case "park":
-		return none(func(ch *application, _ string) { ch.app.park() }), true
-	case "bridge":
-		return (*application).bridgeApp, true
-	case "hangup":
-		return none(func(ch *application, arg string) { ch.hangup(parseCause(arg)) }), true
-	case "respond":
-		return none((*application).respondApp), true
-	case "start_dtmf", "stop_dtmf":
-		on := strings.EqualFold(name, "start_dtmf")
-		return none(func(ch *application, _ string) { ch.app.listenForKeys(on) }), true
-	case "break":
-		return none(func(ch *application, _ string) { ch.app.breakOff() }), true
-	case "playback", "endless_playback":
-		endless := strings.EqualFold(name, "endless_playback")
-		return func(ch *application, arg string) string { return ch.app.playbackApp(arg, endless) }, true
-	case "set":
-		return none(func(ch *application, arg string) { ch.app.setApp(arg, "") }), true
-	case "export":
-		return none((*application).exportApp), true
-	case "unset":
-		return none(func(ch *application, arg string) { ch.set(strings.TrimSpace(arg), "") }), true
-	case "sleep":
-		return none((*application).sleepApp), true
-	case "socket":
-		return none((*application).socketApp), true
-	case "transfer":
-		return none((*application).transferApp), true
-	case "record_session":
-		return none((*application).recordSessionApp), true
-	case "stop_record_session":
-		return none(func(ch *application, arg string) { ch.rec.stopRecording(arg, "success-maxtime") }), true
-	case "echo":
-		return none((*application).echoApp), true
-	case "eavesdrop":
-		return none((*application).eavesdropApp), true
-	case "native_eavesdrop":
-		return none((*application).nativeEavesdropApp), true
-	case "send_dtmf":
-		return none((*application).sendDTMFApp), true
-	case "sched_hangup":
-		return none(func(ch *application, arg string) { ch.app.schedHangup(splitArgs(arg)) }), true
-	case "log", "info":
-		return none(func(*application, string) {}), true
+	return map[string]appFunc{
+		"answer":              none(func(ch *application, _ string) { ch.app.answer() }),
+		"pre_answer":          none(func(ch *application, _ string) { ch.leg.in.preAnswer() }),
+		"ring_ready":          none(func(ch *application, _ string) { ch.leg.in.ring() }),
+		"park":                none(func(ch *application, _ string) { ch.app.park() }),
+		"bridge":              (*application).bridgeApp,
+		"hangup":              none(func(ch *application, arg string) { ch.hangup(parseCause(arg)) }),
+		"respond":             none((*application).respondApp),
+		"start_dtmf":          none(func(ch *application, _ string) { ch.app.listenForKeys(true) }),
+		"stop_dtmf":           none(func(ch *application, _ string) { ch.app.listenForKeys(false) }),
+		"break":               none(func(ch *application, _ string) { ch.app.breakOff() }),
+		"playback":            func(ch *application, arg string) string { return ch.app.playbackApp(arg, false) },
+		"endless_playback":    func(ch *application, arg string) string { return ch.app.playbackApp(arg, true) },
+		"set":                 none(func(ch *application, arg string) { ch.app.setApp(arg) }),
+		"export":              none((*application).exportApp),
+		"unset":               none(func(ch *application, arg string) { ch.set(strings.TrimSpace(arg), "") }),
+		"sleep":               none((*application).sleepApp),
+		"socket":              none((*application).socketApp),
+		"transfer":            none((*application).transferApp),
+		"record_session":      none((*application).recordSessionApp),
+		"stop_record_session": none(func(ch *application, arg string) { ch.rec.stopRecording(arg, "success-maxtime") }),
+		"echo":                none((*application).echoApp),
+		"eavesdrop":           none((*application).eavesdropApp),
+		"native_eavesdrop":    none((*application).nativeEavesdropApp),
+		"send_dtmf":           none((*application).sendDTMFApp),
+		"sched_hangup":        none(func(ch *application, arg string) { ch.app.schedHangup(splitArgs(arg)) }),
+		"log":                 none(func(*application, string) {}),
+		"info":                none(func(*application, string) {}),
 	}
-	return nil, false
 }
 
 // splitAppArg splits "app arg" and "app::arg".
@@ -100,7 +76,7 @@ func (ch *application) handle(m message) {
 // execute runs one application between its two events. Without CHANNEL_EXECUTE_COMPLETE: an unknown application, which also
 // hangs up (false).
 func (ch *application) execute(name, arg, eventUUID string, lock bool) bool {
-	fn, ok := app(name)
+	fn, ok := ch.sw.applications[strings.ToLower(name)]
 	if !ok {
 		ch.sw.log.Warn("invalid application", "app", name, "channel", ch.uuid)
 		ch.hangup(causeOutOfOrder)
@@ -188,7 +164,7 @@ func (ch *application) respondApp(arg string) {
 	ch.hangup(causeOfStatus(status))
 }
 
-func (ch *application) setApp(arg, prefix string) {
+func (ch *application) setApp(arg string) {
 	name, value, ok := strings.Cut(arg, "=")
 	if !ok {
 		name, value, _ = strings.Cut(arg, ",")
@@ -196,7 +172,7 @@ func (ch *application) setApp(arg, prefix string) {
 	if value == "_undef_" {
 		value = ""
 	}
-	ch.set(prefix+strings.TrimSpace(name), value)
+	ch.set(strings.TrimSpace(name), value)
 }
 
 // exportApp sets a variable that legs bridged to later get too; nolocal: keeps it off this one.

@@ -368,20 +368,9 @@ const settleLimit = 5 * time.Second
 
 // settled waits until the channel's goroutine is in a state.
 func (ch *bridging) settled(s chanState) bool {
-	timeout := time.NewTimer(settleLimit)
-	defer timeout.Stop()
-	for {
-		changed := ch.watch()
-		ch.mu.Lock()
-		ok, down := ch.running == s && ch.partner == nil, ch.hangupCause != causeNone
-		ch.mu.Unlock()
-		if ok || down {
-			return ok && !down
-		}
-		select {
-		case <-changed:
-		case <-timeout.C:
-			return false
-		}
-	}
+	down := false
+	return ch.waitFor(settleLimit, func() bool {
+		down = ch.hangupCause != causeNone
+		return down || ch.running == s && ch.partner == nil
+	}) && !down
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // bridged originates a call, takes it over the outbound socket and bridges it to a media leg.
@@ -215,7 +217,7 @@ func TestByeOfAnUntimedLeg(t *testing.T) {
 				id, leg = b.other(id), m
 			}
 			leg.hush(true)
-			settles(t, 5*frameDuration, b.sw.channel(id).media.rxCount.Load)
+			settles(t, 5*frameDuration, b.sw.channel(id).media.rx.packets.Load)
 			leg.goodbye()
 			require.Eventually(t, func() bool { // the 200 goes out before the channel is told
 				return b.esl.api("uuid_getvar "+id+" sip_hangup_disposition") == "recv_bye"
@@ -387,7 +389,7 @@ func TestRecordStereo(t *testing.T) {
 	require.Equal(t, "-ERR Cannot stop record session!\n", b.esl.api("uuid_record "+id+" stop "+path))
 	raw, err := os.ReadFile(path)
 	require.NoError(t, err)
-	pcm := raw[wavHeader:]
+	pcm := raw[wav.HeaderSize:]
 	var left, right []int16
 	for i := 0; i+3 < len(pcm); i += 4 {
 		left = append(left, int16(uint16(pcm[i])|uint16(pcm[i+1])<<8))

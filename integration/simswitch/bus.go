@@ -7,13 +7,9 @@ import (
 
 // bus hands every event to every listener that wants it, in one order for all.
 type bus struct {
-	sw *Switch
-
 	mu        sync.Mutex
 	listeners []*eslConn // guarded by mu
 }
-
-func newBus(sw *Switch) *bus { return &bus{sw: sw} }
 
 // fire delivers e. Events fired one after the other reach each listener in that order.
 func (b *bus) fire(e *event) {

@@ -164,24 +164,7 @@ func (ch *bypassing) offerAndWait(other *channel) {
 	before := ch.acks
 	ch.mu.Unlock()
 	ch.leg.offerMedia(other)
-	timeout := time.NewTimer(ackWait)
-	defer timeout.Stop()
-	for {
-		changed := ch.watch()
-		ch.mu.Lock()
-		done := ch.acks != before || ch.hangupCause != causeNone
-		ch.mu.Unlock()
-		if done {
-			return
-		}
-		select {
-		case <-changed:
-		case <-timeout.C:
-			return
-		case <-ch.sw.stop:
-			return
-		}
-	}
+	ch.waitFor(ackWait, func() bool { return ch.acks != before || ch.hangupCause != causeNone })
 }
 
 // signalBridge binds two parked legs by their signalling.
@@ -255,28 +238,12 @@ func (ch *bypassing) mediaOn() string {
 	}
 	a.events.emitWith("CHANNEL_UNBRIDGE", bridgeIDs(a, b), nil)
 	if ch.sw.uuidBridge(a, b) {
-		a.bypass.awaitBridge(b, time.Second)
+		a.waitFor(time.Second, func() bool { return a.bridge.partner == b || a.hangupCause != causeNone || a.state >= csHangup })
 		return operationOK
 	}
 	a.hangup(causeOutOfOrder) // one is down since, and nothing binds the other any more
 	b.hangup(causeOutOfOrder)
 	return operationOK
-}
-
-func (ch *bypassing) awaitBridge(b *channel, d time.Duration) {
-	timeout := time.NewTimer(d)
-	defer timeout.Stop()
-	for ch.bridge.bridged() != b && ch.up() {
-		changed := ch.watch()
-		if ch.bridge.bridged() == b {
-			return
-		}
-		select {
-		case <-changed:
-		case <-timeout.C:
-			return
-		}
-	}
 }
 
 // runHibernate waits while the audio goes past the switch. A controller's messages wait as well.

@@ -36,165 +36,75 @@ const (
 	causeRedirected       cause = "REQUESTED_CHAN_UNAVAIL"
 )
 
-// q850 lists the causes of the switch with their Q.850 codes, which are above 127 where Q.850 has none.
-func q850() []struct {
-	name cause
-	code int
-} {
-	return []struct {
-		name cause
-		code int
-	}{
-		{"UNSPECIFIED", 0},
-		{causeUnallocated, 1},
-		{"NO_ROUTE_TRANSIT_NET", 2},
-		{causeNoRoute, 3},
-		{"CHANNEL_UNACCEPTABLE", 6},
-		{"CALL_AWARDED_DELIVERED", 7},
-		{causeNormalClearing, 16},
-		{causeUserBusy, 17},
-		{causeNoUserResponse, 18},
-		{causeNoAnswer, 19},
-		{"SUBSCRIBER_ABSENT", 20},
-		{causeRejected, 21},
-		{"NUMBER_CHANGED", 22},
-		{"REDIRECTION_TO_NEW_DESTINATION", 23},
-		{"EXCHANGE_ROUTING_ERROR", 25},
-		{causeOutOfOrder, 27},
-		{causeInvalidFormat, 28},
-		{"FACILITY_REJECTED", 29},
-		{"RESPONSE_TO_STATUS_ENQUIRY", 30},
-		{"NORMAL_UNSPECIFIED", 31},
-		{"NORMAL_CIRCUIT_CONGESTION", 34},
-		{"NETWORK_OUT_OF_ORDER", 38},
-		{causeTemporaryFailure, 41},
-		{"SWITCH_CONGESTION", 42},
-		{"ACCESS_INFO_DISCARDED", 43},
-		{causeRedirected, 44},
-		{"PRE_EMPTED", 45},
-		{"FACILITY_NOT_SUBSCRIBED", 50},
-		{"OUTGOING_CALL_BARRED", 52},
-		{"INCOMING_CALL_BARRED", 54},
-		{"BEARERCAPABILITY_NOTAUTH", 57},
-		{"BEARERCAPABILITY_NOTAVAIL", 58},
-		{"SERVICE_UNAVAILABLE", 63},
-		{"BEARERCAPABILITY_NOTIMPL", 65},
-		{"CHAN_NOT_IMPLEMENTED", 66},
-		{"FACILITY_NOT_IMPLEMENTED", 69},
-		{"SERVICE_NOT_IMPLEMENTED", 79},
-		{"INVALID_CALL_REFERENCE", 81},
-		{causeIncompatible, 88},
-		{"INVALID_MSG_UNSPECIFIED", 95},
-		{"MANDATORY_IE_MISSING", 96},
-		{"MESSAGE_TYPE_NONEXIST", 97},
-		{"WRONG_MESSAGE", 98},
-		{"IE_NONEXIST", 99},
-		{"INVALID_IE_CONTENTS", 100},
-		{"WRONG_CALL_STATE", 101},
-		{causeTimerExpire, 102},
-		{"MANDATORY_IE_LENGTH_ERROR", 103},
-		{"PROTOCOL_ERROR", 111},
-		{"INTERWORKING", 127},
-		{causeCancel, 487},
-		{"CRASH", 500},
-		{causeSystemShutdown, 501},
-		{causeLoseRace, 502},
-		{causeManagerRequest, 503},
-		{"BLIND_TRANSFER", 600},
-		{"ATTENDED_TRANSFER", 601},
-		{causeAllottedTimeout, 602},
-		{"USER_CHALLENGE", 603},
-		{causeMediaTimeout, 604},
-		{"PICKED_OFF", 605},
-		{causeNotRegistered, 606},
-		{causeProgressTimeout, 607},
-		{causeInvalidGateway, 608},
-		{"GATEWAY_DOWN", 609},
-		{"INVALID_URL", 610},
-		{causeInvalidProfile, 611},
-		{"NO_PICKUP", 612},
-		{"BOWOUT", 614},
-		{"BUSY_EVERYWHERE", 615},
-		{"DECLINE", 616},
-		{"DOES_NOT_EXIST_ANYWHERE", 617},
-		{"NOT_ACCEPTABLE", 618},
-		{"UNWANTED", 619},
-	}
+// q850 has the causes of the switch with their Q.850 codes, which are above 127 where Q.850 has none.
+//
+//nolint:gochecknoglobals // a constant table, which Go can only spell as a variable
+var q850 = map[cause]int{
+	"UNSPECIFIED": 0, causeUnallocated: 1, "NO_ROUTE_TRANSIT_NET": 2, causeNoRoute: 3, "CHANNEL_UNACCEPTABLE": 6,
+	"CALL_AWARDED_DELIVERED": 7, causeNormalClearing: 16, causeUserBusy: 17, causeNoUserResponse: 18, causeNoAnswer: 19,
+	"SUBSCRIBER_ABSENT": 20, causeRejected: 21, "NUMBER_CHANGED": 22, "REDIRECTION_TO_NEW_DESTINATION": 23,
+	"EXCHANGE_ROUTING_ERROR": 25, causeOutOfOrder: 27, causeInvalidFormat: 28, "FACILITY_REJECTED": 29,
+	"RESPONSE_TO_STATUS_ENQUIRY": 30, "NORMAL_UNSPECIFIED": 31, "NORMAL_CIRCUIT_CONGESTION": 34,
+	"NETWORK_OUT_OF_ORDER": 38, causeTemporaryFailure: 41, "SWITCH_CONGESTION": 42, "ACCESS_INFO_DISCARDED": 43,
+	causeRedirected: 44, "PRE_EMPTED": 45, "FACILITY_NOT_SUBSCRIBED": 50, "OUTGOING_CALL_BARRED": 52,
+	"INCOMING_CALL_BARRED": 54, "BEARERCAPABILITY_NOTAUTH": 57, "BEARERCAPABILITY_NOTAVAIL": 58,
+	"SERVICE_UNAVAILABLE": 63, "BEARERCAPABILITY_NOTIMPL": 65, "CHAN_NOT_IMPLEMENTED": 66,
+	"FACILITY_NOT_IMPLEMENTED": 69, "SERVICE_NOT_IMPLEMENTED": 79, "INVALID_CALL_REFERENCE": 81, causeIncompatible: 88,
+	"INVALID_MSG_UNSPECIFIED": 95, "MANDATORY_IE_MISSING": 96, "MESSAGE_TYPE_NONEXIST": 97, "WRONG_MESSAGE": 98,
+	"IE_NONEXIST": 99, "INVALID_IE_CONTENTS": 100, "WRONG_CALL_STATE": 101, causeTimerExpire: 102,
+	"MANDATORY_IE_LENGTH_ERROR": 103, "PROTOCOL_ERROR": 111, "INTERWORKING": 127, causeCancel: 487, "CRASH": 500,
+	causeSystemShutdown: 501, causeLoseRace: 502, causeManagerRequest: 503, "BLIND_TRANSFER": 600,
+	"ATTENDED_TRANSFER": 601, causeAllottedTimeout: 602, "USER_CHALLENGE": 603, causeMediaTimeout: 604,
+	"PICKED_OFF": 605, causeNotRegistered: 606, causeProgressTimeout: 607, causeInvalidGateway: 608,
+	"GATEWAY_DOWN": 609, "INVALID_URL": 610, causeInvalidProfile: 611, "NO_PICKUP": 612, "BOWOUT": 614,
+	"BUSY_EVERYWHERE": 615, "DECLINE": 616, "DOES_NOT_EXIST_ANYWHERE": 617, "NOT_ACCEPTABLE": 618, "UNWANTED": 619,
 }
 
 // parseCause returns the cause of that name; an unknown name is NORMAL_CLEARING, as in FreeSWITCH.
 func parseCause(name string) cause {
-	name = strings.ToUpper(strings.TrimSpace(name))
-	all := q850()
-	if i := slices.IndexFunc(all, func(c struct {
-		name cause
-		code int
-	},
-	) bool {
-		return string(c.name) == name
-	}); i >= 0 {
-		return all[i].name
+	c := cause(strings.ToUpper(strings.TrimSpace(name)))
+	if _, ok := q850[c]; ok {
+		return c
 	}
 	return causeNormalClearing
 }
 
 // q850Of is what variable_hangup_cause_q850 shows: causes of the switch's own count as 16.
 func q850Of(c cause) int {
-	for _, k := range q850() {
-		if k.name == c {
-			if k.code > 127 {
-				return 16
-			}
-			return k.code
-		}
+	if code, ok := q850[c]; ok && code <= 127 {
+		return code
 	}
 	return 16
 }
 
 // causeOfStatus maps a SIP refusal to a cause, as mod_sofia does (RFC 3398 with FreeSWITCH's deviations).
 func causeOfStatus(status int) cause {
-	switch status {
-	case 200:
-		return causeNormalClearing
-	case 300, 301, 302, 305:
-		return causeRedirected
-	case 401, 402, 403, 407, 603, 608:
-		return causeRejected
-	case 404:
-		return causeUnallocated
-	case 485, 604:
-		return causeNoRoute
-	case 607:
-		return "UNWANTED"
-	case 408, 504:
-		return causeTimerExpire
-	case 410:
-		return "NUMBER_CHANGED"
-	case 413, 414, 416, 420, 421, 423, 505, 513:
-		return "INTERWORKING"
-	case 480:
-		return causeNoUserResponse
-	case 400, 481, 500, 503:
-		return causeTemporaryFailure
-	case 486, 600:
-		return causeUserBusy
-	case 484:
-		return causeInvalidFormat
-	case 488, 606:
-		return causeIncompatible
-	case 502:
-		return "NETWORK_OUT_OF_ORDER"
-	case 405:
-		return "SERVICE_UNAVAILABLE"
-	case 406, 415, 501:
-		return "SERVICE_NOT_IMPLEMENTED"
-	case 482, 483:
-		return "EXCHANGE_ROUTING_ERROR"
-	case 487:
-		return causeCancel
-	default:
-		return "NORMAL_UNSPECIFIED"
+	for c, statuses := range map[cause][]int{
+		causeNormalClearing:       {200},
+		causeRedirected:           {300, 301, 302, 305},
+		causeRejected:             {401, 402, 403, 407, 603, 608},
+		causeUnallocated:          {404},
+		causeNoRoute:              {485, 604},
+		"UNWANTED":                {607},
+		causeTimerExpire:          {408, 504},
+		"NUMBER_CHANGED":          {410},
+		"INTERWORKING":            {413, 414, 416, 420, 421, 423, 505, 513},
+		causeNoUserResponse:       {480},
+		causeTemporaryFailure:     {400, 481, 500, 503},
+		causeUserBusy:             {486, 600},
+		causeInvalidFormat:        {484},
+		causeIncompatible:         {488, 606},
+		"NETWORK_OUT_OF_ORDER":    {502},
+		"SERVICE_UNAVAILABLE":     {405},
+		"SERVICE_NOT_IMPLEMENTED": {406, 415, 501},
+		"EXCHANGE_ROUTING_ERROR":  {482, 483},
+		causeCancel:               {487},
+	} {
+		if slices.Contains(statuses, status) {
+			return c
+		}
 	}
+	return "NORMAL_UNSPECIFIED"
 }
 
 // statusOfCause is how a leg that came in is refused, as mod_sofia does: 480 for what has no status of its own.

@@ -24,9 +24,13 @@ func (o *object) raw(name string, value []byte) {
 
 func (o *object) str(name, value string) { o.raw(name, jsonString(value)) }
 
-func (o *object) bytes() []byte {
-	return append(append([]byte{'{'}, o.b.Bytes()...), '}')
+func (o *object) strs(members []header) {
+	for _, m := range members {
+		o.str(m.name, m.value)
+	}
 }
+
+func (o *object) bytes() []byte { return append(append([]byte{'{'}, o.b.Bytes()...), '}') }
 
 // array joins JSON values.
 func array(items [][]byte) []byte {
@@ -87,24 +91,19 @@ func (ch *ending) cdr() []byte {
 }
 
 func (ch *ending) callStats() []byte {
-	var stats, audio, in, out object
+	var stats, audio object
 	if ch.media == nil {
 		return stats.bytes()
 	}
-	n := func(v int64) []byte { return strconv.AppendInt(nil, v, 10) }
-	m := ch.media
-	in.raw("raw_bytes", n(m.rxBytes.Load()))
-	in.raw("media_bytes", n(m.rxBytes.Load()))
-	in.raw("packet_count", n(m.rxCount.Load()))
-	in.raw("media_packet_count", n(m.rxCount.Load()))
-	in.raw("dtmf_packet_count", n(m.rxDTMF.Load()))
-	out.raw("raw_bytes", n(m.txBytes.Load()))
-	out.raw("media_bytes", n(m.txBytes.Load()))
-	out.raw("packet_count", n(m.txCount.Load()))
-	out.raw("media_packet_count", n(m.txCount.Load()))
-	out.raw("dtmf_packet_count", n(m.txDTMF.Load()))
-	audio.raw("inbound", in.bytes())
-	audio.raw("outbound", out.bytes())
+	direction := func(name string, c *counters) {
+		var o object
+		for _, n := range c.counts() {
+			o.raw(n.name, []byte(n.value))
+		}
+		audio.raw(name, o.bytes())
+	}
+	direction("inbound", &ch.media.rx)
+	direction("outbound", &ch.media.tx)
 	stats.raw("audio", audio.bytes())
 	return stats.bytes()
 }
@@ -138,7 +137,7 @@ func profileRecord(p *callerProfile) []byte {
 	}
 	o.raw("caller_profile", cp.bytes())
 	var t object
-	for _, h := range []header{
+	t.strs([]header{
 		{"created_time", micros(p.times.created)},
 		{"profile_created_time", micros(p.times.profileCreated)},
 		{"progress_time", micros(p.times.progress)},
@@ -150,9 +149,7 @@ func profileRecord(p *callerProfile) []byte {
 		{"hangup_time", micros(p.times.hungup)},
 		{"resurrect_time", "0"},
 		{"transfer_time", micros(p.times.transferred)},
-	} {
-		t.str(h.name, h.value)
-	}
+	})
 	o.raw("times", t.bytes())
 	return o.bytes()
 }
@@ -182,7 +179,7 @@ func extensionRecord(e *extensionRun) []byte {
 
 func callerRecord(p *callerProfile) *object {
 	var o object
-	for _, h := range []header{
+	o.strs([]header{
 		{"username", ""},
 		{"dialplan", p.dialplan},
 		{"caller_id_name", p.cidName},
@@ -196,8 +193,6 @@ func callerRecord(p *callerProfile) *object {
 		{"source", p.source},
 		{"context", p.context},
 		{"chan_name", p.chanName},
-	} {
-		o.str(h.name, h.value)
-	}
+	})
 	return &o
 }

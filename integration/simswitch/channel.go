@@ -29,33 +29,10 @@ const (
 )
 
 func (s chanState) String() string {
-	switch s {
-	case csNew:
-		return "CS_NEW"
-	case csInit:
-		return "CS_INIT"
-	case csRouting:
-		return "CS_ROUTING"
-	case csSoftExecute:
-		return "CS_SOFT_EXECUTE"
-	case csExecute:
-		return "CS_EXECUTE"
-	case csExchangeMedia:
-		return "CS_EXCHANGE_MEDIA"
-	case csPark:
-		return "CS_PARK"
-	case csConsumeMedia:
-		return "CS_CONSUME_MEDIA"
-	case csHibernate:
-		return "CS_HIBERNATE"
-	case csHangup:
-		return "CS_HANGUP"
-	case csReporting:
-		return "CS_REPORTING"
-	case csDestroy:
-		return "CS_DESTROY"
-	}
-	return "CS_NONE"
+	return "CS_" + [...]string{
+		"NEW", "INIT", "ROUTING", "SOFT_EXECUTE", "EXECUTE", "EXCHANGE_MEDIA", "PARK", "CONSUME_MEDIA", "HIBERNATE", "RESET", "HANGUP",
+		"REPORTING", "DESTROY",
+	}[s]
 }
 
 // appRecord is a line of the call record's app_log.
@@ -151,6 +128,28 @@ func (ch *channel) watch() <-chan struct{} {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return ch.changed
+}
+
+// waitFor waits until done, which is asked under mu at each change. It is false when the time is over, or the switch stops, before.
+func (ch *channel) waitFor(d time.Duration, done func() bool) bool {
+	timeout := time.NewTimer(d)
+	defer timeout.Stop()
+	for {
+		changed := ch.watch()
+		ch.mu.Lock()
+		is := done()
+		ch.mu.Unlock()
+		if is {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return false
+		case <-ch.sw.stop:
+			return false
+		}
+	}
 }
 
 func (ch *channel) set(name, value string) {

@@ -28,9 +28,7 @@ func (ch *reporting) emitWith(name string, first, last []header) {
 }
 
 // fire hands an event to the listeners, or to the controlling socket alone when it diverts the channel's events.
-func (ch *reporting) fire(e *event) {
-	ch.sw.bus.fire(e)
-}
+func (ch *reporting) fire(e *event) { ch.sw.bus.fire(e) }
 
 // emitChange changes the channel and fires the event that tells so, then marks it signalled: who waits for the fact acts after
 // the event. change runs under mu and may refuse.

@@ -51,7 +51,7 @@ func (m *mediaPort) displace(payload []byte) []byte {
 	if d.mix {
 		d.pcm = decode(m.c, d.pcm[:0], payload)
 		for i, v := range d.pcm {
-			d.frame[i] = int16(min(max(int(d.frame[i])+int(v), -32768), 32767))
+			d.frame[i] = mixed(d.frame[i], v)
 		}
 	}
 	d.out = encode(m.c, d.out[:0], d.frame)

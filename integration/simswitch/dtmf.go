@@ -97,13 +97,13 @@ func (m *mediaPort) sendEvent(d *digitOut, end, marker bool, now time.Time) {
 		b[1] |= 0x80
 	}
 	binary.BigEndian.PutUint16(b[2:], uint16(min(d.elapsed, 0xffff)))
-	m.txDTMF.Add(1)
+	m.tx.dtmf.Add(1)
 	m.send(m.telEvent, b[:], d.ts, marker, now)
 }
 
 // telephoneEvent takes an event packet and says when a digit is complete. The caller holds mu.
 func (m *mediaPort) telephoneEvent(p []byte, ts uint32) (digit byte, samples int, done bool) {
-	m.rxDTMF.Add(1)
+	m.rx.dtmf.Add(1)
 	if int(p[0]) >= len(dtmfKeys) {
 		return 0, 0, false
 	}

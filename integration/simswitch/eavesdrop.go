@@ -44,7 +44,7 @@ func (s *spySide) add(frame []int16) {
 	s.going = len(s.pcm) >= len(frame)
 	n := min(len(s.pcm), len(frame))
 	for i, v := range s.pcm[:n] {
-		frame[i] = int16(min(max(int(frame[i])+int(v), -32768), 32767))
+		frame[i] = mixed(frame[i], v)
 	}
 	s.pcm = slices.Delete(s.pcm, 0, n)
 }

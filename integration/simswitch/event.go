@@ -55,6 +55,9 @@ func (e *event) add(name, value string) {
 	e.headers = append(e.headers, header{name: name, value: value})
 }
 
+// addAll appends headers.
+func (e *event) addAll(headers ...header) { e.headers = append(e.headers, headers...) }
+
 // addSet appends a header unless its value is empty.
 func (e *event) addSet(name, value string) {
 	if value != "" {

@@ -1,82 +1,39 @@
 package simswitch
 
-import "math/bits"
+import (
+	"slices"
 
-// G.711 by its two laws, sample by sample (ITU-T G.711). The switch decodes only what it records, mutes or transcodes.
+	"github.com/ringmaster/ringmaster/media/dsp"
+)
 
-// muLaw encodes a linear sample.
-func muLaw(s int16) byte {
-	const bias, clip = 0x84, 32635
-	sign := byte(0)
-	v := int(s)
-	if v < 0 {
-		v, sign = -v, 0x80
-	}
-	v = min(v, clip) + bias
-	exp := bits.Len16(uint16(v)) - 8
-	return ^(sign | byte(exp)<<4 | byte(v>>(exp+3))&0x0f)
-}
+// The switch decodes only what it records, mutes or transcodes.
 
-// fromMuLaw decodes a sample.
-func fromMuLaw(b byte) int16 {
-	b = ^b
-	exp := int(b>>4) & 7
-	v := ((int(b&0x0f)<<3 + 0x84) << exp) - 0x84
-	if b&0x80 != 0 {
-		v = -v
-	}
-	return int16(v)
-}
-
-// aLaw encodes a linear sample.
-func aLaw(s int16) byte {
-	sign := byte(0x80)
-	v := int(s) >> 3
-	if v < 0 {
-		v, sign = -v-1, 0
-	}
-	seg := max(bits.Len16(uint16(v))-5, 0)
-	b := byte(seg<<4) | byte(v>>max(seg, 1))&0x0f
-	return (sign | b) ^ 0x55
-}
-
-// fromALaw decodes a sample.
-func fromALaw(b byte) int16 {
-	b ^= 0x55
-	exp := int(b>>4) & 7
-	v := int(b&0x0f)<<4 + 8
-	if exp > 0 {
-		v = (v + 0x100) << (exp - 1)
-	}
-	if b&0x80 == 0 {
-		v = -v
-	}
-	return int16(v)
-}
-
-// decode turns a G.711 payload into samples.
+// decode turns a G.711 payload into samples, behind those in dst.
 func decode(c codec, dst []int16, src []byte) []int16 {
-	for _, b := range src {
-		if c == codecPCMA {
-			dst = append(dst, fromALaw(b))
-		} else {
-			dst = append(dst, fromMuLaw(b))
-		}
+	n := len(dst)
+	dst = slices.Grow(dst, len(src))[:n+len(src)]
+	if c == codecPCMA {
+		dsp.DecodeALaw(dst[n:], src)
+	} else {
+		dsp.DecodeULaw(dst[n:], src)
 	}
 	return dst
 }
 
-// encode turns samples into a G.711 payload.
+// encode turns samples into a G.711 payload, behind that in dst.
 func encode(c codec, dst []byte, src []int16) []byte {
-	for _, s := range src {
-		if c == codecPCMA {
-			dst = append(dst, aLaw(s))
-		} else {
-			dst = append(dst, muLaw(s))
-		}
+	n := len(dst)
+	dst = slices.Grow(dst, len(src))[:n+len(src)]
+	if c == codecPCMA {
+		dsp.EncodeALaw(dst[n:], src)
+	} else {
+		dsp.EncodeULaw(dst[n:], src)
 	}
 	return dst
 }
 
 // silence is the G.711 byte of a zero sample.
 func silence(c codec) byte { return encode(c, nil, []int16{0})[0] }
+
+// mixed is the sum of two samples, at full scale at the most.
+func mixed(a, b int16) int16 { return int16(min(max(int(a)+int(b), -32768), 32767)) }

@@ -153,25 +153,19 @@ func (ch *ending) setTimeVars() {
 		billed = t.hungup.Sub(t.answered)
 	}
 	for _, d := range []struct {
-		prefix, name string
-		d            time.Duration
+		name string // behind which letter the milliseconds and microseconds have theirs
+		d    time.Duration
 	}{
-		{"", "duration", t.hungup.Sub(start)},
-		{"bill", "", billed},
-		{"progress", "", since(t.progress)},
-		{"answer", "", since(t.answered)},
-		{"wait", "", since(t.bridged)},
-		{"progress_media", "", since(t.progressMedia)},
-		{"flow_bill", "", t.hungup.Sub(start)},
+		{"%sduration", t.hungup.Sub(start)},
+		{"bill%ssec", billed},
+		{"progress%ssec", since(t.progress)},
+		{"answer%ssec", since(t.answered)},
+		{"wait%ssec", since(t.bridged)},
+		{"progress_media%ssec", since(t.progressMedia)},
+		{"flow_bill%ssec", t.hungup.Sub(start)},
 	} {
-		if d.name != "" {
-			ch.vars.set(d.name, strconv.Itoa(int(d.d.Seconds())))
-			ch.vars.set("m"+d.name, strconv.FormatInt(d.d.Milliseconds(), 10))
-			ch.vars.set("u"+d.name, strconv.FormatInt(d.d.Microseconds(), 10))
-			continue
-		}
-		ch.vars.set(d.prefix+"sec", strconv.Itoa(int(d.d.Seconds())))
-		ch.vars.set(d.prefix+"msec", strconv.FormatInt(d.d.Milliseconds(), 10))
-		ch.vars.set(d.prefix+"usec", strconv.FormatInt(d.d.Microseconds(), 10))
+		ch.vars.set(fmt.Sprintf(d.name, ""), strconv.Itoa(int(d.d.Seconds())))
+		ch.vars.set(fmt.Sprintf(d.name, "m"), strconv.FormatInt(d.d.Milliseconds(), 10))
+		ch.vars.set(fmt.Sprintf(d.name, "u"), strconv.FormatInt(d.d.Microseconds(), 10))
 	}
 }

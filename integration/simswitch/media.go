@@ -73,13 +73,8 @@ type mediaPort struct {
 	ssrc  uint32
 	owner *channel // set before the port is used
 
-	lastRX  atomic.Int64 // of the last packet, in ns since 1970; 0 = none yet
-	rxCount atomic.Int64
-	rxBytes atomic.Int64
-	txCount atomic.Int64
-	txBytes atomic.Int64
-	rxDTMF  atomic.Int64
-	txDTMF  atomic.Int64
+	lastRX atomic.Int64 // of the last packet, in ns since 1970; 0 = none yet
+	rx, tx counters
 
 	mu        sync.Mutex // guards all below
 	closed    bool
@@ -113,6 +108,21 @@ type mediaPort struct {
 	every     int    // one of so many frames is sent; all when 0
 	frames    int    // counts them
 	pcm       []int16
+}
+
+// counters are those of one direction.
+type counters struct{ packets, bytes, dtmf atomic.Int64 }
+
+// counts are the counters by the names that variables and call records have for them.
+func (c *counters) counts() []header {
+	n := func(v *atomic.Int64) string { return strconv.FormatInt(v.Load(), 10) }
+	return []header{
+		{"raw_bytes", n(&c.bytes)},
+		{"media_bytes", n(&c.bytes)},
+		{"packet_count", n(&c.packets)},
+		{"media_packet_count", n(&c.packets)},
+		{"dtmf_packet_count", n(&c.dtmf)},
+	}
 }
 
 // delayedPacket is audio on its way through the switch.
@@ -226,8 +236,8 @@ func (m *mediaPort) receive(b []byte, from netip.AddrPort, now time.Time) {
 		return
 	}
 	m.lastRX.Store(now.UnixNano())
-	m.rxCount.Add(1)
-	m.rxBytes.Add(int64(len(b)))
+	m.rx.packets.Add(1)
+	m.rx.bytes.Add(int64(len(b)))
 	if m.next != nil {
 		m.sw.goFunc(m.next)
 		m.next = nil
@@ -398,35 +408,31 @@ func (m *mediaPort) send(pt uint8, payload []byte, ts uint32, marker bool, now t
 	}
 	m.seq++
 	m.sent = now
-	m.txCount.Add(1)
-	m.txBytes.Add(int64(len(b)))
+	m.tx.packets.Add(1)
+	m.tx.bytes.Add(int64(len(b)))
 	_, _ = m.conn.WriteToUDPAddrPort(b, m.remote)
 }
 
-// bridge lets a's audio go to b and b's to a; nil ends it.
+// bridgeMedia lets a's audio go to b and b's to a.
 func bridgeMedia(a, b *mediaPort) {
-	set := func(m, peer *mediaPort) {
-		if m == nil {
-			return
-		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.peer = peer
-		m.delayed = m.delayed[:0]
-	}
-	set(a, b)
-	set(b, a)
+	a.relayTo(b)
+	b.relayTo(a)
 }
 
 // unbridgeMedia ends the relay between two ports.
 func unbridgeMedia(a, b *mediaPort) {
-	for _, m := range []*mediaPort{a, b} {
-		if m != nil {
-			m.mu.Lock()
-			m.peer, m.delayed = nil, m.delayed[:0]
-			m.mu.Unlock()
-		}
+	a.relayTo(nil)
+	b.relayTo(nil)
+}
+
+// relayTo says where received audio goes from now on, nil for nowhere. A leg without audio has no port.
+func (m *mediaPort) relayTo(peer *mediaPort) {
+	if m == nil {
+		return
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.peer, m.delayed = peer, m.delayed[:0]
 }
 
 func (m *mediaPort) setEcho(on bool) {
@@ -460,17 +466,12 @@ func (m *mediaPort) silentFor(since, now time.Time) time.Duration {
 
 // statVars are the counters that FreeSWITCH leaves in the variables.
 func (m *mediaPort) statVars() []header {
-	n := func(v int64) string { return strconv.FormatInt(v, 10) }
-	return []header{
-		{"rtp_audio_in_raw_bytes", n(m.rxBytes.Load())},
-		{"rtp_audio_in_media_bytes", n(m.rxBytes.Load())},
-		{"rtp_audio_in_packet_count", n(m.rxCount.Load())},
-		{"rtp_audio_in_media_packet_count", n(m.rxCount.Load())},
-		{"rtp_audio_in_dtmf_packet_count", n(m.rxDTMF.Load())},
-		{"rtp_audio_out_raw_bytes", n(m.txBytes.Load())},
-		{"rtp_audio_out_media_bytes", n(m.txBytes.Load())},
-		{"rtp_audio_out_packet_count", n(m.txCount.Load())},
-		{"rtp_audio_out_media_packet_count", n(m.txCount.Load())},
-		{"rtp_audio_out_dtmf_packet_count", n(m.txDTMF.Load())},
+	var vars []header
+	for _, c := range m.rx.counts() {
+		vars = append(vars, header{"rtp_audio_in_" + c.name, c.value})
 	}
+	for _, c := range m.tx.counts() {
+		vars = append(vars, header{"rtp_audio_out_" + c.name, c.value})
+	}
+	return vars
 }

@@ -11,13 +11,9 @@ const clockTick = 5 * time.Millisecond
 
 // mediaClock is the one timer of the switch's audio: on each tick it sends what is due on every port.
 type mediaClock struct {
-	hop time.Duration
-
 	mu    sync.Mutex
 	ports []*mediaPort // guarded by mu; replaced, never changed in place
 }
-
-func newMediaClock(hop time.Duration) *mediaClock { return &mediaClock{hop: hop} }
 
 func (c *mediaClock) add(m *mediaPort) {
 	c.mu.Lock()

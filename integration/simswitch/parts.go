@@ -105,4 +105,7 @@ type sipIncoming struct {
 }
 
 // commands are the commands of the event socket's api (api.go, api_uuid.go, originate.go, registrar.go).
-type commands struct{ *Switch }
+type commands struct {
+	*Switch
+	table map[string]apiFunc
+}

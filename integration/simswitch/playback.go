@@ -1,7 +1,6 @@
 package simswitch
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -9,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // errNoSource says that a path can't be played.
@@ -140,44 +141,24 @@ func toneSample(freqs []float64, n int) int16 {
 	return int16(v * toneAmplitude / float64(max(len(freqs), 1)))
 }
 
-// wavSource plays a 16-bit PCM WAV file, its first channel, at 8 kHz by picking the nearest sample.
+// wavSource plays a WAV file, its first channel, at 8 kHz by picking the nearest sample.
 func wavSource(path string) (func([]int16) bool, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	if len(b) < 12 || string(b[:4]) != "RIFF" || string(b[8:12]) != "WAVE" {
-		return nil, fmt.Errorf("%s is no WAV file: %w", path, errNoSource)
+	file, err := wav.Parse(b)
+	if err != nil {
+		return nil, fmt.Errorf("play %s: %w: %w", path, errNoSource, err)
 	}
-	var channels, rate, bits int
-	var data []byte
-	for off := 12; off+8 <= len(b); {
-		size := int(binary.LittleEndian.Uint32(b[off+4:]))
-		chunk := b[off+8 : min(off+8+size, len(b))]
-		switch string(b[off : off+4]) {
-		case "fmt ":
-			if len(chunk) >= 16 {
-				channels = int(binary.LittleEndian.Uint16(chunk[2:]))
-				rate = int(binary.LittleEndian.Uint32(chunk[4:]))
-				bits = int(binary.LittleEndian.Uint16(chunk[14:]))
-			}
-		case "data":
-			data = chunk
-		}
-		off += 8 + size + size%2
-	}
-	if bits != 16 || channels < 1 || rate < 1 || len(data) < 2*channels {
-		return nil, fmt.Errorf("%s holds no 16-bit PCM: %w", path, errNoSource)
-	}
-	total := len(data) / (2 * channels)
-	n := 0
+	pcm, n := file.Channel(0), 0
 	return func(frame []int16) bool {
 		for k := range frame {
-			at := n * rate / sampleRate
-			if at >= total {
+			at := n * file.Rate / sampleRate
+			if at >= len(pcm) {
 				return k > 0
 			}
-			frame[k] = int16(binary.LittleEndian.Uint16(data[at*2*channels:]))
+			frame[k] = pcm[at]
 			n++
 		}
 		return true

@@ -1,7 +1,6 @@
 package simswitch
 
 import (
-	"slices"
 	"strconv"
 	"time"
 )
@@ -89,15 +88,10 @@ func (p *callerProfile) addTo(e *event, prefix string) {
 		{"Channel-Bridged-Time", micros(t.bridged)},
 		{"Channel-Last-Hold", micros(t.lastHold)},
 		{"Channel-Hold-Accum", strconv.FormatInt(t.holdAccum.Microseconds(), 10)},
+		{"Screen-Bit", "true"},
+		{"Privacy-Hide-Name", "false"},
+		{"Privacy-Hide-Number", "false"},
 	} {
 		e.add(pre+h.name, h.value)
 	}
-	e.add(pre+"Screen-Bit", "true")
-	e.add(pre+"Privacy-Hide-Name", "false")
-	e.add(pre+"Privacy-Hide-Number", "false")
-}
-
-// sortChannels orders channels by age.
-func sortChannels(list []*channel) {
-	slices.SortFunc(list, func(a, b *channel) int { return int(a.sessionID - b.sessionID) })
 }

@@ -1,7 +1,7 @@
 package simswitch
 
 import (
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 const (
@@ -17,7 +19,6 @@ const (
 	recordSlack = 200 * time.Millisecond
 	// recordDrift is how far a frame's timestamp may lie from its arrival before the stream is placed anew (in samples).
 	recordDrift = 4000
-	wavHeader   = 44
 	// recordHeld is how much a recording holds back before any of it reaches the file: FreeSWITCH's RECORD_PRE_BUFFER_FRAMES (in
 	// samples).
 	recordHeld = 25 * frameSamples
@@ -69,6 +70,7 @@ func (t *track) take(n int, dst []int16) []int16 {
 type recorder struct {
 	path   string
 	stereo bool
+	layout wav.Layout
 
 	mu      sync.Mutex // guards all below
 	start   time.Time  // when sample 0 was; later than it was where audio was dropped
@@ -79,6 +81,7 @@ type recorder struct {
 	masked  bool
 	buf     []byte
 	l, r    []int16
+	mix     []int16 // as the file has them
 	failed  bool
 }
 
@@ -91,7 +94,14 @@ func newRecorder(path string, stereo bool) (*recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create the recording: %w", err)
 	}
-	r := &recorder{path: path, stereo: stereo, start: time.Now(), file: f}
+	layout, err := wav.LayoutOf(wav.PCM)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if !stereo {
+		layout = layout.Mono()
+	}
+	r := &recorder{path: path, stereo: stereo, layout: layout, start: time.Now(), file: f}
 	if _, err := f.Write(r.header()); err != nil {
 		_ = f.Close()
 		return nil, fmt.Errorf("write the recording: %w", err)
@@ -99,31 +109,8 @@ func newRecorder(path string, stereo bool) (*recorder, error) {
 	return r, nil
 }
 
-func (r *recorder) channels() int {
-	if r.stereo {
-		return 2
-	}
-	return 1
-}
-
 // header is a WAV header for what is written. The caller holds mu or owns r.
-func (r *recorder) header() []byte {
-	ch := r.channels()
-	size := uint32(r.written * ch * 2)
-	h := make([]byte, 0, wavHeader)
-	h = append(h, "RIFF"...)
-	h = binary.LittleEndian.AppendUint32(h, size+wavHeader-8)
-	h = append(h, "WAVEfmt "...)
-	h = binary.LittleEndian.AppendUint32(h, 16)
-	h = binary.LittleEndian.AppendUint16(h, 1)
-	h = binary.LittleEndian.AppendUint16(h, uint16(ch))
-	h = binary.LittleEndian.AppendUint32(h, sampleRate)
-	h = binary.LittleEndian.AppendUint32(h, uint32(sampleRate*ch*2))
-	h = binary.LittleEndian.AppendUint16(h, uint16(ch*2))
-	h = binary.LittleEndian.AppendUint16(h, 16)
-	h = append(h, "data"...)
-	return binary.LittleEndian.AppendUint32(h, size)
-}
+func (r *recorder) header() []byte { return r.layout.AppendHeader(nil, int64(r.written)) }
 
 func (r *recorder) index(now time.Time) int {
 	return int(now.Sub(r.start).Microseconds() * sampleRate / 1_000_000)
@@ -197,16 +184,15 @@ func (r *recorder) writeTo(upTo int) {
 		return
 	}
 	r.l, r.r = r.in.take(n, r.l[:0]), r.out.take(n, r.r[:0])
-	r.buf = r.buf[:0]
+	r.mix = r.mix[:0]
 	for i := range n {
 		if r.stereo {
-			r.buf = binary.LittleEndian.AppendUint16(r.buf, uint16(r.l[i]))
-			r.buf = binary.LittleEndian.AppendUint16(r.buf, uint16(r.r[i]))
-			continue
+			r.mix = append(r.mix, r.l[i], r.r[i])
+		} else {
+			r.mix = append(r.mix, mixed(r.l[i], r.r[i]))
 		}
-		mixed := min(max(int(r.l[i])+int(r.r[i]), -32768), 32767)
-		r.buf = binary.LittleEndian.AppendUint16(r.buf, uint16(int16(mixed)))
 	}
+	r.buf = r.layout.AppendSamples(r.buf[:0], r.mix)
 	if _, err := r.file.Write(r.buf); err != nil {
 		r.failed = true
 		return
@@ -224,7 +210,7 @@ func (r *recorder) close(now time.Time) (samples, bytes int) {
 	if r.written == 0 {
 		_ = os.Remove(r.path)
 	}
-	return r.written, wavHeader + r.written*r.channels()*2
+	return r.written, int(r.layout.Offset(int64(r.written)))
 }
 
 // recordPath makes a recording's path absolute.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // TestRecordHoldsBack has the audio begin at 0. The figures are FreeSWITCH's, give or take a frame.
@@ -57,7 +59,7 @@ func TestRecordHoldsBack(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Len(t, raw, size)
-			pcm := raw[wavHeader:]
+			pcm := raw[wav.HeaderSize:]
 			require.Len(t, pcm, 2*c.samples)
 			heard := -1
 			for i := 0; i < len(pcm) && heard < 0; i += 2 {

@@ -263,7 +263,7 @@ func (r *registrar) tell(subclass string, reg *registration, seconds int) {
 	domain := r.sw.cfg.SIPDomain
 	e.add("profile-name", "internal")
 	if seconds > 0 {
-		for _, h := range []header{
+		e.addAll([]header{
 			{"from-user", reg.user},
 			{"from-host", domain},
 			{"presence-hosts", "n/a"},
@@ -279,11 +279,9 @@ func (r *registrar) tell(subclass string, reg *registration, seconds int) {
 			{"username", reg.user},
 			{"realm", domain},
 			{"user-agent", reg.agent},
-		} {
-			e.add(h.name, h.value)
-		}
+		}...)
 	} else {
-		for _, h := range []header{
+		e.addAll([]header{
 			{"username", reg.user},
 			{"from-user", reg.user},
 			{"from-host", domain},
@@ -295,9 +293,7 @@ func (r *registrar) tell(subclass string, reg *registration, seconds int) {
 			{"network-port", reg.port},
 			{"user-agent", reg.agent},
 			{"expires", "0"},
-		} {
-			e.add(h.name, h.value)
-		}
+		}...)
 	}
 	for _, h := range reg.vars {
 		e.addSet(h.name, h.value)
@@ -339,25 +335,30 @@ func (r *registrar) expireLoop() {
 		case <-tick.C:
 		}
 		now := time.Now()
-		var gone []*registration
-		r.mu.Lock()
-		for user, reg := range r.users {
-			if reg.expires.Before(now) {
-				gone = append(gone, reg)
-				delete(r.users, user)
-			}
+		r.expire(func(reg *registration) bool { return reg.expires.Before(now) })
+	}
+}
+
+// expire forgets phones, and tells so.
+func (r *registrar) expire(which func(*registration) bool) {
+	var gone []*registration
+	r.mu.Lock()
+	for user, reg := range r.users {
+		if which(reg) {
+			gone = append(gone, reg)
+			delete(r.users, user)
 		}
-		r.mu.Unlock()
-		for _, reg := range gone {
-			r.tellExpired(reg)
-		}
+	}
+	r.mu.Unlock()
+	for _, reg := range gone {
+		r.tellExpired(reg)
 	}
 }
 
 // tellExpired raises sofia::expire, whose members have names of their own.
 func (r *registrar) tellExpired(reg *registration) {
 	e := r.sw.newCustom("sofia::expire")
-	for _, h := range []header{
+	e.addAll([]header{
 		{"profile-name", "internal"},
 		{"call-id", reg.callID},
 		{"user", reg.user},
@@ -369,9 +370,7 @@ func (r *registrar) tellExpired(reg *registration) {
 		{"realm", r.sw.cfg.SIPDomain},
 		{"network-ip", reg.ip},
 		{"network-port", reg.port},
-	} {
-		e.add(h.name, h.value)
-	}
+	}...)
 	r.sw.bus.fire(e)
 }
 
@@ -460,16 +459,7 @@ func (r *registrar) list(profile, account string) string {
 // flush forgets the phones of a Call-ID or of user@domain; of all users when that has no user.
 func (r *registrar) flush(which string) {
 	user, domain, isUser := strings.Cut(which, "@")
-	var gone []*registration
-	r.mu.Lock()
-	for name, reg := range r.users {
-		if reg.callID == which || isUser && (user == "" || user == name) && strings.EqualFold(domain, r.sw.cfg.SIPDomain) {
-			gone = append(gone, reg)
-			delete(r.users, name)
-		}
-	}
-	r.mu.Unlock()
-	for _, reg := range gone {
-		r.tellExpired(reg)
-	}
+	r.expire(func(reg *registration) bool {
+		return reg.callID == which || isUser && (user == "" || user == reg.user) && strings.EqualFold(domain, r.sw.cfg.SIPDomain)
+	})
 }

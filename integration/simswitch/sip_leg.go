@@ -42,7 +42,6 @@ type sipLeg struct {
 	codecs    []codec // what this side may use, in order
 	offer     *remoteSDP
 	version   int64
-	dir       direction // what this side last offered or answered
 	telEvent  uint8
 	inviting  bool // a re-INVITE of ours is on its way
 	// offeredIP and offeredPort are what a re-INVITE for bypass offered last; empty is our own address.
@@ -58,7 +57,7 @@ type sipLeg struct {
 func (p *sipProfile) newLeg(ch *channel, outbound bool) *sipLeg {
 	l := &sipLeg{
 		prof: p, ch: ch, outbound: outbound, transport: "udp", codecs: []codec{codecPCMU, codecPCMA},
-		version: time.Now().Unix(), dir: sendRecv, telEvent: 101,
+		version: time.Now().Unix(), telEvent: 101,
 	}
 	l.out = sipOutgoing{sipLeg: l, cancelled: make(chan struct{})}
 	l.in = sipIncoming{sipLeg: l, acked: make(chan struct{}), ended: make(chan struct{})}
@@ -222,9 +221,9 @@ func causeOfReason(h sip.Header) cause {
 			if err != nil || code <= 0 || code > 127 {
 				return causeNone
 			}
-			for _, k := range q850() {
-				if k.code == code {
-					return k.name
+			for c, n := range q850 {
+				if n == code {
+					return c
 				}
 			}
 		}

@@ -159,7 +159,6 @@ func (l *sipLeg) offerOnce(dir direction) bool {
 		return true
 	}
 	l.version++
-	l.dir = dir
 	req := l.request(sip.INVITE)
 	cseq := req.CSeq().SeqNo
 	codecs, version := []codec{l.ch.media.codec()}, l.version

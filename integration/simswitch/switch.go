@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,8 +31,9 @@ type Switch struct {
 	globals  map[string]string
 	esl      *eslServer
 
-	registrar *registrar
-	commands  *commands
+	registrar    *registrar
+	commands     *commands
+	applications map[string]appFunc
 
 	mu       sync.Mutex
 	channels map[string]*channel // guarded by mu
@@ -62,10 +65,12 @@ func New(cfg Config) (*Switch, error) {
 		profiles: make(map[string]*sipProfile), gateways: make(map[string]Gateway),
 		channels: make(map[string]*channel), stop: make(chan struct{}),
 	}
-	sw.commands = &commands{sw}
-	sw.bus = newBus(sw)
+	sw.commands = &commands{sw, apiTable()}
+	maps.Copy(sw.commands.table, uuidTable())
+	sw.applications = appTable()
+	sw.bus = &bus{}
 	sw.registrar = newRegistrar(sw)
-	sw.clock = newMediaClock(cfg.HopDelay)
+	sw.clock = &mediaClock{}
 	for _, g := range cfg.Gateways {
 		sw.gateways[g.Name] = g
 	}
@@ -147,10 +152,7 @@ func (sw *Switch) Close() error {
 	sw.closeOnce.Do(func() {
 		sw.mu.Lock()
 		sw.closing = true
-		live := make([]*channel, 0, len(sw.channels))
-		for _, ch := range sw.channels {
-			live = append(live, ch)
-		}
+		live := slices.Collect(maps.Values(sw.channels))
 		sw.mu.Unlock()
 		for _, ch := range live {
 			ch.hangup(causeSystemShutdown)
@@ -227,12 +229,9 @@ func (sw *Switch) channel(id string) *channel {
 // allChannels returns the live channels, oldest first.
 func (sw *Switch) allChannels() []*channel {
 	sw.mu.Lock()
-	list := make([]*channel, 0, len(sw.channels))
-	for _, ch := range sw.channels {
-		list = append(list, ch)
-	}
+	list := slices.Collect(maps.Values(sw.channels))
 	sw.mu.Unlock()
-	sortChannels(list)
+	slices.SortFunc(list, func(a, b *channel) int { return int(a.sessionID - b.sessionID) })
 	return list
 }
 

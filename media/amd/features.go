@@ -74,9 +74,7 @@ func (f *features) vector() [inputs]float64 {
 }
 
 // machine is the probability of a machine, for features as they are when speech began about three seconds ago.
-func (f *features) machine() float64 {
-	return max(f.Told, 1/(1+math.Exp(-odds(f.vector()))))
-}
+func (f *features) machine() float64 { return max(f.Told, 1/(1+math.Exp(-odds(f.vector())))) }
 
 // complete works out the features that are only wanted for the verdict.
 func (p *pattern) complete() {

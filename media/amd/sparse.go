@@ -13,9 +13,7 @@ const sparse = 4
 type spectrumTail [overlap]float32
 
 // sparsely says whether a frame in a few is enough.
-func (d *Detector) sparsely() bool {
-	return d.decided && d.class != ClassMachine && d.tones.rest()
-}
+func (d *Detector) sparsely() bool { return d.decided && d.class != ClassMachine && d.tones.rest() }
 
 // stepSparsely takes a frame.
 func (d *Detector) stepSparsely() {

@@ -19,7 +19,6 @@ type sound struct {
 	tone  float32 // Hz of the strongest tone when that, or that and second, is nearly all there is; else 0
 	// second is the other one of two tones that sound together, 0 when there is one alone.
 	second float32
-	peaked float32 // the strongest bin beside the mean of all: how unlike noise the frame is
 	// step, change and drift are how far the spectrum's shape has gone from that of one, two and eight frames before, 0 to 1.
 	step, change, drift float32
 	pitch               float32 // octaves above 1 Hz, 0 without a voice
@@ -171,8 +170,7 @@ func (s *spectrum) judge() sound {
 		return sound{level: -100}
 	}
 	out := sound{
-		level:  float32(10 * math.Log10(float64(sum)/fullScale)),
-		peaked: s.power[peak] * (highBin - lowBin + 1) / sum,
+		level: float32(10 * math.Log10(float64(sum)/fullScale)),
 	}
 	first := s.lobePower(peak)
 	if first >= pure*sum {

@@ -194,6 +194,4 @@ func NTPTime(wall int64) uint64 {
 }
 
 // shortNTP turns a span of 1/65,536 s into time.
-func shortNTP(v uint32) time.Duration {
-	return time.Duration(int64(v) * int64(time.Second) >> 16)
-}
+func shortNTP(v uint32) time.Duration { return time.Duration(int64(v) * int64(time.Second) >> 16) }

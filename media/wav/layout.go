@@ -25,9 +25,7 @@ const (
 )
 
 // Encodings lists the encodings that a recording may have.
-func Encodings() []Encoding {
-	return []Encoding{PCM, ULaw, ALaw}
-}
+func Encodings() []Encoding { return []Encoding{PCM, ULaw, ALaw} }
 
 const (
 	// HeaderSize is the size of a PCM recording's header: RIFF, fmt and data, nothing else.

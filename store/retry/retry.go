@@ -20,6 +20,4 @@ func Pause(ctx context.Context, d time.Duration) error {
 }
 
 // Jitter gives between half of d and d, so that those who failed together don't come back together.
-func Jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d/2+1)
-}
+func Jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }

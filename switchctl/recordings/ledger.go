@@ -97,9 +97,7 @@ func AddPart(ctx context.Context, tx *store.Tx, tenantID, callID uuid.UUID, path
 
 // Queues are River's queues of the recordings whose files are on a node's disk. The second one is for jobs of versions that had one
 // queue for all nodes.
-func Queues(node string) [2]string {
-	return [2]string{queueOf(node), queue}
-}
+func Queues(node string) [2]string { return [2]string{queueOf(node), queue} }
 
 // queueOf names a node's queue: its own name may have what a queue's may not.
 func queueOf(node string) string {

@@ -6,9 +6,7 @@ import (
 )
 
 // Dominant is the frequency that carries most power, in Hz, of up to one eighth of a second; 0 for silence.
-func Dominant(samples []int16, rateHz int) float64 {
-	return newSpectrum(rateHz).dominant(samples)
-}
+func Dominant(samples []int16, rateHz int) float64 { return newSpectrum(rateHz).dominant(samples) }
 
 // spectrum finds the dominant frequency of short stretches. It reuses its work space and must not be shared.
 type spectrum struct {
