@@ -35,7 +35,7 @@ type TrunkInput struct {
 
 // TrunkEdit is the body of a trunk's creation or edit. A password of null is forgotten. One more option is a migration, its column in the
 // queries trunks.sql, accounts_edit.sql and, where calls are dialed by it, gate.sql (routes.go of the dialer); here a member, its check and its
-// parameter; httpapi/trunks.go and 63_accounts.yaml; and a flag of the commands in cmd/ringmaster/admin_trunks.go and admin_telephony.go.
+// parameter; httpapi/trunks.go and 63_accounts.yaml; and a flag of the commands in cmd/ringmaster/admin_trunks.go.
 type TrunkEdit struct {
 	Name, Host, Transport, Username, Password, NumberFormat, MediaMode input.Opt[string]
 	Port, MaxChannels, CPS, Priority                                   input.Opt[int]
@@ -320,4 +320,34 @@ func (s *Service) Gateway(ctx context.Context, tenantID, id uuid.UUID) (conf.Gat
 		g.Password = string(password)
 	}
 	return g, nil
+}
+
+// SwitchTrunks gives what the switch must know of all tenants' active trunks: the gateways of those that register or authenticate, their
+// passwords in the clear, and every carrier's host.
+func (s *Service) SwitchTrunks(ctx context.Context) (gateways []conf.Gateway, hosts []string, err error) {
+	tenants, err := s.Tenants(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, t := range tenants {
+		trunks, err := s.Trunks(ctx, t.ID)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, trunk := range trunks {
+			if !trunk.IsActive {
+				continue
+			}
+			hosts = append(hosts, trunk.Host)
+			if trunk.Username == nil && !trunk.Register {
+				continue
+			}
+			g, err := s.Gateway(ctx, t.ID, trunk.ID)
+			if err != nil {
+				return nil, nil, err
+			}
+			gateways = append(gateways, g)
+		}
+	}
+	return gateways, hosts, nil
 }

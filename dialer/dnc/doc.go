@@ -6,7 +6,7 @@
 // and clean only when both say that.
 //
 // Registry (registry.go) holds the regulator's files as one compressed bitmap outside the garbage collector's sight
-// (memory.go). source.go finds the files and their order, parse.go reads their rows, preference.go knows what a row bars,
+// (index.go). source.go finds the files and their order, parse.go reads their rows, preference.go knows what a row bars,
 // build.go sorts the numbers into planes, one for each kind of bar, and snapshot.go keeps the planes in a file of their own, so
 // that a start reads half a gigabyte in place of millions of rows, and a new file is read without the old ones. When a load
 // fails the registry in use stays, over a restart too, where its snapshot is taken up again.

@@ -22,6 +22,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/ringmaster/ringmaster/httpapi/openapi"
 )
@@ -223,4 +224,13 @@ func checkUndescribed(resp *http.Response, body []byte, reason error) error {
 		return fmt.Errorf("an error is not as documented: %w", err)
 	}
 	return nil
+}
+
+// LeakOptions excuses two goroutines of fasthttp that a closed server leaves: one that keeps the Date header for the whole
+// process, and one that looks up to ten seconds later that its server is closed.
+func LeakOptions() []goleak.Option {
+	return []goleak.Option{
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 
 	"go.yaml.in/yaml/v3"
@@ -74,4 +75,97 @@ func merge(whole, part map[string]any, name string) error {
 		}
 	}
 	return nil
+}
+
+// describeErrors lists, for each operation, the refusals that follow from its credential, its path and its body, so that the
+// parts need to name only what is the operation's own.
+func describeErrors(whole map[string]any) {
+	paths, _ := whole["paths"].(map[string]any)
+	for path, item := range paths {
+		operations, _ := item.(map[string]any)
+		for _, o := range operations {
+			operation, ok := o.(map[string]any)
+			if !ok {
+				continue
+			}
+			responses, ok := operation["responses"].(map[string]any)
+			if !ok {
+				continue
+			}
+			for status, response := range commonErrors(path, operation) {
+				if _, given := responses[status]; !given {
+					responses[status] = response
+				}
+			}
+		}
+	}
+}
+
+func commonErrors(path string, operation map[string]any) map[string]any {
+	errorShape := reference("Problem")
+	invalid := errorShape
+	if isDialer(path) {
+		errorShape, invalid = reference("DialerError"), reference("ValidationError")
+	}
+	list := map[string]any{}
+	secured, _ := operation["security"].([]any)
+	if len(secured) > 0 {
+		maps.Copy(list, map[string]any{
+			"401": errorShape, "403": errorShape, "429": errorShape, "500": errorShape, "503": errorShape,
+		})
+	}
+	if strings.Contains(path, "{") {
+		list["404"] = errorShape
+	}
+	if _, ok := operation["requestBody"]; ok {
+		maps.Copy(list, map[string]any{"413": errorShape, "415": errorShape, "422": invalid})
+	}
+	if _, ok := operation["parameters"]; ok && len(secured) > 0 {
+		list["422"] = invalid
+	}
+	return list
+}
+
+func isDialer(path string) bool {
+	return strings.HasPrefix(path, "/fs/") || strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/api/v1/")
+}
+
+func reference(response string) map[string]any {
+	return map[string]any{"$ref": "#/components/responses/" + response}
+}
+
+// describeIdempotency adds the header Idempotency-Key to every POST of the Public API that doesn't describe it itself, and the refusals
+// that come with it.
+func describeIdempotency(whole map[string]any) {
+	paths, _ := whole["paths"].(map[string]any)
+	for path, item := range paths {
+		operations, _ := item.(map[string]any)
+		post, ok := operations["post"].(map[string]any)
+		if !ok || !strings.HasPrefix(path, "/api/v1/") {
+			continue
+		}
+		parameters, _ := post["parameters"].([]any)
+		if !describes(parameters, "Idempotency-Key") {
+			post["parameters"] = append(parameters, map[string]any{"$ref": "#/components/parameters/IdempotencyKey"})
+		}
+		responses, ok := post["responses"].(map[string]any)
+		if !ok {
+			continue
+		}
+		for _, status := range []string{"400", "409", "422"} {
+			if _, given := responses[status]; !given {
+				responses[status] = reference("Problem")
+			}
+		}
+	}
+}
+
+// describes reports whether one of the parameters has a name.
+func describes(parameters []any, name string) bool {
+	for _, p := range parameters {
+		if one, ok := p.(map[string]any); ok && one["name"] == name {
+			return true
+		}
+	}
+	return false
 }

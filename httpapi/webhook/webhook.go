@@ -2,7 +2,7 @@
 //
 // subscriptions.go has what customers subscribe, edit.go what they may say of it. An event commits with the state change that it tells of,
 // together with one delivery row and one River job per subscription that wants it (store.Tx.Emit). The job runs here: worker.go decides when an
-// attempt is due and what follows from it, sender.go makes the request, signature.go signs it. The delivery row keeps the attempts; the job
+// attempt is due and what follows from it, sender.go makes the request and signs it. The delivery row keeps the attempts; the job
 // only wakes the worker, so that neither a lost database nor a killed process uses an attempt up.
 package webhook
 

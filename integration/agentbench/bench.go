@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/integration/rest"
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/integration/stack"
 	"github.com/ringmaster/ringmaster/store"
@@ -216,4 +217,17 @@ func (b *bench) all(ctx context.Context, verb string) error {
 		}
 	}
 	return nil
+}
+
+// post makes one request with a bearer token, and decodes the answer into `into` unless that is nil.
+func (b *bench) post(ctx context.Context, token, path string, body, into any) error {
+	return rest.Client{HTTP: b.http, Token: token}.Do(ctx, http.MethodPost, b.stack.Bootstrap.BaseURL+path, body, into)
+}
+
+// bear takes a conflict, which a person may well be told in the midst of things: the state has changed since it was read.
+func bear(err error) error {
+	if refused, ok := errors.AsType[*rest.StatusError](err); ok && refused.Status == http.StatusConflict {
+		return nil
+	}
+	return err
 }

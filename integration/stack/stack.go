@@ -2,9 +2,9 @@
 // a real FreeSWITCH), a carrier, a voice AI, and the controller, each a process of its own, so that any one can be killed
 // alone. `ringmaster dev`, `ringmaster demo`, the end-to-end suite and the benchmarks use it.
 //
-// Read stack.go for what is started in which order, parts.go for the parts, settings.go for the controller's configuration,
+// Read stack.go for what is started in which order and what is told, parts.go for the parts, settings.go for the controller's configuration,
 // supervise.go for the controller's life and the death of parts, process.go for processes, namespace.go for a machine apart, seed.go for the tenants, softphones.go
-// for the phones of people, bootstrap.go for what it tells.
+// for the phones of people.
 package stack
 
 import (
@@ -19,6 +19,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/integration/freeswitch"
 	"github.com/ringmaster/ringmaster/store/devpg"
@@ -195,4 +197,50 @@ func (s *Stack) Close(ctx context.Context) error {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	return errors.Join(errs...)
+}
+
+// bootstrapFile keeps the bootstrap object in the stack's folder.
+const bootstrapFile = "bootstrap.json"
+
+// Bootstrap is what `ringmaster dev --json` prints: where everything is, and with which credentials.
+type Bootstrap struct {
+	// Config is the file of the controller's configuration, for the commands that read it.
+	Config      string `json:"config"`
+	BaseURL     string `json:"base_url"`
+	MetricsURL  string `json:"metrics_url"`
+	DatabaseURL string `json:"database_url"`
+	Switch      Switch `json:"switch"`
+	// DirectoryURL is where the switch asks for its users, with its credentials.
+	DirectoryURL        string   `json:"directory_url"`
+	AIWSURL             string   `json:"ai_ws_url"`
+	PlaceInboundCallURL string   `json:"place_inbound_call_url"`
+	Tenants             []Tenant `json:"tenants"`
+}
+
+// Switch says which switch runs (simulated or freeswitch), and where.
+type Switch struct {
+	Kind string `json:"kind"`
+	ESL  string `json:"esl"`
+	SIP  string `json:"sip"`
+	// Registrar is where softphones register.
+	Registrar string `json:"registrar"`
+}
+
+// Tenant is one seeded tenant.
+type Tenant struct {
+	ID           uuid.UUID `json:"id"`
+	Name         string    `json:"name"`
+	LiveKey      string    `json:"live_key"`
+	TestKey      string    `json:"test_key"`
+	Users        []User    `json:"users"`
+	Numbers      []string  `json:"numbers"`
+	VoiceAgentID uuid.UUID `json:"voice_agent_id"`
+}
+
+// User is one seeded user.
+type User struct {
+	Email     string `json:"email"`
+	Password  string `json:"password"`
+	Role      string `json:"role"`
+	Extension string `json:"extension,omitempty"`
 }

@@ -114,3 +114,6 @@ func (d Dist) draw(r *rand.Rand) time.Duration {
 	}
 	return d.Min + time.Duration(mean)
 }
+
+// Draw gives one duration.
+func (d Dist) Draw(r *rand.Rand) time.Duration { return d.draw(r) }

@@ -1,6 +1,8 @@
 package sim
 
-import "time"
+import (
+	"time"
+)
 
 // visitorStays is how long an inbound caller waits on average.
 const visitorStays = 2 * time.Minute
@@ -50,5 +52,19 @@ func (w *world) hangUp(id int32) {
 			w.lobby = append(w.lobby[:i], w.lobby[i+1:]...)
 			return
 		}
+	}
+}
+
+// pass lets time pass.
+func (w *world) pass(to time.Duration) {
+	w.measure.visitorsKept += (to - w.now) * time.Duration(min(len(w.lobby), len(w.ready)))
+	w.now = to
+}
+
+// keep keeps so many of the agents who are ready for the campaign's calls. The others are there for who calls in.
+func (w *world) keep(n int) {
+	w.kept = min(n, len(w.ready))
+	for len(w.lobby) > 0 && len(w.ready) > w.kept {
+		w.admit()
 	}
 }
