@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -195,6 +196,45 @@ func TestOutcomeVerbs(t *testing.T) {
 			}
 		}
 		require.Equal(t, []string{"call.disposition_set", "call.disposition_set", "lead.completed"}, told)
+		c.atRest(t)
+	})
+}
+
+// TestAgentActsOnItsSocket: the guide's voice agent uses its ten verbs as command frames, and each is answered.
+func TestAgentActsOnItsSocket(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		campaign := c.campaign(t, c.voiceAgent(t, "/act", nil), nil)
+		lead := c.push(t, campaign, "9876100003")
+		c.start(t, campaign)
+		ended := c.ended(t, campaign, 1, 40*time.Second)
+		require.Equal(t, "NORMAL_CLEARING", deref(ended[0].HangupCause))
+		require.Equal(t, "send_bye", deref(ended[0].HangupDisposition))
+		answered := map[string]bool{}
+		for _, text := range c.sessions(t, ended[0].ID)[0].Texts {
+			var frame struct {
+				Data struct {
+					ID    string
+					OK    bool
+					Error json.RawMessage
+				}
+			}
+			if text.Type != "command_result" {
+				continue
+			}
+			require.NoError(t, json.Unmarshal(text.Raw, &frame))
+			require.True(t, frame.Data.OK, "%s: %s", frame.Data.ID, frame.Data.Error)
+			answered[frame.Data.ID] = true
+		}
+		for i := range 9 { // the tenth ends the socket, too
+			require.True(t, answered["act-"+strconv.Itoa(i+1)], "act-%d in %v", i+1, answered)
+		}
+		var said, kept map[string]any
+		c.do(t, http.StatusOK, http.MethodGet, "/api/v1/calls/"+ended[0].ID, nil, &said)
+		require.Equal(t, "interested", said["disposition"])
+		require.Equal(t, "Wants the offer by mail.", said["ai_summary"])
+		require.Equal(t, "send the offer", said["ai_next_action"])
+		c.do(t, http.StatusOK, http.MethodGet, "/api/v1/leads/"+lead, nil, &kept)
+		require.Equal(t, map[string]any{"language": "hi"}, kept["custom_fields"])
 		c.atRest(t)
 	})
 }

@@ -14,7 +14,7 @@ const maxBody = 64 << 10
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	for _, path := range []string{"/echo", "/tone", "/silent", "/close"} {
+	for _, path := range []string{"/echo", "/tone", "/silent", "/close", "/act"} {
 		mux.Handle("GET "+path, s.authorized(s.serveAgent))
 	}
 	mux.HandleFunc("GET /refuse", s.refuse)

@@ -173,7 +173,9 @@ func parsePlan(path string, values url.Values) (plan, error) {
 	if p.play != playBinary && p.mode == modeTone && p.length == 0 {
 		q.fail("play", errors.New("needs a duration"))
 	}
-	p.script = q.script()
+	if p.script = q.script(); path == "/act" {
+		p.script = append(actScript(), p.script...)
+	}
 	return p, errors.Join(q.errs...)
 }
 
