@@ -75,6 +75,8 @@ type pacer struct {
 	idleTold   *idleness
 	idleToldAt time.Time
 	begun      int // calls that this round has begun
+	// resting are the voice agents whose callbacks wait, and until when.
+	resting map[uuid.UUID]time.Time
 	// rates are the campaign's answered and abandoned calls as they were read at ratesAt; ratesOld when there are others since.
 	rates    figures.Tallies
 	ratesAt  time.Time
@@ -219,8 +221,10 @@ func (p *pacer) dial(ctx context.Context, leads []leads.Claimed, by plan) (inTim
 
 // dialOne tells whether the lead is settled and the next may follow. It waits for a trunk's calls per second as long as the claim is held.
 func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUID, held time.Time) bool {
-	if agent != nil && lead.VoiceAgent != nil {
-		agent = lead.VoiceAgent
+	ofCampaign := agent
+	agent, ok := p.callbackAgent(ctx, lead, ofCampaign)
+	if !ok {
+		return true
 	}
 	for ctx.Err() == nil {
 		err := p.originate(ctx, lead, agent)
@@ -236,6 +240,11 @@ func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUI
 			if retry.Pause(ctx, max(refusal.RetryAt.Sub(p.s.now()), time.Millisecond)) != nil {
 				return false
 			}
+		case agent != ofCampaign && ofCallbackAgent(refusal):
+			if !p.agentRefused(ctx, lead, refusal) {
+				return true
+			}
+			agent = ofCampaign
 		default:
 			return p.refused(ctx, lead, refusal)
 		}
@@ -262,10 +271,6 @@ func (p *pacer) originate(ctx context.Context, lead leads.Claimed, agent *uuid.U
 // refused decides over a lead that the gate sent back.
 func (p *pacer) refused(ctx context.Context, lead leads.Claimed, refusal *gate.RefusalError) bool {
 	p.log.DebugContext(ctx, "lead not dialed", "lead_id", lead.ID, "reason", refusal.Reason)
-	if lead.VoiceAgent != nil && (refusal.Reason == gate.ReasonAgentCeiling || refusal.Reason == gate.ReasonVoiceAgent) { // the campaign's others don't wait for that agent
-		p.postpone(ctx, lead, p.s.now().Add(time.Minute))
-		return true
-	}
 	if w, ok := waitOf(refusal); ok {
 		p.idle = w
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -135,18 +136,16 @@ func TestCallbackIsDialedByItsAgent(t *testing.T) {
 	other := b.agent(t)
 	call, lead := b.talkingCall(t, campaign)
 	at := b.clock.Now().Add(time.Hour)
-	reason := "at lunch"
 	promise := func(c switchctl.Callback) error { return b.svc.Answers.ScheduleCallback(t.Context(), call, c) }
 	require.Equal(t, []string{"scheduled_at"}, fields(t, promise(switchctl.Callback{At: b.clock.Now()})))
 	require.Equal(t, []string{"scheduled_at"}, fields(t, promise(switchctl.Callback{At: at.AddDate(2, 0, 0)})))
 	require.Equal(t, []string{"voice_agent_id"}, fields(t, promise(switchctl.Callback{At: at, VoiceAgentID: new(uuid.New())})))
-	require.NoError(t, promise(switchctl.Callback{At: at, VoiceAgentID: &other.ID, Reason: &reason}))
+	require.NoError(t, promise(switchctl.Callback{At: at, VoiceAgentID: &other.ID}))
 	require.Nil(t, b.lead(t, lead.ID).NextAttemptAt)
 	b.end(t, call, "completed", "NORMAL_CLEARING")
 	row := b.lead(t, lead.ID)
 	require.Equal(t, string(leads.StatusCallback), row.Status)
 	require.WithinDuration(t, at, *row.NextAttemptAt, time.Millisecond)
-	require.Equal(t, reason, *row.CallbackReason)
 
 	sw := &fakeSwitch{}
 	pace(t, b.svc, sw)
@@ -178,6 +177,50 @@ func TestCallbackOfAnAgentThatRests(t *testing.T) {
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 1 }, waitFor, every)
 	require.Equal(t, next.ID, *sw.dialed()[0].LeadID)
 	require.Eventually(t, func() bool { return b.lead(t, lead.ID).NextAttemptAt.After(b.clock.Now()) }, waitFor, every)
+}
+
+// TestCallbackOfAnAgentThatIsGone: the campaign's own voice agent takes what an archived one was to take.
+func TestCallbackOfAnAgentThatIsGone(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	other := b.agent(t)
+	call, lead := b.talkingCall(t, campaign)
+	require.NoError(t, b.svc.Answers.ScheduleCallback(t.Context(), call, switchctl.Callback{At: b.clock.Now().Add(time.Minute), VoiceAgentID: &other.ID}))
+	b.end(t, call, "completed", "NORMAL_CLEARING")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE voice_agents SET status = 'archived' WHERE id = $1", other.ID)
+	b.clock.Advance(time.Minute + time.Second)
+	sw := &fakeSwitch{}
+	pace(t, b.svc, sw)
+	require.Eventually(t, func() bool { return len(sw.dialed()) == 1 }, waitFor, every)
+	require.Equal(t, lead.ID, *sw.dialed()[0].LeadID)
+	require.Equal(t, *campaign.VoiceAgentID, *sw.dialed()[0].VoiceAgentID)
+}
+
+// TestStatusKeepsTheCallback: the status callback, said after a promise, keeps its time; another one takes it back. While the call goes on
+// nobody else dials the lead, or deletes it.
+func TestStatusKeepsTheCallback(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	other := b.agent(t)
+	at := b.clock.Now().Add(3 * time.Hour)
+	for _, status := range []string{"callback", "retry"} {
+		call, lead := b.talkingCall(t, campaign)
+		require.NoError(t, b.svc.Answers.ScheduleCallback(t.Context(), call, switchctl.Callback{At: at, VoiceAgentID: &other.ID}))
+		require.NoError(t, b.svc.Answers.SetLeadStatus(t.Context(), call, status))
+		_, err := passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, lead))
+		var refusal *gate.RefusalError
+		require.ErrorAs(t, err, &refusal)
+		require.Equal(t, gate.ReasonLead, refusal.Reason)
+		require.Equal(t, leads.CodeLeadInCall, conflictCode(t, b.svc.Leads.DeleteLead(t.Context(), b.tenant, lead.ID)))
+		b.end(t, call, "completed", "NORMAL_CLEARING")
+		row := b.lead(t, lead.ID)
+		require.Equal(t, status, row.Status)
+		require.Equal(t, status == "callback", row.NextAttemptAt.Sub(at).Abs() < time.Millisecond)
+		require.Equal(t, status == "callback", row.CallbackVoiceAgentID != nil)
+		require.NoError(t, b.svc.Leads.DeleteLead(t.Context(), b.tenant, lead.ID))
+	}
 }
 
 func TestCallbackNeedsAVoiceAgentsCampaign(t *testing.T) {

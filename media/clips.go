@@ -6,6 +6,8 @@ import (
 	"sync"
 	"weak"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
@@ -15,6 +17,8 @@ import (
 type Clips struct {
 	mu   sync.Mutex
 	read map[string]weak.Pointer[Clip]
+	// reads has a file that several ask for read once.
+	reads singleflight.Group
 }
 
 // Clip is a file's audio, mono at 8 kHz. It is only read.
@@ -28,6 +32,14 @@ func (c *Clips) Read(path string) (*Clip, error) {
 	if known != nil {
 		return known, nil
 	}
+	clip, err, _ := c.reads.Do(path, func() (any, error) { return readClip(path) })
+	if err != nil {
+		return nil, err
+	}
+	return c.keep(path, clip.(*Clip)), nil //nolint:forcetypeassert // readClip's
+}
+
+func readClip(path string) (*Clip, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read audio: %w", err)
@@ -39,9 +51,16 @@ func (c *Clips) Read(path string) (*Clip, error) {
 	if f.Rate != dsp.SampleRate || f.Channels != 1 {
 		return nil, fmt.Errorf("read audio: %w: %d Hz, %d channels", wav.ErrFormat, f.Rate, f.Channels)
 	}
-	clip := &Clip{Samples: f.Samples}
+	return &Clip{Samples: f.Samples}, nil
+}
+
+// keep remembers a clip as long as somebody has it; the one that is known already comes first.
+func (c *Clips) keep(path string, clip *Clip) *Clip {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if known := c.read[path].Value(); known != nil {
+		return known
+	}
 	if c.read == nil {
 		c.read = make(map[string]weak.Pointer[Clip])
 	}
@@ -51,5 +70,5 @@ func (c *Clips) Read(path string) (*Clip, error) {
 		}
 	}
 	c.read[path] = weak.Make(clip)
-	return clip, nil
+	return clip
 }

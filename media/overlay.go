@@ -138,7 +138,8 @@ func (o *overlay) nextMusic() []int16 {
 }
 
 // Play has the caller hear a clip over what the AI says, after the clips that were asked for before; it is recorded as heard.
-// It ends with the AI's killAudio. Errors: [ErrNoLeg] while no caller is there, [ErrPlayQueueFull],
+// It ends with the AI's killAudio. Before the caller's leg has come it waits for it. Errors: [ErrNoLeg] when the leg
+// has gone, [ErrPlayQueueFull],
 // [ErrSessionClosed], [ErrServerClosed].
 func (s *Session) Play(clip *Clip) error {
 	if s.isClosed() {
@@ -147,7 +148,7 @@ func (s *Session) Play(clip *Clip) error {
 	var err error
 	done := s.do(func() {
 		switch {
-		case !s.port.leg.up:
+		case !s.port.leg.up && s.port.leg.had:
 			err = ErrNoLeg
 		case !s.port.tx.extra.add(clip):
 			err = ErrPlayQueueFull
@@ -160,6 +161,11 @@ func (s *Session) Play(clip *Clip) error {
 		return fmt.Errorf("playing audio: %w", err)
 	}
 	return nil
+}
+
+// StopPlaying ends what Play has begun.
+func (s *Session) StopPlaying() {
+	s.post(func() { s.port.tx.extra.stop() })
 }
 
 // Hold has the caller hear music, again and again in place of the AI, or silence when it is nil; neither hears the other, and the

@@ -70,8 +70,6 @@ func LeadStatuses() []string {
 // Callback is a call that was promised to a lead.
 type Callback struct {
 	At time.Time
-	// Reason is the voice agent's own word for it; nil for none.
-	Reason *string
 	// VoiceAgentID takes the call in place of the campaign's voice agent; nil for that one.
 	VoiceAgentID *uuid.UUID
 }

@@ -113,7 +113,7 @@ func (h *Service) ScheduleCallback(ctx context.Context, call db.Call, c switchct
 			}
 		}
 		return tx.Q.LeadPromiseCallback(ctx, db.LeadPromiseCallbackParams{
-			TenantID: lead.TenantID, ID: lead.ID, SetBy: leads.SourceAI, At: c.At.UTC(), VoiceAgentID: c.VoiceAgentID, Reason: c.Reason,
+			TenantID: lead.TenantID, ID: lead.ID, SetBy: leads.SourceAI, At: c.At.UTC(), VoiceAgentID: c.VoiceAgentID,
 		})
 	}))
 }

@@ -101,7 +101,7 @@ func (dk *Desk) promiseCallback(ctx context.Context, tx *store.Tx, call db.Call,
 	if err != nil {
 		return err
 	}
-	if status := leads.Status(lead.Status); status == leads.StatusDialing || status == leads.StatusConnected {
+	if leads.InCall(lead) {
 		return &fault.Error{Kind: fault.Conflict, Code: leads.CodeLeadInCall, Detail: "The lead's call goes on."}
 	}
 	return tx.Q.LeadSetCallback(ctx, db.LeadSetCallbackParams{TenantID: lead.TenantID, ID: lead.ID, SetBy: leads.SourceAgent, At: at})

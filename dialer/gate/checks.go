@@ -106,6 +106,8 @@ func leadWaits(c *candidate) *denial {
 		return deny("no lead is named")
 	case forLead && !leads.Waits(leads.Status(c.facts.LeadStatus)):
 		return deny("the lead is %s", orGone(c.facts.LeadStatus))
+	case forLead && c.facts.LeadInCall: // what its voice agent says of it holds from the end of that call on
+		return deny("the lead is in a call")
 	case forLead && c.req.AgentID != nil && reservedForOther(c.facts, *c.req.AgentID, c.now):
 		return deny("the lead is reserved for another agent")
 	}

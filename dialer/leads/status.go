@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 )
 
 // Damaged tells a sealed number that can never be opened from one whose tenant's key is not open under the configured master key.
@@ -23,6 +24,18 @@ func Waits(status Status) bool {
 		return false
 	default:
 		return false
+	}
+}
+
+// InCall tells whether a lead's call goes on: one whose status was set during it gets its time, or its end, when the call has ended.
+func InCall(lead db.Lead) bool {
+	switch status := Status(lead.Status); status {
+	case StatusDialing, StatusConnected:
+		return true
+	case StatusRetry, StatusCallback:
+		return lead.LastCallID != nil && lead.NextAttemptAt == nil
+	default:
+		return lead.LastCallID != nil && Final(status) && lead.CompletedAt == nil
 	}
 }
 

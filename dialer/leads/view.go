@@ -206,7 +206,7 @@ func (l *Service) DeleteLead(ctx context.Context, tenant, id uuid.UUID) error {
 		if err != nil {
 			return err
 		}
-		if row.Status == string(StatusDialing) || row.Status == string(StatusConnected) {
+		if InCall(row) {
 			return &fault.Error{Kind: fault.Conflict, Code: CodeLeadInCall, Detail: "the lead is in a call"}
 		}
 		n, err := tx.Q.LeadDelete(ctx, tenant, id)

@@ -53,7 +53,7 @@ const leadEdit = `-- name: LeadEdit :one
 UPDATE leads SET name = $1, email = $2, metadata = $3, crm_lead_id = $4, custom_fields = $5,
   priority = $6, updated_at = now()
 WHERE tenant_id = $7 AND id = $8
-RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, callback_reason
+RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id
 `
 
 type LeadEditParams struct {
@@ -110,7 +110,6 @@ func (q *Queries) LeadEdit(ctx context.Context, arg LeadEditParams) (Lead, error
 		&i.TrunkFailures,
 		&i.CallbackAt,
 		&i.CallbackVoiceAgentID,
-		&i.CallbackReason,
 	)
 	return i, err
 }
@@ -150,7 +149,7 @@ const leadFinish = `-- name: LeadFinish :one
 UPDATE leads SET status = $1, completed_at = $2::timestamptz, next_attempt_at = NULL, claimed_by = NULL,
   claimed_until = NULL, updated_at = now()
 WHERE tenant_id = $3 AND id = $4
-RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, callback_reason
+RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id
 `
 
 type LeadFinishParams struct {
@@ -199,13 +198,12 @@ func (q *Queries) LeadFinish(ctx context.Context, arg LeadFinishParams) (Lead, e
 		&i.TrunkFailures,
 		&i.CallbackAt,
 		&i.CallbackVoiceAgentID,
-		&i.CallbackReason,
 	)
 	return i, err
 }
 
 const leadGet = `-- name: LeadGet :one
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, callback_reason FROM leads l WHERE l.tenant_id = $1 AND l.id = $2 AND EXISTS (
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id FROM leads l WHERE l.tenant_id = $1 AND l.id = $2 AND EXISTS (
   SELECT FROM campaigns k WHERE k.tenant_id = l.tenant_id AND k.id = l.campaign_id AND k.deleted_at IS NULL)
 `
 
@@ -244,13 +242,12 @@ func (q *Queries) LeadGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID)
 		&i.TrunkFailures,
 		&i.CallbackAt,
 		&i.CallbackVoiceAgentID,
-		&i.CallbackReason,
 	)
 	return i, err
 }
 
 const leadLock = `-- name: LeadLock :one
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, callback_reason FROM leads l WHERE l.tenant_id = $1 AND l.id = $2 AND EXISTS (
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id FROM leads l WHERE l.tenant_id = $1 AND l.id = $2 AND EXISTS (
   SELECT FROM campaigns k WHERE k.tenant_id = l.tenant_id AND k.id = l.campaign_id AND k.deleted_at IS NULL)
 FOR UPDATE OF l
 `
@@ -289,7 +286,6 @@ func (q *Queries) LeadLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 		&i.TrunkFailures,
 		&i.CallbackAt,
 		&i.CallbackVoiceAgentID,
-		&i.CallbackReason,
 	)
 	return i, err
 }
@@ -460,7 +456,9 @@ func (q *Queries) LeadSetField(ctx context.Context, arg LeadSetFieldParams) (int
 }
 
 const leadSetStatus = `-- name: LeadSetStatus :exec
-UPDATE leads SET status = $1, status_set_by = $2::text, next_attempt_at = NULL, callback_at = NULL, completed_at = NULL,
+UPDATE leads SET status = $1, status_set_by = $2::text, next_attempt_at = NULL, completed_at = NULL,
+  callback_at = CASE WHEN $1 = 'callback' THEN callback_at END,
+  callback_voice_agent_id = CASE WHEN $1 = 'callback' THEN callback_voice_agent_id END,
   claimed_by = NULL, claimed_until = NULL, updated_at = now()
 WHERE tenant_id = $3 AND id = $4
 `
@@ -472,7 +470,7 @@ type LeadSetStatusParams struct {
 	ID       uuid.UUID
 }
 
-// LeadSetStatus puts a status on a lead whose call goes on: the call's end gives it its time.
+// LeadSetStatus puts a status on a lead whose call goes on: the call's end gives it its time. A callback that was promised stays one.
 func (q *Queries) LeadSetStatus(ctx context.Context, arg LeadSetStatusParams) error {
 	_, err := q.db.Exec(ctx, leadSetStatus,
 		arg.Status,
@@ -758,7 +756,7 @@ FROM (
 ) r
 ORDER BY r.id
 ON CONFLICT DO NOTHING
-RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, callback_reason
+RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id
 `
 
 type LeadsInsertParams struct {
@@ -840,7 +838,6 @@ func (q *Queries) LeadsInsert(ctx context.Context, arg LeadsInsertParams) ([]Lea
 			&i.TrunkFailures,
 			&i.CallbackAt,
 			&i.CallbackVoiceAgentID,
-			&i.CallbackReason,
 		); err != nil {
 			return nil, err
 		}
@@ -853,7 +850,7 @@ func (q *Queries) LeadsInsert(ctx context.Context, arg LeadsInsertParams) ([]Lea
 }
 
 const leadsLockWaiting = `-- name: LeadsLockWaiting :many
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, callback_reason FROM leads WHERE tenant_id = $1 AND id = ANY($2::uuid[]) AND status IN ('new', 'queued', 'retry', 'callback')
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id FROM leads WHERE tenant_id = $1 AND id = ANY($2::uuid[]) AND status IN ('new', 'queued', 'retry', 'callback')
 ORDER BY id FOR UPDATE
 `
 
@@ -897,7 +894,6 @@ func (q *Queries) LeadsLockWaiting(ctx context.Context, tenantID uuid.UUID, ids 
 			&i.TrunkFailures,
 			&i.CallbackAt,
 			&i.CallbackVoiceAgentID,
-			&i.CallbackReason,
 		); err != nil {
 			return nil, err
 		}

@@ -334,7 +334,6 @@ type Lead struct {
 	TrunkFailures        int32
 	CallbackAt           *time.Time
 	CallbackVoiceAgentID *uuid.UUID
-	CallbackReason       *string
 }
 
 type LiveCall struct {

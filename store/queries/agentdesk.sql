@@ -30,7 +30,7 @@ WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
 -- that may never be called again.
 -- name: LeadSetCallback :exec
 UPDATE leads l SET status = 'callback', status_set_by = @set_by::text, next_attempt_at = @at::timestamptz, completed_at = NULL,
-  callback_at = NULL, callback_voice_agent_id = NULL, callback_reason = NULL,
+  callback_at = NULL, callback_voice_agent_id = NULL,
   claimed_by = NULL, claimed_until = NULL, updated_at = now(), attempts = least(l.attempts, greatest(0, c.max_attempts - 1))
 FROM campaigns c
 WHERE l.tenant_id = @tenant_id AND l.id = @id AND c.tenant_id = l.tenant_id AND c.id = l.campaign_id;
@@ -38,7 +38,7 @@ WHERE l.tenant_id = @tenant_id AND l.id = @id AND c.tenant_id = l.tenant_id AND 
 -- LeadPromiseCallback is LeadSetCallback while the lead's call goes on, which is to end first.
 -- name: LeadPromiseCallback :exec
 UPDATE leads l SET status = 'callback', status_set_by = @set_by::text, next_attempt_at = NULL, completed_at = NULL,
-  callback_at = @at::timestamptz, callback_voice_agent_id = sqlc.narg('voice_agent_id'), callback_reason = sqlc.narg('reason'),
+  callback_at = @at::timestamptz, callback_voice_agent_id = sqlc.narg('voice_agent_id'),
   claimed_by = NULL, claimed_until = NULL, updated_at = now(), attempts = least(l.attempts, greatest(0, c.max_attempts - 1))
 FROM campaigns c
 WHERE l.tenant_id = @tenant_id AND l.id = @id AND c.tenant_id = l.tenant_id AND c.id = l.campaign_id;

@@ -33,6 +33,7 @@ SELECT t.privacy_mode, t.calling_window AS tenant_window, t.daily_cap, t.holiday
   l.claimed_by AS lead_claimed_by, l.claimed_until AS lead_claimed_until,
   coalesce(l.status, '')::text AS lead_status, l.phone_hash AS lead_hash, coalesce(l.attempts, 0)::int AS attempts,
   coalesce(l.dnd_checked, false)::bool AS dnd_checked, coalesce(l.dnd_clean, false)::bool AS dnd_clean, l.dnd_checked_at,
+  coalesce(l.status IN ('retry', 'callback') AND l.next_attempt_at IS NULL AND l.last_call_id IS NOT NULL, false)::bool AS lead_in_call,
   l.metadata AS lead_metadata, coalesce(v.status, '')::text AS agent_status, coalesce(v.max_concurrent, 0)::int AS agent_max,
   EXISTS (SELECT 1 FROM suppressions s WHERE s.tenant_id = @tenant_id AND s.phone_hash = @phone_hash) AS suppressed,
   u.channels AS channels_used, u.campaign AS campaign_used, u.campaign_here AS campaign_used_here, u.agent AS agent_used,

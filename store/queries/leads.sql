@@ -85,9 +85,11 @@ UPDATE leads SET status = @status, completed_at = @completed_at::timestamptz, ne
 WHERE tenant_id = @tenant_id AND id = @id
 RETURNING *;
 
--- LeadSetStatus puts a status on a lead whose call goes on: the call's end gives it its time.
+-- LeadSetStatus puts a status on a lead whose call goes on: the call's end gives it its time. A callback that was promised stays one.
 -- name: LeadSetStatus :exec
-UPDATE leads SET status = @status, status_set_by = @set_by::text, next_attempt_at = NULL, callback_at = NULL, completed_at = NULL,
+UPDATE leads SET status = @status, status_set_by = @set_by::text, next_attempt_at = NULL, completed_at = NULL,
+  callback_at = CASE WHEN @status = 'callback' THEN callback_at END,
+  callback_voice_agent_id = CASE WHEN @status = 'callback' THEN callback_voice_agent_id END,
   claimed_by = NULL, claimed_until = NULL, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id;
 

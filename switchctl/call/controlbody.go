@@ -21,7 +21,7 @@ const (
 	maxDestination = 512
 	// maxReason bounds why a recording is paused, or a callback promised.
 	maxReason = 500
-	// maxAudioURL, maxNotes and maxLeadField bound what their names say, in bytes; maxLeadValue a custom field's value.
+	// maxNotes and maxLeadField bound what their names say, in characters; maxAudioURL an address and maxLeadValue a custom field's value, in bytes.
 	maxAudioURL  = 2048
 	maxNotes     = 10_000
 	maxLeadField = 100
@@ -83,7 +83,7 @@ func readDigits(r *switchctl.ControlRequest, m members) error {
 
 func readReason(r *switchctl.ControlRequest, m members) error {
 	reason, _, ok := m.text("reason")
-	if !ok || len(reason) > maxReason {
+	if !ok || utf8.RuneCountInString(reason) > maxReason {
 		return switchctl.MalformedControl("reason", "must be a string of at most 500 characters")
 	}
 	r.Reason = reason
@@ -180,8 +180,8 @@ func readDisposition(r *switchctl.ControlRequest, m members) error {
 		return switchctl.MalformedControl("disposition", "must have 1 to 64 characters of a to z, 0 to 9 and _")
 	}
 	notes, given, ok := m.text("notes")
-	if !ok || len(notes) > maxNotes || strings.ContainsRune(notes, 0) {
-		return switchctl.MalformedControl("notes", "must be a string of at most 10,000 bytes, without a zero character")
+	if !ok || utf8.RuneCountInString(notes) > maxNotes || strings.ContainsRune(notes, 0) {
+		return switchctl.MalformedControl("notes", "must be a string of at most 10,000 characters, none of them zero")
 	}
 	if r.Disposition = code; given {
 		r.Notes = &notes
@@ -191,8 +191,8 @@ func readDisposition(r *switchctl.ControlRequest, m members) error {
 
 func readLeadField(r *switchctl.ControlRequest, m members) error {
 	name, _, _ := m.text("field")
-	if name == "" || len(name) > maxLeadField || strings.ContainsRune(name, 0) {
-		return switchctl.MalformedControl("field", "must be a string of 1 to 100 bytes")
+	if name == "" || utf8.RuneCountInString(name) > maxLeadField || strings.ContainsRune(name, 0) {
+		return switchctl.MalformedControl("field", "must be a string of 1 to 100 characters")
 	}
 	value, given := m["value"]
 	if !given || len(value) > maxLeadValue {
@@ -221,9 +221,6 @@ func readCallback(r *switchctl.ControlRequest, m members) error {
 		return err
 	}
 	r.Callback = switchctl.Callback{At: at}
-	if r.Reason != "" {
-		r.Callback.Reason = &r.Reason
-	}
 	agent, given, ok := m.text("voice_agent_id")
 	id, err := uuid.Parse(agent)
 	switch {

@@ -233,7 +233,8 @@ func (s *fakeSession) Play(clip *media.Clip) error {
 func (s *fakeSession) Hold(music *media.Clip) {
 	s.trace.add("media holds, music of %d samples", len(music.Samples))
 }
-func (s *fakeSession) Unhold() { s.trace.add("media unholds") }
+func (s *fakeSession) StopPlaying() { s.trace.add("media stops playing") }
+func (s *fakeSession) Unhold()      { s.trace.add("media unholds") }
 
 func (s *fakeSession) PauseRecording(paused bool) error {
 	if s.spec.Recording == nil {

@@ -47,6 +47,7 @@ type machine struct {
 	line      *callerLine
 	music     *musicPlayer
 	rec       *recorder
+	sound     *sound
 	taps      *taps
 	transfers *transfers
 	voice     *voice
@@ -146,11 +147,12 @@ func (mc *machine) partFromMachine(ctx context.Context, back bool) {
 	}
 }
 
-// muteForMachine has a machine hear nothing while it greets: neither music nor the voice agent.
+// muteForMachine has a machine hear nothing while it greets: neither music, nor the voice agent, nor what its verbs play.
 func (mc *machine) muteForMachine(ctx context.Context) {
 	mc.music.afterMusic(ctx, func(context.Context) {})
 	if s := mc.voice.ai; s.live() && s.media != nil {
 		s.media.SetMute(media.FromAgent, true)
+		mc.sound.silence(ctx)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -11,29 +12,48 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
+// maxOutcomes bounds what the voice agent of one call says of call and lead and that waits to be written.
+const maxOutcomes = 32
+
+// errOutcomes refuses more (503): the database is slow.
+var errOutcomes error = &fault.Error{
+	Kind: fault.Unavailable, Code: "service_unavailable", Detail: "Too many changes of this call wait for the database.",
+}
+
 // keepOutcome writes what the voice agent says of its call or lead, in the order of the call's other changes, and answers the verb when it is
-// written.
+// written, or when nobody can wait for it any longer.
 func (vs *verbs) keepOutcome(
-	ctx context.Context, m controlCommand, write func(ctx context.Context, o switchctl.Outcomes, call db.Call) error,
+	ctx context.Context, m controlCommand,
+	write func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error,
 ) error {
-	call, outcomes := vs.call, vs.c.handler
+	if vs.unwritten.Load() >= maxOutcomes {
+		return errOutcomes
+	}
+	vs.unwritten.Add(1)
+	call, outcomes, req, reply := vs.call, vs.c.handler, m.req, m.reply
+	req.Metadata = nil // may be large, and is written elsewhere
+	due := vs.c.clock.Now().Add(decisionWait)
 	var refused error // what no other try would change
-	vs.recordFor(ctx, decisionWait, m.req.Event, func(ctx context.Context) error {
-		refused = nil
-		err := write(ctx, outcomes, call)
+	vs.recordFor(ctx, decisionWait, req.Event, func(ctx context.Context) error {
+		if refused = nil; !vs.c.clock.Now().Before(due) {
+			refused = errUndecided
+			return nil
+		}
+		err := write(ctx, outcomes, call, req)
 		if f, ok := fault.Of(err); ok && f.Kind != fault.Unavailable {
 			refused = err
 			return nil
 		}
 		return err
 	}, func(err error) {
+		vs.unwritten.Add(-1)
 		if err == nil {
 			err = refused
 		}
 		if err != nil {
 			vs.c.metrics.rejected.Inc()
 		}
-		m.reply <- controlResult{result: map[string]any{}, err: err}
+		reply <- controlResult{result: map[string]any{}, err: err}
 	})
 	return nil
 }
@@ -64,9 +84,9 @@ func readInsights(metadata json.RawMessage) (ledger.Insights, error) {
 		ok   func(string) bool
 		must string
 	}{
-		{"ai_summary", &in.Summary, fitsInsight, "must be a string of at most 8,192 bytes"},
+		{"ai_summary", &in.Summary, fitsInsight, "must be a string of at most 8,192 bytes, without a zero character"},
 		{"ai_sentiment", &in.Sentiment, isSentiment, "must be one of positive, negative, neutral"},
-		{"ai_next_action", &in.NextAction, fitsInsight, "must be a string of at most 8,192 bytes"},
+		{"ai_next_action", &in.NextAction, fitsInsight, "must be a string of at most 8,192 bytes, without a zero character"},
 	} {
 		value, given, ok := m.text(member.name)
 		if !ok || given && !member.ok(value) {
@@ -79,7 +99,7 @@ func readInsights(metadata json.RawMessage) (ledger.Insights, error) {
 	return in, nil
 }
 
-func fitsInsight(s string) bool { return len(s) <= maxInsight }
+func fitsInsight(s string) bool { return len(s) <= maxInsight && !strings.ContainsRune(s, 0) }
 
 func isSentiment(s string) bool {
 	return slices.Contains([]string{"positive", "negative", "neutral"}, s)

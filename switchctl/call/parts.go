@@ -59,7 +59,7 @@ func newParts(k *core) parts {
 	*p.talking = talking{core: k, bypass: p.bypass, keypad: p.keypad, music: p.music, parties: who, rec: p.rec}
 	*p.machine = machine{
 		core: k, agents: p.agents, bypass: p.bypass, handling: p.handling, line: p.line, music: p.music,
-		rec: p.rec, taps: p.taps, transfers: p.transfers, voice: p.voice,
+		rec: p.rec, sound: p.sound, taps: p.taps, transfers: p.transfers, voice: p.voice,
 	}
 	*p.bypass = bypass{core: k, keypad: p.keypad, line: p.line, transfers: p.transfers, voice: p.voice}
 	*p.taps = taps{core: k, bypass: p.bypass, machine: p.machine, parties: who, voice: p.voice}

@@ -79,8 +79,9 @@ type mediaSession interface {
 	SetToneDetection(on bool)
 	SetEventPayload(pt uint8)
 	SetMute(dir media.Direction, muted bool)
-	// Play, Hold and Unhold are of what the caller hears besides the voice agent.
+	// Play, StopPlaying, Hold and Unhold are of what the caller hears besides the voice agent.
 	Play(clip *media.Clip) error
+	StopPlaying()
 	Hold(music *media.Clip)
 	Unhold()
 	UpdateMetadata(m json.RawMessage)

@@ -2,7 +2,6 @@ package call
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"github.com/ringmaster/ringmaster/media"
@@ -76,12 +75,6 @@ func (r *recorder) pauseOrResume(ctx context.Context, req switchctl.ControlReque
 			r.log.WarnContext(ctx, "storing the recording's pause on the channel failed", "error", err)
 		}
 	})
-	var metadata json.RawMessage
-	if req.Reason != "" {
-		if metadata, err = json.Marshal(map[string]string{"reason": req.Reason}); err != nil {
-			return err
-		}
-	}
-	r.voice.appendLog(ctx, req.Event, metadata, req.Source, nil)
+	r.voice.logReason(ctx, req)
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -197,4 +198,13 @@ func (v *voice) appendLog(ctx context.Context, typ string, metadata json.RawMess
 	if err != nil && reply != nil {
 		reply <- controlResult{err: err}
 	}
+}
+
+// logReason keeps a verb with its reason, which may be empty, in the session's log.
+func (v *voice) logReason(ctx context.Context, req switchctl.ControlRequest) {
+	var metadata json.RawMessage
+	if req.Reason != "" {
+		metadata, _ = json.Marshal(map[string]string{"reason": req.Reason}) // a string has no error
+	}
+	v.appendLog(ctx, req.Event, metadata, req.Source, nil)
 }

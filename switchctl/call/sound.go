@@ -34,10 +34,10 @@ type sound struct {
 	transfers *transfers
 	voice     *voice
 
-	callerMuted, agentMuted, held bool
+	// played: something was played since the session began.
+	callerMuted, agentMuted, held, played bool
 	// holds counts changes of the hold: music that was fetched for an earlier one is too late.
 	holds int
-	music *media.Clip
 	// fetches keeps what is fetched for the caller in the order in which it was asked for; marks what is noted on the channel.
 	fetches, marks rt.Serial
 }
@@ -70,35 +70,35 @@ func (s *sound) mute(ctx context.Context, target string, muted bool) error {
 	return nil
 }
 
-// apply tells the session who is muted, and whether the caller is held.
+// apply tells the session who is muted.
 func (s *sound) apply() {
 	session := s.voice.ai.media
 	session.SetMute(media.FromCaller, s.callerMuted)
 	session.SetMute(media.FromAgent, s.agentMuted || s.machine.taken())
-	if s.held {
-		if s.music == nil {
-			s.music = media.DefaultMusic()
-		}
-		session.Hold(s.music)
-	}
 }
 
 // restore applies what was asked for before the session's media was opened, which is a crash of ours.
 func (s *sound) restore() {
-	if s.callerMuted || s.agentMuted || s.held {
+	if s.callerMuted || s.agentMuted {
 		s.apply()
+	}
+	if s.held && !s.machine.taken() {
+		s.voice.ai.media.Hold(media.DefaultMusic())
 	}
 }
 
 // reset begins a new session.
 func (s *sound) reset() {
-	s.callerMuted, s.agentMuted, s.held, s.music = false, false, false, nil
+	s.callerMuted, s.agentMuted, s.held, s.played = false, false, false, false
 	s.holds++
 }
 
 // hold has the caller hear music: that of an address, once it has been fetched, or ours.
 func (s *sound) hold(ctx context.Context, m controlCommand) error {
 	s.holds++
+	if s.machine.taken() {
+		return errMachineListens
+	}
 	if m.req.AudioURL == "" {
 		s.holdWith(ctx, media.DefaultMusic())
 		m.reply <- controlResult{result: map[string]any{}}
@@ -109,7 +109,7 @@ func (s *sound) hold(ctx context.Context, m controlCommand) error {
 
 func (s *sound) holdWith(ctx context.Context, music *media.Clip) {
 	again := s.held
-	s.held, s.music = true, music
+	s.held = true
 	s.voice.ai.media.Hold(music)
 	if !again {
 		s.transfers.callState("held", VerbHold)
@@ -118,26 +118,43 @@ func (s *sound) holdWith(ctx context.Context, music *media.Clip) {
 }
 
 // unhold ends the hold; it does nothing where there is none.
-func (s *sound) unhold(ctx context.Context) error {
+func (s *sound) unhold(ctx context.Context) {
 	s.holds++
 	if !s.held {
-		return nil
+		return
 	}
-	s.held, s.music = false, nil
+	s.held = false
 	s.voice.ai.media.Unhold()
 	s.transfers.callState("resumed", VerbUnhold)
 	s.note(ctx)
-	return nil
+}
+
+// silence ends what a machine must not hear.
+func (s *sound) silence(ctx context.Context) {
+	if s.held {
+		s.unhold(ctx)
+	}
+	if s.played {
+		s.voice.ai.media.StopPlaying()
+	}
 }
 
 // play has the caller hear the audio of an address, once it has been fetched.
-func (s *sound) play(ctx context.Context, m controlCommand) error { return s.fetch(ctx, m) }
+func (s *sound) play(ctx context.Context, m controlCommand) error {
+	if s.machine.taken() {
+		return errMachineListens
+	}
+	return s.fetch(ctx, m)
+}
+
+// errMachineListens refuses what a greeting machine would record.
+var errMachineListens error = &fault.Error{Kind: fault.Conflict, Code: "InvalidCallState", Detail: "A machine has answered: it gets its message alone."}
 
 // fetch brings audio beside the actor, after what was asked for before.
 func (s *sound) fetch(ctx context.Context, m controlCommand) error {
 	holds := s.holds
 	fetch := func() {
-		file, err := s.c.promptAtHand(ctx, s.tenant, m.req.AudioURL)
+		file, err := s.c.promptFile(ctx, s.tenant, m.req.AudioURL)
 		var clip *media.Clip
 		if err == nil {
 			clip, err = s.c.clips.Read(file.path)
@@ -166,12 +183,15 @@ func (s *sound) use(ctx context.Context, f clipFetched) error {
 	case f.err != nil:
 		s.log.WarnContext(ctx, "fetching audio for the caller failed", "verb", f.m.req.Event, "error", f.err)
 		return &fault.Error{Kind: fault.Dependency, Code: "AudioFailed", Detail: "The audio can't be fetched or played."}
+	case s.machine.taken():
+		return errMachineListens
 	case f.m.req.Event == VerbHold && f.holds != s.holds:
 		return &switchctl.StateError{State: s.state.String(), Event: VerbHold, Detail: "The hold was changed before its music had come."}
 	case f.m.req.Event == VerbHold:
 		s.holdWith(ctx, f.clip)
 		return nil
 	}
+	s.played = true
 	err := ai.media.Play(f.clip)
 	switch {
 	case errors.Is(err, media.ErrNoLeg):

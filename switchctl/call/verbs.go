@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -64,6 +65,8 @@ type verbs struct {
 	voice     *voice
 	// early are the verbs that wait for the session.
 	early []waitingVerb
+	// unwritten are the outcomes that wait to be written.
+	unwritten atomic.Int32
 }
 
 // control is a verb in a state that may have an AI session.

@@ -78,7 +78,8 @@ func Verbs() []Verb {
 			return true, vs.sound.hold(ctx, m)
 		}},
 		{Name: VerbUnhold, run: func(ctx context.Context, vs *verbs, _ controlCommand) (bool, error) {
-			return false, vs.sound.unhold(ctx)
+			vs.sound.unhold(ctx)
+			return false, nil
 		}},
 		{Name: VerbSendDTMF, Repeatable: true, read: readDigits, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.keypad.sendDTMF(ctx, m)
@@ -87,8 +88,8 @@ func Verbs() []Verb {
 			return true, vs.sound.play(ctx, m)
 		}},
 		{Name: VerbSetDisposition, Insights: true, read: readDisposition, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
-			return true, vs.keepOutcome(ctx, m, func(ctx context.Context, o switchctl.Outcomes, call db.Call) error {
-				return o.SetDisposition(ctx, call, m.req.Disposition, m.req.Notes)
+			return true, vs.keepOutcome(ctx, m, func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error {
+				return o.SetDisposition(ctx, call, req.Disposition, req.Notes)
 			})
 		}},
 		{Name: VerbRecordingPause, read: readReason, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
@@ -115,18 +116,19 @@ func Verbs() []Verb {
 			return false, vs.monitors.stopMonitor(ctx, m.req)
 		}},
 		{Name: VerbSetLeadField, read: readLeadField, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
-			return true, vs.keepOutcome(ctx, m, func(ctx context.Context, o switchctl.Outcomes, call db.Call) error {
-				return o.SetLeadField(ctx, call, m.req.Field, m.req.Value)
+			return true, vs.keepOutcome(ctx, m, func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error {
+				return o.SetLeadField(ctx, call, req.Field, req.Value)
 			})
 		}},
 		{Name: VerbSetLeadStatus, read: readLeadStatus, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
-			return true, vs.keepOutcome(ctx, m, func(ctx context.Context, o switchctl.Outcomes, call db.Call) error {
-				return o.SetLeadStatus(ctx, call, m.req.Status)
+			return true, vs.keepOutcome(ctx, m, func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error {
+				return o.SetLeadStatus(ctx, call, req.Status)
 			})
 		}},
 		{Name: VerbScheduleCallback, read: readCallback, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
-			return true, vs.keepOutcome(ctx, m, func(ctx context.Context, o switchctl.Outcomes, call db.Call) error {
-				return o.ScheduleCallback(ctx, call, m.req.Callback)
+			vs.voice.logReason(ctx, m.req)
+			return true, vs.keepOutcome(ctx, m, func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error {
+				return o.ScheduleCallback(ctx, call, req.Callback)
 			})
 		}},
 	}
