@@ -42,7 +42,7 @@ func (c *claims) add(t *testing.T, names ...string) {
 
 func (c *claims) set(t *testing.T, name, assignments string, args ...any) {
 	t.Helper()
-	storetest.Exec(t, c.st, c.bundle.tenant, "UPDATE leads SET "+assignments+" WHERE id = $1", append([]any{c.ids[name]}, args...)...)
+	storetest.Exec(t, c.st, c.tenant, "UPDATE leads SET "+assignments+" WHERE id = $1", append([]any{c.ids[name]}, args...)...)
 }
 
 // due puts a lead into a status whose time came so long ago.

@@ -1,19 +1,16 @@
-// Package dialer decides what is dialed, when, and what becomes of it: campaigns, leads, voice agents, the
-// do-not-call rules, the gate that stands before every call, and the pacers that work running campaigns off.
+// Package dialer decides what is dialed, when, and what becomes of it. It wires the rooms that do so, and works the running campaigns.
 //
-// Read api.go for the shapes and codes.go for the codes of errors, parts.go for what the dialer is made of and who works with whom, service.go for its configuration.
-// campaigns.go, leads.go and voiceagents.go are what the public operations do, gate_rules.go is the table of
-// the rules of dialing (a row says what follows from each), gate_checks.go has their checks, campaign_fields.go the table of a campaign's members, pacer.go the campaigns at work, people.go
-// the calls that go to agents, placing.go the one way from there to the switch (can it originate, is it admitted, dial), single.go calls of no campaign, agentdesk.go and dispose.go what agents do with leads and calls (package acd keeps the
-// agents), and outcome.go what an ended call means to its lead.
+// What a tenant keeps: campaigns, leads, voiceagents, flows (package flow says what one may hold and runs it), suppressions, and account
+// (tenants, users, keys, numbers, trunks). What is dialed: gate holds each leg against the rules, desk is where calls are asked for one by
+// one, answer says what happens on a call that is up and what its end means, scrub compares leads with the registry (package dnc). Below
+// them: wake (who is told that something has changed), audio (what callees must hear), figures (what the database counts), week (calling
+// windows and business hours), carrier (whose inbound calls and SIP URIs are a carrier's), leadfile, acd (agents and the queue), and, both
+// pure, pacing and staffing. Each room's doc.go says how to read it. Rooms are named for what a tenant keeps of (campaigns, leads), or for
+// what is done there (gate, answer). They import each other one way, which a lint rule keeps: what is kept, campaigns, gate, answer and desk.
 //
-// Campaigns' figures are kept by the database with each change of a lead or a call (figures.go, stats.go). scrub.go checks leads against the
-// do-not-call registry (package dnc), scrub_pass.go all of a campaign's, behind the request if it takes long; suppressions.go keeps the tenant's own
-// list. Package week knows calling windows and business hours. Flows are saved by flows.go, run by flow_run.go with the operations of flow_ops.go, and
-// led to SIP URIs by gate_uri.go. What comes first on an answered call (machines, announcements) stands in answered.go.
-//
-// Rooms beside it: account (tenants, users, keys, numbers, trunks), acd (agents and the queue), carrier (whose inbound calls and SIP URIs are a
-// carrier's), dnc, flow, leadfile, pacing and staffing (both pure), week.
+// Read service.go first: the configuration, and which room is given what. The call controller is given the gate and the answers; the desk, the
+// job workers and the pacers are given the call controller. So nothing is made in two steps. pacer.go is a campaign at work, pacer_plan.go
+// its rounds, manager.go who paces what; stats.go has the figures of campaigns and tenants, settings.go what a tenant has set.
 //
 // # Rules of dialing
 //
@@ -23,22 +20,22 @@
 //   - The tenant's opt-outs and the do-not-call registry. They hold for third parties, too, to whom a caller is led by transfer or
 //     conference, by number or by a SIP URI that is one: that call is no telemarketing, but its destination comes from a customer's
 //     program, which would be a way around the list.
-//   - The kinds of calls for which the deployment has numbers checked (modes.go): no call of another kind, which would reach numbers
+//   - The kinds of calls for which the deployment has numbers checked (campaigns/modes.go): no call of another kind, which would reach numbers
 //     that are barred for it alone.
 //   - max_attempts, and the hours: the campaign's calling window or else the tenant's, never outside the law's, on none of the tenant's
-//     holidays (window.go). The last ring ends before they do.
-//   - The daily cap (dailycap.go): a number gets so many calls on one day of the callee's, over all the tenant's campaigns, agents and
+//     holidays (gate/window.go). The last ring ends before they do.
+//   - The daily cap (gate/dailycap.go): a number gets so many calls on one day of the callee's, over all the tenant's campaigns, agents and
 //     single calls. A callback that was promised is made all the same, and legs to third parties neither count nor are refused.
-//   - The campaign's announcement, which must be at hand (audio.go): nobody is connected who could not be told what all are told. It is
+//   - The campaign's announcement, which must be at hand (package audio): nobody is connected who could not be told what all are told. It is
 //     fetched beside the pacer, and a callee who can't be told nevertheless is hung up on and counts as abandoned.
 //   - The ceilings.
-//   - The caller id (callerid.go): one of the tenant's active numbers, fixed or in turn, of the series that the campaign's
+//   - The caller id (gate/callerid.go): one of the tenant's active numbers, fixed or in turn, of the series that the campaign's
 //     call_category asks for.
 //
-// A leg is judged once more before another route is tried (gate_again.go). An opt-out and an admission of its number are in order by a
-// lock (NumbersLock): whichever commits later sees the other, so the admission is refused, or the call that rings is ended (unring.go).
+// A leg is judged once more before another route is tried (gate/again.go). An opt-out and an admission of its number are in order by a
+// lock (NumbersLock): whichever commits later sees the other, so the admission is refused, or the call that rings is ended (suppressions/unring.go).
 //
-// Retries wait longer each time (retry.go).
+// Retries wait longer each time (leads/retry.go).
 //
 // # Locks
 //

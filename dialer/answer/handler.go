@@ -28,8 +28,30 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
-// handler says what happens on a call: where an inbound one belongs, what follows answer, what its end means.
-type handler struct{ s *Service }
+// Service says what happens on a call that is up, and what its end means; the call controller asks it.
+type Service struct {
+	Store *store.Store
+	Log   *slog.Logger
+	Now   func() time.Time
+	// Wake is told of calls that have ended.
+	Wake *wake.Signals
+	// NodeID names this controller.
+	NodeID string
+	// Web carries out the http_request nodes of flows; nil fails them.
+	Web flow.Web
+	// Agents are the people who take calls; nil for none.
+	Agents       *acd.Service
+	Gate         *gate.Gate
+	Leads        *leads.Service
+	Campaigns    *campaigns.Service
+	Flows        *flows.Service
+	VoiceAgents  *voiceagents.Service
+	Suppressions *suppressions.Service
+	Audio        *audio.Shelf
+	Carriers     *carrier.Trunks
+	// AdmittedTotal and RefusedTotal are the gate's; Announced counts announcements, by result.
+	AdmittedTotal, RefusedTotal, Announced *prometheus.CounterVec
+}
 
 // Route finds the tenant of an inbound call's number and commits the call's row, its unit and call.started. The call
 // takes the unit of the voice agent that it reaches first. Errors: switchctl.ErrUnknownNumber,
@@ -293,29 +315,4 @@ func (h *Service) admittedAgent(ctx context.Context, tx *store.Tx, call db.Call,
 		}
 	}
 	return h.VoiceAgents.Resolve(ctx, tx, call.TenantID, nil, campaign)
-}
-
-// Service is what happens on a call that is up, and after its end.
-type Service struct {
-	Store *store.Store
-	Log   *slog.Logger
-	Now   func() time.Time
-	// Wake is told of calls that have ended.
-	Wake *wake.Signals
-	// NodeID names this controller.
-	NodeID string
-	// Web carries out the http_request nodes of flows; nil fails them.
-	Web flow.Web
-	// Agents are the people who take calls; nil for none.
-	Agents       *acd.Service
-	Gate         *gate.Gate
-	Leads        *leads.Service
-	Campaigns    *campaigns.Service
-	Flows        *flows.Service
-	VoiceAgents  *voiceagents.Service
-	Suppressions *suppressions.Service
-	Audio        *audio.Shelf
-	Carriers     *carrier.Trunks
-	// AdmittedTotal and RefusedTotal are the gate's; Announced counts announcements, by result.
-	AdmittedTotal, RefusedTotal, Announced *prometheus.CounterVec
 }

@@ -18,12 +18,13 @@ const MaxTrunkFailures = 3
 type TrunkSign int
 
 const (
+	// TrunkNoSign says nothing.
 	TrunkNoSign TrunkSign = iota
-	// TrunkAlive: a callee was reached, or somebody beyond the trunk has refused.
+	// TrunkAlive means that a callee was reached, or somebody beyond the trunk has refused.
 	TrunkAlive
-	// TrunkSilent: nothing was heard, which may be the callee's silence or the trunk's.
+	// TrunkSilent means that nothing was heard, which may be the callee's silence or the trunk's.
 	TrunkSilent
-	// TrunkFault: the trunk, or the gateway in front of it, has no service.
+	// TrunkFault means that the trunk, or the gateway in front of it, has no service.
 	TrunkFault
 )
 

@@ -45,6 +45,7 @@ func (c CallCategory) Series() string {
 	}
 }
 
+// CategoryOf reads a campaign's column; empty for one that declares none.
 func CategoryOf(column *string) CallCategory {
 	if column == nil {
 		return ""

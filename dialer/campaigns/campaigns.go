@@ -23,6 +23,23 @@ import (
 	"github.com/ringmaster/ringmaster/store/input"
 )
 
+// Service makes, changes, starts and stops campaigns. It is safe for concurrent use.
+type Service struct {
+	Store *store.Store
+	Log   *slog.Logger
+	Now   func() time.Time
+	// Wake is told of campaigns that have begun, ended or changed.
+	Wake *wake.Signals
+	// Guard says which addresses a customer may configure.
+	Guard input.Guard
+	// DNCPolicy says for which kinds of calls the registry's answers hold.
+	DNCPolicy dnc.Policy
+	// RequireCategory refuses to start campaigns that don't declare what their calls are for.
+	RequireCategory bool
+	VoiceAgents     *voiceagents.Service
+	Flows           *flows.Service
+}
+
 // Codes of faults.
 const (
 	CodeInvalidTransition = "invalid_state_transition"
@@ -323,21 +340,4 @@ func campaignOf(row db.Campaign) Campaign {
 		UpdatedAt: row.UpdatedAt.UTC(),
 	}
 	return out
-}
-
-// Service are made, changed, started and stopped here.
-type Service struct {
-	Store *store.Store
-	Log   *slog.Logger
-	Now   func() time.Time
-	// Wake is told of campaigns that have begun, ended or changed.
-	Wake *wake.Signals
-	// Guard says which addresses a customer may configure.
-	Guard input.Guard
-	// DNCPolicy says for which kinds of calls the registry's answers hold.
-	DNCPolicy dnc.Policy
-	// RequireCategory refuses to start campaigns that don't declare what their calls are for.
-	RequireCategory bool
-	VoiceAgents     *voiceagents.Service
-	Flows           *flows.Service
 }

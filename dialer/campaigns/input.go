@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/input"
 )
 
+// Bounds, defaults and names of members.
 const (
 	// maxTargetAbandon is the law's cap.
 	maxTargetAbandon     = 0.03

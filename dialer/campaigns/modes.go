@@ -72,6 +72,7 @@ func (cs *Service) checkModes(ctx context.Context, tx *store.Tx, row db.Campaign
 	return nil
 }
 
+// UncoveredDetail says for which kinds of calls no number is checked.
 func UncoveredDetail(missing []string) string {
 	return "numbers are not checked for calls of the kind " + strings.Join(missing, ", ") + " here (dialing.dnc_modes)"
 }

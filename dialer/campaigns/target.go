@@ -67,6 +67,7 @@ func (cs *Service) actionAgent(ctx context.Context, tx *store.Tx, row db.Campaig
 	return agent, err == nil, err
 }
 
+// Flow gives the flow that a campaign's calls run. Errors: *fault.Error when it names none, or one that is gone.
 func (cs *Service) Flow(ctx context.Context, tx *store.Tx, row db.Campaign) (*flows.Plan, error) {
 	if row.FlowID == nil {
 		return nil, &fault.Error{Kind: fault.Dependency, Code: flows.CodeNoFlowConfigured, Detail: "the campaign runs a flow and names none"}

@@ -23,6 +23,20 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
+// Desk is what agents do with leads and calls, and where single calls are placed. It is safe for concurrent use.
+type Desk struct {
+	Store *store.Store
+	Now   func() time.Time
+	// Calls are what is placed and ended here.
+	Calls Calls
+	// Agents are the people who take calls; nil for none.
+	Agents       *acd.Service
+	Gate         *gate.Gate
+	Leads        *leads.Service
+	Suppressions *suppressions.Service
+	VoiceAgents  *voiceagents.Service
+}
+
 // Reservation is how long a lead is an agent's who asked for it.
 const Reservation = 10 * time.Minute
 
@@ -334,18 +348,4 @@ func (in DisposeInput) disposal(now time.Time) (disposal, error) {
 type Calls interface {
 	gate.Originator
 	Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error
-}
-
-// Desk is what an agent does with leads and calls.
-type Desk struct {
-	Store *store.Store
-	Now   func() time.Time
-	// Calls are what is placed and ended here.
-	Calls Calls
-	// Agents are the people who take calls; nil for none.
-	Agents       *acd.Service
-	Gate         *gate.Gate
-	Leads        *leads.Service
-	Suppressions *suppressions.Service
-	VoiceAgents  *voiceagents.Service
 }

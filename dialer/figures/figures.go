@@ -51,6 +51,7 @@ func Read(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID, now tim
 	return out, err
 }
 
+// Total gives one figure since the campaign's start.
 func (f Figures) Total(figure string) int64 { return f[figure].N }
 
 // By gives the figures of one kind by what they are counted by.

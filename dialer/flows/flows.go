@@ -18,6 +18,15 @@ import (
 	"github.com/ringmaster/ringmaster/store/input"
 )
 
+// Service keeps the call flows of a tenant. It is safe for concurrent use.
+type Service struct {
+	Store *store.Store
+	// Hosts says where SIP URIs may lead.
+	Hosts carrier.Hosts
+
+	cache flowCache
+}
+
 const (
 	// KeptVersions are those of a flow that stay for the calls that began with them.
 	KeptVersions = 20
@@ -251,13 +260,4 @@ func (f *Service) DeleteFlow(ctx context.Context, tenant, id uuid.UUID) error {
 		return err
 	})
 	return fault.Wrap("delete flow", err)
-}
-
-// Service keeps the call flows of a tenant.
-type Service struct {
-	Store *store.Store
-	// Hosts says where SIP URIs may lead.
-	Hosts carrier.Hosts
-
-	cache flowCache
 }

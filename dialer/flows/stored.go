@@ -88,6 +88,7 @@ func (f *Service) Stored(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID
 	return plan, err
 }
 
+// Read makes a plan of a version's nodes. Errors: *fault.Error.
 func Read(id uuid.UUID, version int32, nodes json.RawMessage) (*Plan, error) {
 	graph, err := flow.Parse(nodes)
 	if err != nil {

@@ -26,6 +26,41 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
+// Gate applies the rules of dialing. It is safe for concurrent use.
+type Gate struct {
+	Store *store.Store
+	Log   *slog.Logger
+	Now   func() time.Time
+	// NodeID names this controller, CarrierProfile the switch's SIP profile towards carriers.
+	NodeID, CarrierProfile string
+	// Legal is the time of day outside which nobody is called.
+	Legal week.Window
+	// DNCPolicy says for which kinds of calls the registry's answers hold.
+	DNCPolicy dnc.Policy
+	// DailyCap is the most calls that a number gets on one day from one tenant; 0 for any number.
+	DailyCap int
+	// RequireCategory refuses single calls that don't declare what they are for.
+	RequireCategory bool
+	// HostTrunk carries the calls of tenants that declare no trunk; nil refuses them.
+	HostTrunk *carrier.HostTrunk
+	// Hosts says where SIP URIs may lead.
+	Hosts carrier.Hosts
+	// Agents are the people who take calls; nil for none.
+	Agents      *acd.Service
+	VoiceAgents *voiceagents.Service
+	Campaigns   *campaigns.Service
+	Flows       *flows.Service
+	Leads       *leads.Service
+	Audio       *audio.Shelf
+	Plans       Plans
+	// AdmittedTotal counts the calls that were let through, by purpose; RefusedTotal the others, by reason.
+	AdmittedTotal, RefusedTotal *prometheus.CounterVec
+	// Admitted, unless nil, is told of each leg that may be dialed. Set it before there are any.
+	Admitted func(req admission.Request, terms admission.Terms)
+
+	windows windowCache
+}
+
 // ScrubAge is how long a lead's do-not-call mark holds.
 const ScrubAge = 7 * 24 * time.Hour
 
@@ -219,6 +254,7 @@ func (g *Gate) MayRing(
 	return g.MayCall(tenantWindow, campaignWindow, holidays, now.Add(ring))
 }
 
+// Channels counts those of all trunks together.
 func Channels(trunks []db.GateTrunksRow) int64 {
 	var total int64
 	for _, t := range trunks {
@@ -256,41 +292,6 @@ func (g *Gate) settle(ctx context.Context, tx *store.Tx, c candidate, refused *R
 		}
 	}
 	return g.Leads.Finish(ctx, tx, lead, status, c.now)
-}
-
-// Gate are the rules of dialing, which the gate applies.
-type Gate struct {
-	Store *store.Store
-	Log   *slog.Logger
-	Now   func() time.Time
-	// NodeID names this controller, CarrierProfile the switch's SIP profile towards carriers.
-	NodeID, CarrierProfile string
-	// Legal is the time of day outside which nobody is called.
-	Legal week.Window
-	// DNCPolicy says for which kinds of calls the registry's answers hold.
-	DNCPolicy dnc.Policy
-	// DailyCap is the most calls that a number gets on one day from one tenant; 0 for any number.
-	DailyCap int
-	// RequireCategory refuses single calls that don't declare what they are for.
-	RequireCategory bool
-	// HostTrunk carries the calls of tenants that declare no trunk; nil refuses them.
-	HostTrunk *carrier.HostTrunk
-	// Hosts says where SIP URIs may lead.
-	Hosts carrier.Hosts
-	// Agents are the people who take calls; nil for none.
-	Agents      *acd.Service
-	VoiceAgents *voiceagents.Service
-	Campaigns   *campaigns.Service
-	Flows       *flows.Service
-	Leads       *leads.Service
-	Audio       *audio.Shelf
-	Plans       Plans
-	// AdmittedTotal counts the calls that were let through, by purpose; RefusedTotal the others, by reason.
-	AdmittedTotal, RefusedTotal *prometheus.CounterVec
-	// Admitted, unless nil, is told of each leg that may be dialed. Set it before there are any.
-	Admitted func(req admission.Request, terms admission.Terms)
-
-	windows windowCache
 }
 
 // Plans are the present plans of the campaigns that over-dial.

@@ -14,6 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
+// Directions of calls.
 const (
 	DirectionOutbound = "outbound"
 	DirectionInbound  = "inbound"
@@ -71,6 +72,7 @@ type callStarted struct {
 	Metadata     json.RawMessage `json:"metadata"`
 }
 
+// EmitStarted emits call.started.
 func EmitStarted(ctx context.Context, tx *store.Tx, call db.Call, leadMetadata json.RawMessage) error {
 	at := call.CreatedAt
 	if call.DialTime != nil {

@@ -61,6 +61,7 @@ const (
 // Fate is what becomes of a claimed lead whose call was refused.
 type Fate int
 
+// The fates of claimed leads.
 const (
 	FateStops     Fate = iota // it goes back with all that follow, which would meet the same, until the next round
 	FateBacksOff              // likewise, and the campaign dials nothing for a while: somebody must see to it

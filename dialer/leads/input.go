@@ -68,6 +68,7 @@ func (in Input) row() (leadRow, error) {
 	return out, c.Err()
 }
 
+// PhoneFault says what is wrong with a number.
 func PhoneFault(err error) string {
 	switch {
 	case errors.Is(err, phone.ErrLength):

@@ -20,6 +20,21 @@ import (
 	"github.com/ringmaster/ringmaster/store/phone"
 )
 
+// Service adds, lists, changes, claims and finishes leads. It is safe for concurrent use.
+type Service struct {
+	Store *store.Store
+	Log   *slog.Logger
+	Now   func() time.Time
+	// Wake is told of leads that have come in.
+	Wake *wake.Signals
+	// DNC is the do-not-call registry; without one no lead is clean.
+	DNC     dnc.Provider
+	Uploads *Uploads
+	// Finished counts leads that reached a terminal state, Unusable those that were due and have no number that can be dialed.
+	Finished *prometheus.CounterVec
+	Unusable prometheus.Counter
+}
+
 // Codes of faults.
 const (
 	CodeDuplicateLead = "duplicate_lead"
@@ -102,6 +117,7 @@ func (l *Service) scrubRows(ctx context.Context, tenant uuid.UUID, rows []leadRo
 
 var errNoRegistry = errors.New("ask do-not-call registry: none configured")
 
+// Listed asks the do-not-call registry about numbers.
 func (l *Service) Listed(ctx context.Context, phones []store.Phone) ([]bool, error) {
 	if l.DNC == nil {
 		return nil, errNoRegistry
@@ -238,6 +254,7 @@ func echoRaw(sent string, privacy store.PrivacyMode) string {
 	return sent
 }
 
+// Tally counts the rows of a bulk push.
 func Tally(results []BulkRow) BulkResult {
 	out := BulkResult{Total: len(results), Results: results}
 	for _, r := range results {
@@ -253,6 +270,7 @@ func Tally(results []BulkRow) BulkResult {
 	return out
 }
 
+// ViewOf is a lead as the API shows it.
 func ViewOf(row db.Lead, privacy store.PrivacyMode) Lead {
 	out := Lead{
 		ID: row.ID, CampaignID: row.CampaignID, Phone: phone.FromSuffix(row.PhoneLast4), Name: row.Name, Email: row.Email,
@@ -322,19 +340,4 @@ func (l *Service) Finish(ctx context.Context, tx *store.Tx, lead db.Lead, status
 		return nil
 	}
 	return l.emitLeadCompleted(ctx, tx, done)
-}
-
-// Service are added, listed, changed, claimed and finished here. It is safe for concurrent use.
-type Service struct {
-	Store *store.Store
-	Log   *slog.Logger
-	Now   func() time.Time
-	// Wake is told of leads that have come in.
-	Wake *wake.Signals
-	// DNC is the do-not-call registry; without one no lead is clean.
-	DNC     dnc.Provider
-	Uploads *Uploads
-	// Finished counts leads that reached a terminal state, Unusable those that were due and have no number that can be dialed.
-	Finished *prometheus.CounterVec
-	Unusable prometheus.Counter
 }

@@ -11,6 +11,7 @@ import (
 // Outcome is what an ended call means to its lead.
 type Outcome string
 
+// The outcomes of calls.
 const (
 	OutcomeConversation Outcome = "conversation"
 	OutcomeBusy         Outcome = "busy"

@@ -17,6 +17,22 @@ import (
 	"github.com/ringmaster/ringmaster/store/fault"
 )
 
+// Service compares a campaign's leads with the registry. It is safe for concurrent use.
+type Service struct {
+	Store *store.Store
+	Log   *slog.Logger
+	Now   func() time.Time
+	// Wake is told of leads that may be dialed now, and tells of scrubs that requests have left.
+	Wake *wake.Signals
+	// DNC is the do-not-call registry.
+	DNC   dnc.Provider
+	Leads *leads.Service
+	// Poll is the pacers' beat; ScrubFor is how long a request for a scrub works on it.
+	Poll, ScrubFor time.Duration
+	// Batch is how many leads are scrubbed at a time.
+	Batch int32
+}
+
 // DefaultBatch bounds the transactions of a scrub, so that none holds an old snapshot, and what is lost of one that is cut off.
 const DefaultBatch = 1000
 
@@ -127,6 +143,7 @@ func (sc *Service) endWaiting(
 	return nil
 }
 
+// Counts tells how many of a campaign's leads are scrubbed, and by which registry.
 func (sc *Service) Counts(ctx context.Context, tenant, campaign uuid.UUID) (Result, error) {
 	var out Result
 	err := sc.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
@@ -192,6 +209,7 @@ type rescrub struct {
 	at       time.Time // not before
 }
 
+// Beside scrubs a campaign's leads beside its pacer.
 func (sc *Service) Beside(tenant, campaign uuid.UUID) *rescrub {
 	return &rescrub{s: sc, tenant: tenant, campaign: campaign}
 }
@@ -264,20 +282,4 @@ type Result struct {
 	// RegistryVersion and RegistryAgeS tell which registry answered, and how old its newest file is; null when none is known.
 	RegistryVersion *string `json:"registry_version"`
 	RegistryAgeS    *int64  `json:"registry_age_s"`
-}
-
-// Service compare a campaign's leads with the registry.
-type Service struct {
-	Store *store.Store
-	Log   *slog.Logger
-	Now   func() time.Time
-	// Wake is told of leads that may be dialed now, and tells of scrubs that requests have left.
-	Wake *wake.Signals
-	// DNC is the do-not-call registry.
-	DNC   dnc.Provider
-	Leads *leads.Service
-	// Poll is the pacers' beat; ScrubFor is how long a request for a scrub works on it.
-	Poll, ScrubFor time.Duration
-	// Batch is how many leads are scrubbed at a time.
-	Batch int32
 }

@@ -17,6 +17,14 @@ import (
 	"github.com/ringmaster/ringmaster/store/phone"
 )
 
+// Service keeps the numbers that a tenant may not call. It is safe for concurrent use.
+type Service struct {
+	Store *store.Store
+	Log   *slog.Logger
+	Now   func() time.Time
+	Leads *leads.Service
+}
+
 // Codes of faults.
 const (
 	CodeOptedOut = "opted_out"
@@ -294,12 +302,4 @@ func (u *Service) endSuppressed(ctx context.Context, tx *store.Tx, tenant uuid.U
 		return err
 	}
 	return tx.Q.CallsPurgePeers(ctx, tenant, hashes)
-}
-
-// Service are the numbers that a tenant may not call.
-type Service struct {
-	Store *store.Store
-	Log   *slog.Logger
-	Now   func() time.Time
-	Leads *leads.Service
 }

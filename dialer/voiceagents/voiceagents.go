@@ -19,6 +19,18 @@ import (
 	"github.com/ringmaster/ringmaster/store/input"
 )
 
+// Service keeps the voice agents of a tenant. It is safe for concurrent use.
+type Service struct {
+	Store *store.Store
+	// Wake is told of ceilings that have changed.
+	Wake *wake.Signals
+	// Guard says which addresses a customer may configure, Hosts where SIP URIs may lead.
+	Guard input.Guard
+	Hosts carrier.Hosts
+	// Subprotocols are those that this host serves.
+	Subprotocols []string
+}
+
 // Codes of faults.
 const (
 	CodeVoiceAgentInUse        = "VoiceAgentInUse"
@@ -429,16 +441,4 @@ func (v *Service) voiceAgentOf(row db.VoiceAgent) (VoiceAgent, error) {
 		out.AuthToken = &token
 	}
 	return out, nil
-}
-
-// Service keeps the voice AIs of a tenant.
-type Service struct {
-	Store *store.Store
-	// Wake is told of ceilings that have changed.
-	Wake *wake.Signals
-	// Guard says which addresses a customer may configure, Hosts where SIP URIs may lead.
-	Guard input.Guard
-	Hosts carrier.Hosts
-	// Subprotocols are those that this host serves.
-	Subprotocols []string
 }
