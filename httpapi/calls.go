@@ -113,13 +113,6 @@ func viewDirection(d *switchctl.DirectionQuality) *directionView {
 	}
 }
 
-type callPage struct {
-	Items    []callView `json:"items"`
-	Total    int64      `json:"total"`
-	Page     int        `json:"page"`
-	PageSize int        `json:"page_size"`
-}
-
 // view shows a call. Durations count from the moments of the switch's own record: ring to answer, answer to hang-up, dial
 // to hang-up.
 func (h callHandlers) view(r *request, row db.GetCallViewRow) (callView, error) {
@@ -286,7 +279,7 @@ func (h callHandlers) list(ctx context.Context, r *request) (reply, error) {
 	}
 	if r.who.IsAgent() {
 		if f.agentID != nil && *f.agentID != r.who.ID {
-			return ok(callPage{Items: []callView{}, Page: pg.number, PageSize: pg.size}), nil
+			return ok(pageOf[callView](nil, 0, pg)), nil
 		}
 		f.agentID = &r.who.ID
 	}
@@ -312,7 +305,7 @@ func (h callHandlers) ofCampaign(ctx context.Context, r *request) (reply, error)
 
 // page answers with a page of calls, the newest first.
 func (h callHandlers) page(ctx context.Context, r *request, f callFilter, pg page) (reply, error) {
-	out := callPage{Items: []callView{}, Page: pg.number, PageSize: pg.size}
+	out := pageOf[callView](nil, 0, pg)
 	rows, total, err := h.rows.page(ctx, r.who.TenantID, f, pg)
 	if err != nil {
 		return reply{}, err

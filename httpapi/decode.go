@@ -193,6 +193,18 @@ func (p page) limit() int32 { return int32(p.size) }
 
 func (p page) offset() int32 { return int32((p.number - 1) * p.size) }
 
+// itemPage is a page of a list.
+type itemPage[T any] struct {
+	Items    []T   `json:"items"`
+	Total    int64 `json:"total"`
+	Page     int   `json:"page"`
+	PageSize int   `json:"page_size"`
+}
+
+func pageOf[T any](items []T, total int64, pg page) itemPage[T] {
+	return itemPage[T]{Items: orEmpty(items), Total: total, Page: pg.number, PageSize: pg.size}
+}
+
 func (r *request) page() (page, []*fault.Field) {
 	number, badNumber := r.queryInt("page", 1, 1, maxPage)
 	most := maxPageSize

@@ -27,13 +27,6 @@ type deliveryView struct {
 	UpdatedAt      time.Time         `json:"updated_at"`
 }
 
-type deliveryPage struct {
-	Items    []deliveryView `json:"items"`
-	Total    int64          `json:"total"`
-	Page     int            `json:"page"`
-	PageSize int            `json:"page_size"`
-}
-
 func viewDelivery(d db.WebhookDelivery) (deliveryView, error) {
 	v := deliveryView{
 		ID: d.ID, SubscriptionID: d.SubscriptionID, EventID: store.EventID(d.EventID), EventType: d.EventType, Status: d.Status,
@@ -55,7 +48,7 @@ func (h webhookHandlers) deliveries(ctx context.Context, r *request) (reply, err
 	if err := faults(append(bad, badStatus, badSubscription, badType)...); err != nil {
 		return reply{}, err
 	}
-	out := deliveryPage{Items: []deliveryView{}, Page: pg.number, PageSize: pg.size}
+	out := pageOf[deliveryView](nil, 0, pg)
 	rows, total, err := h.webhooks.Deliveries(ctx, r.who.TenantID, webhook.DeliveryFilter{
 		Status: status, EventType: eventType, Subscription: subscription, Limit: pg.limit(), Offset: pg.offset(),
 	})

@@ -33,13 +33,6 @@ func blankUnstorable(rows []json.RawMessage) {
 
 const leadNoun = "lead"
 
-type leadPage struct {
-	Items    []leads.Lead `json:"items"`
-	Total    int64        `json:"total"`
-	Page     int          `json:"page"`
-	PageSize int          `json:"page_size"`
-}
-
 func (h leadHandlers) list(ctx context.Context, r *request) (reply, error) {
 	campaignID, err := r.pathID("campaign_id", campaignNoun)
 	if err != nil {
@@ -57,5 +50,5 @@ func (h leadHandlers) list(ctx context.Context, r *request) (reply, error) {
 	leads, total, err := h.leads.ListLeads(ctx, r.who.TenantID, campaignID, leads.Filter{
 		Status: status, Limit: pg.limit(), Offset: pg.offset(),
 	})
-	return ok(leadPage{Items: orEmpty(leads), Total: total, Page: pg.number, PageSize: pg.size}), named(err, campaignNoun)
+	return ok(pageOf(leads, total, pg)), named(err, campaignNoun)
 }

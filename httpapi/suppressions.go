@@ -19,13 +19,6 @@ func (a *api) suppressionOperations() []operation {
 	}
 }
 
-type suppressionPage struct {
-	Items    []suppressions.Suppression `json:"items"`
-	Total    int64                      `json:"total"`
-	Page     int                        `json:"page"`
-	PageSize int                        `json:"page_size"`
-}
-
 func (h suppressionHandlers) addMany(ctx context.Context, r *request) (reply, error) {
 	var in suppressions.ListInput
 	if err := decodeJSON(r.rc.PostBody(), &in); err != nil {
@@ -45,5 +38,5 @@ func (h suppressionHandlers) list(ctx context.Context, r *request) (reply, error
 	list, total, err := h.suppressions.ListSuppressions(ctx, r.who.TenantID, suppressions.Filter{
 		Phone: string(r.rc.QueryArgs().Peek("phone")), Limit: pg.limit(), Offset: pg.offset(),
 	})
-	return ok(suppressionPage{Items: orEmpty(list), Total: total, Page: pg.number, PageSize: pg.size}), err
+	return ok(pageOf(list, total, pg)), err
 }

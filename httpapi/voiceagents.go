@@ -8,11 +8,6 @@ import (
 
 const voiceAgentNoun = "voice agent"
 
-type voiceAgentList struct {
-	Items []voiceagents.VoiceAgent `json:"items"`
-	Total int                      `json:"total"`
-}
-
 func (h voiceAgentHandlers) create(ctx context.Context, r *request) (reply, error) {
 	var in voiceagents.Input
 	if err := r.decode(&in); err != nil {
@@ -31,7 +26,7 @@ func (h voiceAgentHandlers) list(ctx context.Context, r *request) (reply, error)
 		return reply{}, err
 	}
 	agents, err := h.voiceAgents.ListVoiceAgents(ctx, r.who.TenantID, status)
-	return ok(voiceAgentList{Items: orEmpty(agents), Total: len(agents)}), err
+	return ok(listed(agents, asIs)), err
 }
 
 // orEmpty makes a list that has nothing an empty list, where JSON would say null.
