@@ -107,7 +107,7 @@ func binary(dir, name string, flags ...string) (string, error) {
 		return path, nil
 	}
 	path := filepath.Join(dir, strings.ToLower(name))
-	args := append([]string{"build", "-o", path}, flags...)
+	args := append([]string{"build", "-trimpath", "-o", path}, flags...)
 	out, err := exec.CommandContext(context.Background(), "go", append(args, "github.com/ringmaster/ringmaster/cmd/ringmaster")...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build ringmaster: %w\n%s", err, out)
