@@ -181,7 +181,10 @@ func (s *Session) Unhold() {
 
 // DefaultMusic is what a held caller hears unless somebody asks for something else: eight seconds of soft broken chords, to be played
 // again and again.
-var DefaultMusic = sync.OnceValue(func() *Clip {
+func DefaultMusic() *Clip { return defaultMusic() }
+
+//nolint:gochecknoglobals // made once, and only read
+var defaultMusic = sync.OnceValue(func() *Clip {
 	const beat, level = dsp.SampleRate / 2, 1400.0
 	notes := []float64{ // Hz: C, A minor, F, G
 		261.63, 329.63, 392, 329.63, 220, 261.63, 329.63, 261.63, 174.61, 220, 261.63, 220, 196, 246.94, 293.66, 246.94,

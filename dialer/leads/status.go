@@ -29,13 +29,17 @@ func Waits(status Status) bool {
 
 // InCall tells whether a lead's call goes on: one whose status was set during it gets its time, or its end, when the call has ended.
 func InCall(lead db.Lead) bool {
-	switch status := Status(lead.Status); status {
+	switch Status(lead.Status) {
 	case StatusDialing, StatusConnected:
 		return true
 	case StatusRetry, StatusCallback:
 		return lead.LastCallID != nil && lead.NextAttemptAt == nil
+	case StatusNew, StatusQueued:
+		return false
+	case StatusCompleted, StatusExhausted, StatusDNC, StatusOptedOut, StatusInvalid:
+		return lead.LastCallID != nil && lead.CompletedAt == nil
 	default:
-		return lead.LastCallID != nil && Final(status) && lead.CompletedAt == nil
+		return false
 	}
 }
 

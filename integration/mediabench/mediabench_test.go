@@ -136,8 +136,9 @@ func TestEcho(t *testing.T) {
 	for _, size := range []int{1, 3, 1000, len(in)} {
 		var c echoConn
 		open := true
-		for at, to := 0, 0; at < len(in); at = to {
-			if to = at + size; at > 2000 { // within the longest payload
+		for at := 0; at < len(in); {
+			to := at + size
+			if at > 2000 { // within the longest payload
 				to = at + max(size, 1000)
 			}
 			require.True(t, open)
@@ -145,6 +146,7 @@ func TestEcho(t *testing.T) {
 			var used int
 			used, open = c.frames(b)
 			c.in = append([]byte(nil), b[used:]...)
+			at = to
 		}
 		require.False(t, open)
 		require.Equal(t, append(append([]byte(nil), want...), 0x80|opClose, 2, 3, 232), c.out, "pieces of %d", size)

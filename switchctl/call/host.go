@@ -1,11 +1,11 @@
 package call
 
 import (
-	"github.com/ringmaster/ringmaster/media"
 	"log/slog"
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/admission"

@@ -75,8 +75,11 @@ const maxInsight = 8 << 10
 func readInsights(metadata json.RawMessage) (ledger.Insights, error) {
 	var in ledger.Insights
 	var m members
-	if len(metadata) == 0 || json.Unmarshal(metadata, &m) != nil {
+	if len(metadata) == 0 {
 		return in, nil
+	}
+	if err := json.Unmarshal(metadata, &m); err != nil {
+		return in, switchctl.MalformedControl("metadata", "must be an object")
 	}
 	for _, member := range []struct {
 		name string

@@ -56,18 +56,17 @@ func (clipFetched) Essential() bool { return true }
 func (m clipFetched) refused(_ *core, err error) { m.m.reply <- controlResult{err: err} }
 
 // mute silences one side for the other, and in the recording, or ends that.
-func (s *sound) mute(ctx context.Context, target string, muted bool) error {
+func (s *sound) mute(ctx context.Context, target string, muted bool) {
 	side := &s.callerMuted
 	if target == sideAgent {
 		side = &s.agentMuted
 	}
 	if *side == muted {
-		return nil
+		return
 	}
 	*side = muted
 	s.apply()
 	s.note(ctx)
-	return nil
 }
 
 // apply tells the session who is muted.

@@ -69,10 +69,12 @@ func Verbs() []Verb {
 			return true, nil
 		}},
 		{Name: VerbMute, read: readSide, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
-			return false, vs.sound.mute(ctx, m.req.Target, true)
+			vs.sound.mute(ctx, m.req.Target, true)
+			return false, nil
 		}},
 		{Name: VerbUnmute, read: readSide, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
-			return false, vs.sound.mute(ctx, m.req.Target, false)
+			vs.sound.mute(ctx, m.req.Target, false)
+			return false, nil
 		}},
 		{Name: VerbHold, read: readHold, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.sound.hold(ctx, m)
