@@ -56,10 +56,13 @@ func (a *account) own(dir string) error {
 		return nil
 	}
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+		if err == nil {
+			err = os.Lchown(path, int(a.uid), int(a.gid))
 		}
-		return os.Lchown(path, int(a.uid), int(a.gid))
+		if path != dir && errors.Is(err, fs.ErrNotExist) { // an orphaned server that is ending removes its lock file
+			return nil
+		}
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("give the data directory to user %s: %w", a.name, err)
