@@ -5,7 +5,7 @@
 // one, answer says what happens on a call that is up and what its end means, scrub compares leads with the registry (package dnc). Below
 // them: wake (who is told that something has changed), audio (what callees must hear), figures (what the database counts), week (calling
 // windows and business hours), carrier (whose inbound calls and SIP URIs are a carrier's), leadfile, acd (agents and the queue), and, both
-// pure, pacing and staffing. Each room's doc.go says how to read it. Rooms are named for what a tenant keeps of (campaigns, leads), or for
+// pure, pacing and staffing. Each room's package comment (doc.go, or its main file) says how to read it. Rooms are named for what a tenant keeps of (campaigns, leads), or for
 // what is done there (gate, answer). They import each other one way, which a lint rule keeps: what is kept, campaigns, gate, answer and desk.
 //
 // Read service.go first: the configuration, and which room is given what. The call controller is given the gate and the answers; the desk, the
@@ -14,11 +14,11 @@
 //
 // # Rules of dialing
 //
-// No leg leaves without the gate's leave, whoever wants it: a pacer, an agent who dials a lead or a number, a single call, a voice
+// No leg leaves without the gate's permission, whoever asks for it: a pacer, an agent who dials a lead or a number, a single call, a voice
 // agent's or a flow's transfer. In the order in which they matter:
 //
-//   - The tenant's opt-outs and the do-not-call registry. They hold for third parties, too, to whom a caller is led by transfer or
-//     conference, by number or by a SIP URI that is one: that call is no telemarketing, but its destination comes from a customer's
+//   - The tenant's opt-outs and the do-not-call registry. They hold for the destinations of transfers and
+//     conferences, too, by number or by a SIP URI that is one: that call is no telemarketing, but its destination comes from a customer's
 //     program, which would be a way around the list.
 //   - The kinds of calls for which the deployment has numbers checked (campaigns/modes.go): no call of another kind, which would reach numbers
 //     that are barred for it alone.
@@ -68,7 +68,7 @@
 //     against that plan again, under its lock (agentFree). A tenant's agents are divided between the campaigns that have
 //     something to dial (staffing.Allocator): as many each, in turns where there are fewer agents than campaigns. Callers go to whoever is ready.
 //     Where a flow asks for skills or for one agent, only agents who fit count (staffing.Demand). Of several whom it may ask for, on this
-//     branch or that, those count that the fewest agents fit, and a campaign has a part of the agents for each: then somebody is there
+//     branch or that, the scarcest count, and a campaign has a part of the agents for each: then somebody is there
 //     whichever branch the callee takes. Where a call's variable names the queue or the agent, it has that for the scarcest alone.
 //     Inbound callers and other campaigns' callees who wait in front are left out of what the plan counts on, and so are the
 //     agents whom inbound callers are likely to take while a call rings (staffing.OutsideCalls). In small teams, and while one abandoned call
@@ -77,7 +77,7 @@
 //   - For a voice agent the free slots are filled up to the tightest ceiling, with a ramp (ramp.go).
 //   - The account's channels and a voice agent's slots are divided between the campaigns that use them (staffing.Shares), as far as
 //     one controller paces them.
-//   - Abandoned is whom a campaign has called, who has answered, and who isn't with an agent within 2 s, or within a shorter
+//   - A call is abandoned if the campaign dialed it, a person answered, and no agent joined within 2 s, or within a shorter
 //     predictive_max_wait_s. A longer one keeps callees waiting for an agent, and in the count: no setting loosens the cap.
 //   - The guard (guard.go): at an abandon rate of 2.7% of the last 24 hours, or since the start, a predictive campaign goes
 //     on with one call per ready agent until the rate has come down; at 2.9% it is paused, though of few answered calls up

@@ -103,7 +103,7 @@ func (h *Service) ScheduleCallback(ctx context.Context, call db.Call, c switchct
 		return fault.InField("scheduled_at", fmt.Sprintf("must lie in the future, within %d days", campaigns.MaxCallbackDays))
 	}
 	return fault.Wrap("schedule callback", h.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		lead, err := campaigns.CallableLead(ctx, tx, call)
+		lead, err := campaigns.CallableLead(ctx, tx, call, true)
 		if err != nil {
 			return err
 		}

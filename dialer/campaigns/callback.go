@@ -44,8 +44,8 @@ func LastLead(ctx context.Context, tx *store.Tx, call db.Call) (db.Lead, error) 
 }
 
 // CallableLead is LastLead of one that can be called again. Errors: besides those, *fault.Error when the lead may never be called again, or when
-// its campaign has ended.
-func CallableLead(ctx context.Context, tx *store.Tx, call db.Call) (db.Lead, error) {
+// its campaign has ended; and, unless it is asked during the call, while the lead is in one.
+func CallableLead(ctx context.Context, tx *store.Tx, call db.Call, during bool) (db.Lead, error) {
 	lead, err := LastLead(ctx, tx, call)
 	if err != nil && !isCode(err, CodeLaterCall) {
 		return lead, err
@@ -66,6 +66,8 @@ func CallableLead(ctx context.Context, tx *store.Tx, call db.Call) (db.Lead, err
 		return lead, LeadIsFinal(lead)
 	case later != nil:
 		return lead, later
+	case !during && leads.InCall(lead):
+		return lead, &fault.Error{Kind: fault.Conflict, Code: leads.CodeLeadInCall, Detail: "The lead's call goes on."}
 	case campaign.Status == string(StatusCompleted):
 		return lead, &fault.Error{
 			Kind: fault.Conflict, Code: CodeCampaignNotRuns, Detail: "The campaign has been stopped for good: nobody would call back.",

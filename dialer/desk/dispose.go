@@ -92,17 +92,14 @@ func (dk *Desk) disposeLead(ctx context.Context, tx *store.Tx, call db.Call, d d
 	return nil
 }
 
-// promiseCallback has the lead of a call called again. Errors: those of campaigns.CallableLead, and *fault.Error while the lead is in a call.
+// promiseCallback has the lead of a call called again. Errors: those of campaigns.CallableLead.
 func (dk *Desk) promiseCallback(ctx context.Context, tx *store.Tx, call db.Call, at time.Time) error {
-	lead, err := campaigns.CallableLead(ctx, tx, call)
+	lead, err := campaigns.CallableLead(ctx, tx, call, false)
 	if errors.Is(err, campaigns.ErrNoLead) {
 		return fault.InField("callback_at", "can't be kept: the call has no lead")
 	}
 	if err != nil {
 		return err
-	}
-	if leads.InCall(lead) {
-		return &fault.Error{Kind: fault.Conflict, Code: leads.CodeLeadInCall, Detail: "The lead's call goes on."}
 	}
 	return tx.Q.LeadSetCallback(ctx, db.LeadSetCallbackParams{TenantID: lead.TenantID, ID: lead.ID, SetBy: leads.SourceAgent, At: at})
 }

@@ -15,7 +15,7 @@
 //
 // A file is CSV: comma, semicolon, tab or bar between the fields, quotes where needed, gzip when its name ends so. The header
 // names the column of numbers in one of many spellings; without a header it is the first field that is a number. A status or
-// operation of D, or of a word that can mean nothing else (deleted, deregistered, inactive), takes a number off what the row names; everything else
+// operation of D, or an unambiguous word (deleted, deregistered, inactive), takes a number off what the row names; everything else
 // adds it, an R too. In the register of 2010 (Service Area Code,
 // Phone Numbers, Preferences, Opstype, Phone Type) a preference is what may still be sent by SMS, so every number in it is
 // barred to calls, whatever its preferences. In the register of 2018 a customer bars categories and modes: such a file is known

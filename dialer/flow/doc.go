@@ -4,14 +4,14 @@
 // [Operations] that a call offers, within limits of steps and time. Read flow.go (graph and validation), fields.go (how a
 // node's data is read), nodes_*.go (the kinds of nodes), variables.go (templates), run.go (the interpreter), web.go
 // (http_request) and asks.go (which agents a flow may ask for). A kind of node that plays audio or reaches people also decides which
-// do-not-call registry its campaigns are checked against: modes.go of package dialer.
+// do-not-call registry its campaigns are checked against: modes.go of package campaigns.
 //
 // A flow is a list of nodes. A node has an id, a type, its data, and in next the node that follows each outcome; an outcome
 // that next does not name leads to "default", and a flow without a following node is over: what is left of the call is hung up.
 //
 //	[{"id": "s", "type": "start", "next": {"default": "hello"}}, …]
 //
-// The nodes, each with an example. Members that are not named here are left alone.
+// The nodes, each with an example. Members that are not named here are ignored.
 //
 //	start               where it begins; there is one
 //	  {"id": "s", "type": "start", "next": {"default": "hello"}}

@@ -26,13 +26,13 @@
 // others come, one call per ready agent is too many, a progressive campaign's too: as many agents are left to them as bring
 // the risk of each call below the aim. In a team of up to four that would be all of them much of the time, and while there is nothing to
 // spare nearly no risk is small enough. There it is the other way round: an agent is kept for each call, so that others have to wait.
-// Whoever waits so counts as if the agent were taken: when the call has ended, the agent is the caller's, and no other call is dialed
+// A caller who waits so counts as having that agent already: when the call has ended, the agent is the caller's, and no other call is dialed
 // for that agent before.
 //
 // What holds it back, whatever the limit:
 //
 //   - Spare: how many calls could all be abandoned with the rate of the last 24 hours and of the whole campaign still at or below
-//     2.7%. Below one there is one call per agent: so until 36 persons have answered, for one abandoned call of fewer is too many.
+//     2.7%. Below one there is one call per agent: so until 37 persons have answered; below that, one abandoned call breaks the limit.
 //   - The worst case must stay within the spare calls: all that ring now and the new ones have run out, three standard
 //     deviations (and the skew of small numbers) more are answered than expected, at 1.2 times the highest answer rate of late
 //     (a halved rate may come back any moment), none of the new ones failing on the way, and agents are as slow as the small number of

@@ -8,7 +8,8 @@ const SampleRate = 8000
 // Class says who has answered.
 type Class string
 
-// The classes of a verdict.
+// The classes of a verdict. One more is a CHECK of the column amd_class (a migration), 30_calls.yaml, the labels in media/metrics.go, what
+// switchctl/machine_verdict.go, ledger/answer.go and call/machine.go make of it, and its speech in integration/amdcorpus; decide.go gives it.
 const (
 	// ClassHuman is a person.
 	ClassHuman Class = "human"

@@ -15,7 +15,8 @@ import (
 // Encoding is how the samples of a recording are stored. All are at 8 kHz.
 type Encoding string
 
-// The encodings of recordings.
+// The encodings of recordings. One more is its layout here, check.go, scan.go, its codec in package dsp, and the comment on recordings.encoding in
+// conf/ringmaster.yaml. Files of another kind than WAV would change the names and the content type in switchctl/recordings, too.
 const (
 	// PCM is 16-bit linear PCM, 32 kB a second. It is the default.
 	PCM Encoding = "pcm"

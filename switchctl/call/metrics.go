@@ -10,7 +10,8 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
-// metrics of a controller. Every label's values are listed where it is used, so their number is bounded.
+// metrics of a controller's calls; other packages have their own (dialer/service.go, dialer/acd, media, httpapi, switchctl/recordings), and
+// conf/README.md lists those that one watches. Every label's values are listed where it is used, so their number is bounded.
 type metrics struct {
 	live      prometheus.GaugeFunc
 	ended     *prometheus.CounterVec // status: completed, failed; cause: those of causeLabel
