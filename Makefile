@@ -53,7 +53,7 @@ units: postgres build ## the tests of PKG without the end-to-end suite
 
 .PHONY: e2e
 e2e: postgres build ## the end-to-end suite, if PKG has it
-	@some=$$($(GO) list $(PKG) | grep '$(E2E)'); [ -z "$$some" ] || $(GOTEST) -parallel 6 $$some
+	@some=$$($(GO) list $(PKG) | grep '$(E2E)'); [ -z "$$some" ] || $(GOTEST) -parallel $(if $(RINGMASTER_FREESWITCH),4,6) $$some
 
 .PHONY: lint
 lint: $(GOLANGCI) ## linters, vet among them, and formatting

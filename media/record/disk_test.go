@@ -268,9 +268,11 @@ func TestDiskStalls(t *testing.T) {
 func TestDiskStallsLong(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
-	w := startTestWriter(t, gated(gate), roundPause) // all of it comes before the first round, which takes two blocks
+	w := newTestWriter(t, gated(gate))
 	recs := hungRecordings(t, w, 1)
-	stall(t, w, recs, 0, 20*dsp.SampleRate)
+	stall(t, w, recs, 0, blockSamples)
+	w.breathe(t, 0) // the disk hangs in the first block
+	stall(t, w, recs, blockSamples, 20*dsp.SampleRate)
 	close(gate)
 	w.breathe(t, 0)
 	stall(t, w, recs, 20*dsp.SampleRate, 21*dsp.SampleRate)

@@ -73,12 +73,7 @@ const (
 
 func newTestWriter(t *testing.T, open opener) *Writer {
 	t.Helper()
-	return startTestWriter(t, open, testPause)
-}
-
-func startTestWriter(t *testing.T, open opener, pause time.Duration) *Writer {
-	t.Helper()
-	w := newWriter(NewMetrics(), open, pause, testSpare)
+	w := newWriter(NewMetrics(), open, testPause, testSpare)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), soon)
 		defer cancel()
