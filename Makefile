@@ -33,13 +33,13 @@ $(TOOLS)/%:
 	$(GO) build -modfile=.ci/tools/$*.mod -o $@.$$$$ $$(sed -n 's/^tool //p' .ci/tools/$*.mod) && mv $@.$$$$ $@
 
 # `make lint` vets. Many tests wait more than they work, for a database or for time to pass: three packages at a time keep two processors
-# busy. Those of the media endpoint run after them, at their own pace, since packets come by the clock. The end-to-end suite listens to audio: it
+# busy. Those of the media endpoint, and of phones, run after them, at their own pace, since packets come by the clock. The end-to-end suite listens to audio: it
 # runs when nothing else uses the processor. Trimmed paths have clean clones share what is
 # compiled.
 # The race detector would have each process sleep for a second when it ends.
 GOTEST   := GORACE=atexit_sleep_ms=0 RINGMASTER_BINARY=$(CURDIR)/$(BIN) $(BIN) with-postgres -- $(GO) test -race -vet=off -trimpath -shuffle=on -timeout 25m
 E2E      := /integration/e2e$$
-MEDIA    := /media(/|$$)
+MEDIA    := /(media|integration/phones)(/|$$)
 
 .PHONY: test
 test: ## every test, with the race detector, shuffled, with leak checks (PKG=./media/... for one folder)
@@ -53,7 +53,7 @@ units: postgres build ## the tests of PKG without the end-to-end suite
 
 .PHONY: e2e
 e2e: postgres build ## the end-to-end suite, if PKG has it
-	@some=$$($(GO) list $(PKG) | grep '$(E2E)'); [ -z "$$some" ] || $(GOTEST) -parallel $(if $(RINGMASTER_FREESWITCH),4,6) $$some
+	@some=$$($(GO) list $(PKG) | grep '$(E2E)'); [ -z "$$some" ] || $(GOTEST) -parallel 4 $$some
 
 .PHONY: lint
 lint: $(GOLANGCI) ## linters, vet among them, and formatting
