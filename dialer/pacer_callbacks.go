@@ -23,9 +23,9 @@ const (
 )
 
 // callbackAgent says who takes a claimed lead's call; false: nobody yet, and the lead is back.
-func (p *pacer) callbackAgent(ctx context.Context, lead leads.Claimed, campaigns *uuid.UUID) (*uuid.UUID, bool) {
-	if campaigns == nil || lead.VoiceAgent == nil {
-		return campaigns, true
+func (p *pacer) callbackAgent(ctx context.Context, lead leads.Claimed, ofCampaign *uuid.UUID) (*uuid.UUID, bool) {
+	if ofCampaign == nil || lead.VoiceAgent == nil {
+		return ofCampaign, true
 	}
 	if until := p.resting[*lead.VoiceAgent]; until.After(p.s.now()) {
 		p.postpone(ctx, lead, until)

@@ -22,7 +22,7 @@ const (
 )
 
 // overlay is what the caller hears besides the AI: clips, one after the other, over its speech, and a held caller's music in its place. It belongs
-// to the shard's thread.
+// to the shard's thread, and allocates nothing in a frame.
 type overlay struct {
 	clips   []*Clip
 	waiting int // samples of clips
@@ -138,9 +138,8 @@ func (o *overlay) nextMusic() []int16 {
 }
 
 // Play has the caller hear a clip over what the AI says, after the clips that were asked for before; it is recorded as heard.
-// It ends with the AI's killAudio. Before the caller's leg has come it waits for it. Errors: [ErrNoLeg] when the leg
-// has gone, [ErrPlayQueueFull],
-// [ErrSessionClosed], [ErrServerClosed].
+// It ends with the AI's killAudio. Before the caller's leg has come it waits for it. Errors: [ErrNoLeg] when the leg has gone,
+// [ErrPlayQueueFull], [ErrSessionClosed], [ErrServerClosed].
 func (s *Session) Play(clip *Clip) error {
 	if s.isClosed() {
 		return fmt.Errorf("playing audio: %w", ErrSessionClosed)

@@ -20,7 +20,7 @@ import (
 
 // What a voice agent says of its call and of the call's lead while it talks: the verbs set_disposition, set_lead_field, set_lead_status and
 // schedule_callback. Each may run twice, after a commit whose end is unknown, and changes nothing then. The call's end follows what was said
-// (answering.Ended), and tells lead.completed.
+// (Service.Ended), and tells lead.completed.
 
 // SetDisposition implements [switchctl.Outcomes].
 func (h *Service) SetDisposition(ctx context.Context, call db.Call, disposition string, notes *string) error {
