@@ -54,6 +54,11 @@ var (
 	}
 	// ErrUnknownExtension says that no agent has the extension (422).
 	ErrUnknownExtension error = InvalidControl("destination", "is no agent's extension")
+	// ErrPhoneNotReady says that the phone did not answer (409).
+	ErrPhoneNotReady error = &fault.Error{
+		Kind: fault.Conflict, Code: "phone_not_ready", Detail: "The phone is not registered, or did not answer.",
+		Text: "switchctl: phone is not ready",
+	}
 	// ErrHandedOver tells a handler that its call was given to another one.
 	ErrHandedOver = errors.New("switchctl: call was handed over")
 	// ErrMachine ends the context of a handler whose caller is a machine, which the actor deals with.
