@@ -235,3 +235,19 @@ func TestCallbackNeedsAVoiceAgentsCampaign(t *testing.T) {
 	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET status = 'completed' WHERE id = $1", campaign.ID)
 	require.Equal(t, campaigns.CodeCampaignNotRuns, conflictCode(t, b.svc.Answers.ScheduleCallback(t.Context(), call, switchctl.Callback{At: at})))
 }
+
+// TestVoiceAgentRequestsSupervisor: a request is kept and told once, however often it is made.
+func TestVoiceAgentRequestsSupervisor(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	call, _ := b.talkingCall(t, b.running(t))
+	e := switchctl.Escalation{ID: storetest.NewID(t), VoiceAgentID: storetest.NewID(t), Reason: "asks for a manager", Urgency: "high", At: b.clock.Now()}
+	require.NoError(t, b.svc.Answers.RequestSupervisor(t.Context(), call, e))
+	require.NoError(t, b.svc.Answers.RequestSupervisor(t.Context(), call, e), "again")
+	told := b.events(t, store.EventAISessionEscalated)
+	require.Equal(t, []map[string]any{{
+		"escalation_id": e.ID.String(), "call_id": call.ID.String(), "voice_agent_id": e.VoiceAgentID.String(), "reason": e.Reason, "urgency": "high",
+		"supervisor_id": nil, "escalated_at": e.At.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano),
+	}}, told)
+	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM escalations WHERE call_id = $1 AND claimed_at IS NULL", call.ID))
+}

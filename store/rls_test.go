@@ -40,6 +40,9 @@ func fill(t *testing.T, st *store.Store, tenantID uuid.UUID, number string) {
 		VALUES ($1, $2, $3, $4, 'ws://x')`, tenantID, session, call, agent)
 	exec(`INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at)
 		VALUES ($1, $2::uuid::text, $3, $4, 'jwt', 'voice_agent:control', now())`, call, session)
+	exec(`INSERT INTO supervisor_sessions (tenant_id, id, supervisor_id, call_id, mode, node, started_at) VALUES ($1, $2, $2, $3, 'listen', 'n', now())`, call)
+	exec(`INSERT INTO escalations (tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at) VALUES ($1, $2, $3, $4, 'r', 'high', now())`,
+		call, agent)
 	exec(`INSERT INTO suppressions (tenant_id, reason, phone_hash) VALUES ($1, $2::uuid::text, $3)`, hash)
 	require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
 		_, err := tx.Emit(t.Context(), store.Event{

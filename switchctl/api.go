@@ -60,6 +60,19 @@ type Outcomes interface {
 	SetLeadStatus(ctx context.Context, call db.Call, status string) error
 	// ScheduleCallback has the lead called again after this call.
 	ScheduleCallback(ctx context.Context, call db.Call, c Callback) error
+	// RequestSupervisor keeps the voice agent's request for a supervisor and tells ai_session.escalated; an id that was kept before is the same
+	// request.
+	RequestSupervisor(ctx context.Context, call db.Call, e Escalation) error
+}
+
+// Escalation is a voice agent's request for a supervisor.
+type Escalation struct {
+	// ID is a UUIDv7.
+	ID           uuid.UUID
+	VoiceAgentID uuid.UUID
+	// Reason is why, in the voice agent's words; it may be empty. Urgency is a word such as "low", "normal", "high" or "critical", and not empty.
+	Reason, Urgency string
+	At              time.Time
 }
 
 // LeadStatuses are those that a voice agent may give a lead.

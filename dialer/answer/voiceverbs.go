@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/supervisors"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -18,8 +19,8 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl"
 )
 
-// What a voice agent says of its call and of the call's lead while it talks: the verbs set_disposition, set_lead_field, set_lead_status and
-// schedule_callback. Each may run twice, after a commit whose end is unknown, and changes nothing then. The call's end follows what was said
+// What a voice agent says of its call and of the call's lead while it talks: the verbs set_disposition, set_lead_field, set_lead_status,
+// schedule_callback and request_supervisor. Each may run twice, after a commit whose end is unknown, and changes nothing then. The call's end follows what was said
 // (Service.Ended), and tells lead.completed.
 
 // SetDisposition implements [switchctl.Outcomes].
@@ -115,6 +116,13 @@ func (h *Service) ScheduleCallback(ctx context.Context, call db.Call, c switchct
 		return tx.Q.LeadPromiseCallback(ctx, db.LeadPromiseCallbackParams{
 			TenantID: lead.TenantID, ID: lead.ID, SetBy: leads.SourceAI, At: c.At.UTC(), VoiceAgentID: c.VoiceAgentID,
 		})
+	}))
+}
+
+// RequestSupervisor implements [switchctl.Outcomes].
+func (h *Service) RequestSupervisor(ctx context.Context, call db.Call, e switchctl.Escalation) error {
+	return fault.Wrap("request supervisor", h.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		return supervisors.Escalate(ctx, tx, call, e)
 	}))
 }
 

@@ -239,6 +239,19 @@ type DncLoad struct {
 	Version  string
 }
 
+type Escalation struct {
+	TenantID     uuid.UUID
+	ID           uuid.UUID
+	CallID       uuid.UUID
+	VoiceAgentID uuid.UUID
+	Reason       string
+	Urgency      string
+	EscalatedAt  time.Time
+	ClaimID      *uuid.UUID
+	ClaimedBy    *uuid.UUID
+	ClaimedAt    *time.Time
+}
+
 type Event struct {
 	TenantID   uuid.UUID
 	ID         uuid.UUID
@@ -432,6 +445,20 @@ type SignInFailure struct {
 	EmailHash []byte
 	Since     time.Time
 	Failures  int32
+}
+
+type SupervisorSession struct {
+	TenantID     uuid.UUID
+	ID           uuid.UUID
+	SupervisorID uuid.UUID
+	CallID       *uuid.UUID
+	AgentID      *uuid.UUID
+	Mode         string
+	Node         string
+	StartedAt    time.Time
+	BegunAt      *time.Time
+	EndedAt      *time.Time
+	EndReason    *string
 }
 
 type Suppression struct {
