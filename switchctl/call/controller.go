@@ -235,37 +235,6 @@ func (c *Controller) OutboundAddr() net.Addr {
 	return c.listener.Addr()
 }
 
-// dispatch brings an event of the host link to its call.
-func (c *Controller) dispatch(ev *esl.Event) {
-	channel := ev.UUID()
-	switch {
-	case ev.Name() == fs.Custom:
-		c.phones.Registered(ev)
-		return
-	case ev.Var("rm_role") == roleTap:
-		return // its leg is watched at the media endpoint, where its audio arrives
-	case ev.Var("rm_role") == phone.Role:
-		c.phones.Event(ev)
-		return
-	}
-	a := c.registry.find(channel, ev.Var("rm_call_id"))
-	if a == nil {
-		return
-	}
-	role := roleCaller
-	if channel != a.channel {
-		role = ev.Var("rm_role")
-		if role != roleTransfer {
-			role = roleMedia
-			c.registry.own(a, channel)
-		}
-	}
-	if err := a.box.Put(channelEvent{ev: ev, role: role}); errors.Is(err, switchctl.ErrMailboxFull) {
-		c.metrics.dropped.Inc()
-		a.log.Warn("event dropped, the call's mailbox is full", "event", ev.Name())
-	}
-}
-
 // CanOriginate tells why calls can't be placed just now: [switchctl.ErrDraining], [switchctl.ErrLinkDown]; nil when they can.
 func (c *Controller) CanOriginate() error {
 	switch {

@@ -105,6 +105,18 @@ func (l *fakeLink) Execute(_ context.Context, channel, app, arg string) error {
 	return nil
 }
 
+func (l *fakeLink) SendEvent(_ context.Context, name string, headers [][2]string) error {
+	if l.Generation() == 0 {
+		return switchctl.ErrLinkDown
+	}
+	line := "sendevent " + name
+	for _, h := range headers {
+		line += " " + h[0] + "=" + h[1]
+	}
+	l.trace.add("%s", line)
+	return nil
+}
+
 // Background is API in a thread of the switch's own.
 func (l *fakeLink) Background(ctx context.Context, cmd fs.Command) (string, error) {
 	return l.answer(ctx, "background", cmd.String())

@@ -37,7 +37,10 @@ type refusable interface {
 	refused(k *core, err error)
 }
 
-// channelEvent is an event of one of the call's channels.
+// roleConference is the role of an event of a conference, whatever its channel is.
+const roleConference = "conference"
+
+// channelEvent is an event of one of the call's channels, or of its conference.
 type channelEvent struct {
 	ev   *esl.Event
 	role string
@@ -47,7 +50,7 @@ func (m channelEvent) Name() string { return m.ev.Name() }
 
 func (m channelEvent) Essential() bool {
 	switch m.ev.Name() {
-	case fs.ChannelAnswer, fs.ChannelHangupComplete, fs.ChannelDestroy, fs.ChannelBridge:
+	case fs.ChannelAnswer, fs.ChannelHangupComplete, fs.ChannelDestroy, fs.ChannelBridge, fs.Custom:
 		return true
 	}
 	return false

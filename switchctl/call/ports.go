@@ -25,6 +25,8 @@ type switchLink interface {
 	fs.Switch
 	// Execute has a channel run an application besides what it runs.
 	Execute(ctx context.Context, channel, app, arg string) error
+	// SendEvent sends the switch an event; its header unique-id names the channel that it is for.
+	SendEvent(ctx context.Context, name string, headers [][2]string) error
 	// Generation counts the connections made; 0 while there is none.
 	Generation() uint64
 }

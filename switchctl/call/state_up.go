@@ -102,6 +102,8 @@ func (a *actor) answeredEvent(ctx context.Context, m channelEvent) (state, error
 		return a.voice.mediaLegEvent(ctx, m)
 	case roleTransfer:
 		return a.transfers.transferEvent(ctx, m)
+	case roleConference:
+		return a.state, nil
 	}
 	if a.dial.isSpent(m.ev) {
 		return a.state, nil

@@ -101,6 +101,17 @@ func (c *Conn) BgAPI(ctx context.Context, cmd, jobUUID string) error {
 	return refusal(op, r.Text)
 }
 
+// SendEvent sends the switch an event of this name. When its header unique-id names a channel, the event goes to what that channel runs, in place
+// of all who have subscribed to it; of a channel that there isn't the switch says nothing.
+func (c *Conn) SendEvent(ctx context.Context, name string, headers [][2]string) error {
+	fields := make([]Field, len(headers))
+	for i, h := range headers {
+		fields[i] = Field{Name: h[0], Value: h[1]}
+	}
+	_, err := c.Command(ctx, "sendevent "+name, fields...)
+	return err
+}
+
 // ExecuteRequest runs a dialplan application on a channel.
 type ExecuteRequest struct {
 	App       string

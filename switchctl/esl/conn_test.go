@@ -177,7 +177,16 @@ func TestCommandWire(t *testing.T) {
 	require.Equal(t, "sendevent CUSTOM", r.Line)
 	require.Equal(t, "rm::x", r.Header.Get("Event-Subclass"))
 
+	require.NoError(t, c.SendEvent(ctx, "SEND_INFO", [][2]string{{"unique-id", "u-1"}, {"eavesdrop-command", "3"}}))
+	r = <-got
+	require.Equal(t, "sendevent SEND_INFO", r.Line)
+	require.Equal(t, "u-1", r.Header.Get("unique-id"))
+	require.Equal(t, "3", r.Header.Get("eavesdrop-command"))
+
 	for _, err := range []error{
+		c.SendEvent(ctx, "SEND_INFO\nx: y", nil),
+		c.SendEvent(ctx, "SEND_INFO", [][2]string{{"unique-id", "u-1\r\nx: y"}}),
+		c.SendEvent(ctx, "SEND_INFO", [][2]string{{"unique-id: u-2\nx", "y"}}),
 		c.Execute(ctx, esl.ExecuteRequest{App: "park\nx: y"}),
 		c.Execute(ctx, esl.ExecuteRequest{App: "park", UUID: "u\n"}),
 		c.BgAPI(ctx, "status\n\napi shutdown", "j"),

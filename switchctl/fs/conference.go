@@ -65,5 +65,17 @@ func boolText(b bool) string {
 	return "false"
 }
 
+// conferencePrefix begins the names of the controller's conferences.
+const conferencePrefix = "rm-"
+
 // ConferenceName is a call's conference.
-func ConferenceName(call string) string { return "rm-" + strings.ToLower(call) }
+func ConferenceName(call string) string { return conferencePrefix + strings.ToLower(call) }
+
+// ConferenceCall is the call of a conference; "" for one that is none of the controller's.
+func ConferenceCall(name string) string {
+	call, ours := strings.CutPrefix(name, conferencePrefix)
+	if !ours {
+		return ""
+	}
+	return call
+}

@@ -25,7 +25,7 @@ const (
 	// subscription names the events that calls are run by.
 	subscription = "event plain " + fs.ChannelCreate + " " + fs.ChannelProgress + " " + fs.ChannelProgressMedia + " " + fs.ChannelAnswer + " " +
 		fs.ChannelBridge + " " + fs.ChannelHangupComplete + " " + fs.ChannelDestroy + " " + fs.BackgroundJob + " " + fs.RecvInfo + " " + fs.Custom + " " +
-		fs.SofiaRegister + " " + fs.SofiaUnregister + " " + fs.SofiaExpire
+		fs.SofiaRegister + " " + fs.SofiaUnregister + " " + fs.SofiaExpire + " " + fs.ConferenceMaintenance // whatever follows CUSTOM is a subclass of it
 )
 
 // Link is the inbound event socket of a switch host: one connection that the events come over, and one for commands
@@ -237,6 +237,17 @@ func (l *Link) Execute(ctx context.Context, channel, app, arg string) error {
 		return fs.ErrLinkDown
 	}
 	return conn.Execute(ctx, esl.ExecuteRequest{UUID: channel, App: app, Arg: arg})
+}
+
+// SendEvent sends the switch an event with these headers. One with the header unique-id goes to what that channel runs.
+func (l *Link) SendEvent(ctx context.Context, name string, headers [][2]string) error {
+	l.mu.Lock()
+	conn := l.commands
+	l.mu.Unlock()
+	if conn == nil {
+		return fs.ErrLinkDown
+	}
+	return conn.SendEvent(ctx, name, headers)
 }
 
 // BgAPI sends a background command; done is called once with the reply, or with the error that kept it away. When the command was refused, or its own reply is lost, done is not called.

@@ -1,0 +1,62 @@
+package call
+
+import (
+	"errors"
+
+	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
+)
+
+// dispatch brings an event of the host link to its call.
+func (c *Controller) dispatch(ev *esl.Event) {
+	channel := ev.UUID()
+	switch {
+	case ev.Name() == fs.Custom && ev.Subclass() == fs.ConferenceMaintenance:
+		c.dispatchConference(ev)
+		return
+	case ev.Name() == fs.Custom:
+		c.phones.Registered(ev)
+		return
+	case ev.Var("rm_role") == roleTap:
+		return // its leg is watched at the media endpoint, where its audio arrives
+	case ev.Var("rm_role") == phone.Role:
+		c.phones.Event(ev)
+		return
+	}
+	a := c.registry.find(channel, ev.Var("rm_call_id"))
+	if a == nil {
+		return
+	}
+	role := roleCaller
+	if channel != a.channel {
+		role = ev.Var("rm_role")
+		if role != roleTransfer {
+			role = roleMedia
+			c.registry.own(a, channel)
+		}
+	}
+	c.put(a, channelEvent{ev: ev, role: role})
+}
+
+// dispatchConference brings an event of a conference to its call: the one that has the member's channel, else the one that the conference is
+// named after. An event of the conference itself names no channel.
+func (c *Controller) dispatchConference(ev *esl.Event) {
+	switch ev.Get("Action") {
+	case fs.ConferenceAddMember, fs.ConferenceDelMember, fs.ConferenceDestroy:
+	default:
+		return // what follows from a command, or comes with every word
+	}
+	if a := c.registry.find(ev.UUID(), fs.ConferenceCall(ev.Get("Conference-Name"))); a != nil {
+		c.put(a, channelEvent{ev: ev, role: roleConference})
+	}
+}
+
+// put queues an event for a call, or drops and counts it.
+func (c *Controller) put(a *core, m channelEvent) {
+	if err := a.box.Put(m); errors.Is(err, switchctl.ErrMailboxFull) {
+		c.metrics.dropped.Inc()
+		a.log.Warn("event dropped, the call's mailbox is full", "event", m.Name())
+	}
+}
