@@ -106,7 +106,8 @@ func (b *bench) controller() *Controller {
 	b.t.Helper()
 	c, err := build(Config{
 		NodeID: "node-1", TokenKeys: tokenKeys, CDRDir: b.cdrs, RecordDir: b.recordings,
-		ControlURL: func(id uuid.UUID) string { return "http://127.0.0.1/" + id.String() }, Phones: phoneTrace{b.trace}, Logger: slog.New(slog.DiscardHandler),
+		ControlURL: func(id uuid.UUID) string { return "http://127.0.0.1/" + id.String() }, Phones: phoneTrace{b.trace},
+		Supervisions: supervisionTrace{b.trace}, Logger: slog.New(slog.DiscardHandler),
 	}, b.gate, b.handler)
 	require.NoError(b.t, err)
 	c.sight = b.link.sight
@@ -117,6 +118,7 @@ func (b *bench) controller() *Controller {
 	c.accept(ctx)
 	b.t.Cleanup(func() {
 		c.refuseStarts()
+		c.supervisors.end()
 		for _, a := range c.registry.all() {
 			a.post(detach{})
 		}

@@ -49,6 +49,8 @@ type Config struct {
 	ControlURL func(callID uuid.UUID) string
 	// Phones hears how agents' phones change; may be nil.
 	Phones phone.Watcher
+	// Supervisions hears of supervisors' sessions that end by themselves; may be nil.
+	Supervisions switchctl.SupervisionWatcher
 	// Prompts fetches what is played; without it a waiting caller hears ringback, and nothing else can be played.
 	Prompts switchctl.Prompts
 	// DrainHangup makes Drain end the calls (NORMAL_CLEARING) in place of waiting for their parties.

@@ -34,7 +34,9 @@ import (
 // Controller runs the calls of one switch host.
 type Controller struct {
 	host
-	nodes cluster.Ledger // nil: other controllers are none of this one's business
+	// supervisors are those whose phones listen to calls.
+	supervisors *supervisors
+	nodes       cluster.Ledger // nil: other controllers are none of this one's business
 	// runLink keeps the link up until its context ends.
 	runLink func(ctx context.Context)
 	// ping asks the database for a sign of life.
@@ -131,6 +133,7 @@ func (c *Controller) wire(l callLedgers, m mediaServer, link switchLink) {
 		Clock: c.clock, Log: c.log, Go: c.goes.Go, Metrics: c.metrics.phones, Panics: c.metrics.panics, Recovered: c.metrics.recovered,
 		Draining: switchctl.ErrDraining,
 	})
+	c.supervisors = newSupervisors(&c.host)
 }
 
 // Start binds the outbound listener (a second controller on its port ends here), finds the calls that are open, and
@@ -179,6 +182,7 @@ func (c *Controller) accept(ctx context.Context) {
 	defer c.starts.Unlock()
 	c.run = func(a *actor) { c.goes.Go(func() { a.run(ctx) }) }
 	c.phones.Accept(ctx)
+	c.supervisors.accept(ctx)
 	c.late = func(a *core, unit uuid.UUID) {
 		a.record(ctx, "late transfer unit", func(ctx context.Context) error {
 			return c.ledger.ReleaseUnit(ctx, a.tenant, unit)
@@ -190,6 +194,7 @@ func (c *Controller) refuseStarts() {
 	c.starts.Lock()
 	defer c.starts.Unlock()
 	c.run = nil
+	c.supervisors.refuse()
 	c.phones.Refuse()
 }
 
@@ -326,6 +331,7 @@ func (c *Controller) Drain(ctx context.Context) error {
 		case <-c.registry.empty():
 			t.Stop()
 			if c.cfg.DrainHangup {
+				c.supervisors.end()
 				return c.phones.ReleaseAll(ctx)
 			}
 			return nil
@@ -350,6 +356,7 @@ func (c *Controller) Close(ctx context.Context) error {
 	c.closed = true
 	err := c.listener.Close()
 	c.refuseStarts()
+	c.supervisors.end() // while calls and phones are still there to hear of it
 	for _, a := range c.registry.all() {
 		a.post(detach{})
 	}

@@ -15,16 +15,17 @@ import (
 // ending is the end of a call: asked of the switch, written, and what still runs stopped.
 type ending struct {
 	*core
-	agents    *agentBridge
-	handling  *handling
-	line      *callerLine
-	monitors  *monitors
-	talking   *talking
-	taps      *taps
-	transfers *transfers
-	verbs     *verbs
-	voice     *voice
-	final     ledger.FinalRecord
+	agents     *agentBridge
+	handling   *handling
+	line       *callerLine
+	monitors   *monitors
+	supervised *supervised
+	talking    *talking
+	taps       *taps
+	transfers  *transfers
+	verbs      *verbs
+	voice      *voice
+	final      ledger.FinalRecord
 }
 
 // beginClose ends the call with its final record: what still runs is stopped, the recording is closed, and the record
@@ -50,6 +51,7 @@ func (e *ending) beginClose(ctx context.Context, rec ledger.FinalRecord) state {
 		e.transfers.dropTransferLeg(ctx, t)
 	}
 	e.taps.endTaps(ctx, media.CloseHangup)
+	e.supervised.callEnds(ctx)
 	outcome := ledger.SessionHangup
 	if s := e.voice.ai; s.live() {
 		e.monitors.endMonitors(ctx)

@@ -330,7 +330,11 @@ func (l *memLedger) ConferenceChanged(_ context.Context, _ db.Call, c ledger.Con
 		for _, m := range c.Members {
 			roles = append(roles, m.Role)
 		}
-		l.trace.add("event ai_session.conference_changed %s by %s, %s of %s: %v", c.Change, c.Actor, c.Mode, c.Target, roles)
+		about := string(c.Mode)
+		if c.Target != nil {
+			about += " of " + c.Target.String()
+		}
+		l.trace.add("event ai_session.conference_changed %s by %s, %s: %v", c.Change, c.Actor, about, roles)
 		return nil
 	})
 }

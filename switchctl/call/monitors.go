@@ -269,10 +269,12 @@ func (m *monitor) answer(r controlResult) {
 	}
 }
 
-// The changes that ai_session.conference_changed tells of a monitor.
+// The changes that ai_session.conference_changed tells of a monitor, or of a supervisor.
 const (
 	changeMonitorStarted = "monitor_started"
 	changeMonitorStopped = "monitor_stopped"
+	changeWhisper        = "whisper"
+	changeBarge          = "barge"
 )
 
 // monitorChanged commits the event.

@@ -19,6 +19,8 @@ type parts struct {
 	taps      *taps
 	monitors  *monitors
 	verbs     *verbs
+
+	supervised *supervised
 }
 
 // newParts makes them and says who works with whom.
@@ -27,7 +29,7 @@ func newParts(k *core) parts {
 		dial: new(origination), line: new(callerLine), ending: new(ending), handling: new(handling),
 		voice: new(voice), keypad: new(keypad), agents: new(agentBridge), music: new(musicPlayer),
 		rec: new(recorder), sound: new(sound), transfers: new(transfers), talking: new(talking), machine: new(machine),
-		bypass: new(bypass), taps: new(taps), monitors: new(monitors), verbs: new(verbs),
+		bypass: new(bypass), taps: new(taps), monitors: new(monitors), verbs: new(verbs), supervised: new(supervised),
 	}
 	who := &parties{core: k, machine: p.machine, voice: p.voice, agent: p.agents, destination: p.transfers, prompt: p.talking}
 	*p.dial = origination{core: k, ending: p.ending, handling: p.handling, line: p.line, machine: p.machine, rec: p.rec}
@@ -37,13 +39,13 @@ func newParts(k *core) parts {
 		transfers: p.transfers, voice: p.voice,
 	}
 	*p.ending = ending{
-		core: k, agents: p.agents, handling: p.handling, line: p.line, monitors: p.monitors, talking: p.talking,
+		core: k, agents: p.agents, handling: p.handling, line: p.line, monitors: p.monitors, supervised: p.supervised, talking: p.talking,
 		taps: p.taps, transfers: p.transfers, verbs: p.verbs, voice: p.voice,
 	}
 	*p.handling = handling{core: k, parties: who}
 	*p.voice = voice{
 		core: k, bypass: p.bypass, keypad: p.keypad, line: p.line, machine: p.machine, monitors: p.monitors,
-		music: p.music, parties: who, rec: p.rec, sound: p.sound, talking: p.talking, transfers: p.transfers, verbs: p.verbs,
+		music: p.music, parties: who, rec: p.rec, sound: p.sound, supervised: p.supervised, talking: p.talking, transfers: p.transfers, verbs: p.verbs,
 	}
 	*p.keypad = keypad{core: k, bypass: p.bypass, voice: p.voice}
 	*p.agents = agentBridge{
@@ -62,7 +64,8 @@ func newParts(k *core) parts {
 		rec: p.rec, sound: p.sound, taps: p.taps, transfers: p.transfers, voice: p.voice,
 	}
 	*p.bypass = bypass{core: k, keypad: p.keypad, line: p.line, transfers: p.transfers, voice: p.voice}
-	*p.taps = taps{core: k, bypass: p.bypass, machine: p.machine, parties: who, voice: p.voice}
+	*p.taps = taps{core: k, bypass: p.bypass, machine: p.machine, parties: who, supervised: p.supervised, voice: p.voice}
+	*p.supervised = supervised{core: k, bypass: p.bypass, parties: who, taps: p.taps, voice: p.voice}
 	*p.monitors = monitors{core: k, voice: p.voice}
 	*p.verbs = verbs{
 		core: k, keypad: p.keypad, monitors: p.monitors, parties: who, rec: p.rec, sound: p.sound, transfers: p.transfers,

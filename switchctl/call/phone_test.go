@@ -86,7 +86,7 @@ func (b *bench) phoneInput(f []string) {
 		}
 		b.link.setChannel(b.phoneLeg(), dump)
 	default:
-		b.t.Fatalf("flow has an unknown input: %q", f)
+		b.superviseInput(f)
 	}
 }
 

@@ -151,6 +151,9 @@ func (c *Controller) classifyChannel(ctx context.Context, channel string, legs m
 	if err != nil || ev == nil {
 		return err
 	}
+	if ev.Var("rm_node") == c.cfg.NodeID && leftSupervision(ev) {
+		return c.endLeftSupervision(ctx, channel, ev)
+	}
 	if ev.Var("rm_node") == c.cfg.NodeID && ev.Var("rm_role") == phone.Role {
 		return c.phones.Adopt(ctx, channel, ev)
 	}

@@ -49,6 +49,8 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		return a.transfers.queueAnswered(ctx, m)
 	case tapCommand, tapStop, tapMetadata, tapOpened, tapReport, tapRefused:
 		return a.taps.tapping(ctx, m)
+	case superviseCommand, superviseBegan, superviseMode, superviseLeft, superviseLost:
+		return a.supervised.message(ctx, m)
 	case monitorUp:
 		a.monitors.monitorIsUp(ctx, m)
 	case monitorMode:

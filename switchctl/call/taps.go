@@ -83,8 +83,10 @@ type taps struct {
 	bypass  *bypass
 	machine *machine
 	parties *parties
-	voice   *voice
-	list    []*tap
+	// supervised are the others who listen.
+	supervised *supervised
+	voice      *voice
+	list       []*tap
 }
 
 // tapping is a message of a tap.
@@ -111,6 +113,9 @@ func (ts *taps) tapping(ctx context.Context, m message) (state, error) {
 	return ts.state, nil
 }
 
+// count is how many listen to the call.
+func (ts *taps) count() int { return len(ts.list) + len(ts.supervised.list) }
+
 func (ts *taps) tap(id uuid.UUID) *tap {
 	i := slices.IndexFunc(ts.list, func(t *tap) bool { return t.id == id })
 	if i < 0 {
@@ -124,7 +129,7 @@ func (ts *taps) startTap(ctx context.Context, m tapCommand) error {
 	switch {
 	case ts.killCause != "":
 		return ledger.ErrCallEnded
-	case len(ts.list) >= maxTaps:
+	case ts.count() >= maxTaps:
 		return &switchctl.StateError{State: ts.state.String(), Event: m.Name(), Detail: "the call has as many taps as it may have"}
 	}
 	t := &tap{
@@ -436,38 +441,32 @@ func boolText(b bool) string {
 // tapCall asks the call's actor for a tap and waits until it runs. The call may be of another controller one day: nothing but
 // its id is known here.
 func (c *host) tapCall(ctx context.Context, tenant, target uuid.UUID, req tapRequest) tapUp {
-	a := c.registry.call(target)
-	if a == nil || a.tenant != tenant {
-		status, _, err := c.ledger.CallState(ctx, tenant, target)
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-			return tapUp{err: ledger.ErrTargetNotFound}
-		case err != nil:
-			return tapUp{err: err}
-		case status == ledger.StatusCompleted || status == ledger.StatusFailed:
-			return tapUp{err: &switchctl.StateError{State: status, Event: VerbMonitorStart, Detail: "the target call has ended"}}
-		}
-		return tapUp{err: &switchctl.StateError{State: status, Event: VerbMonitorStart, Detail: "the target call is on another host"}}
+	a, err := c.liveCall(ctx, tenant, target, VerbMonitorStart)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return tapUp{err: ledger.ErrTargetNotFound}
+	case err != nil:
+		return tapUp{err: err}
 	}
 	up, err := rt.Ask(ctx, a.box, a.done, func(reply chan<- tapUp) message { return tapCommand{req: req, reply: reply} })
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return tapUp{err: err} // why the asker has stopped, which may be the end of its own call
 	case err != nil:
-		return tapUp{err: targetError(err)}
+		return tapUp{err: targetError(err, VerbMonitorStart)}
 	}
-	up.err = targetError(up.err)
+	up.err = targetError(up.err, VerbMonitorStart)
 	return up
 }
 
 // targetError tells the end of the target from that of the call that asks.
-func targetError(err error) error {
+func targetError(err error, event string) error {
 	var state *switchctl.StateError
 	switch {
 	case errors.Is(err, ledger.ErrCallEnded):
-		return &switchctl.StateError{State: ledger.StatusCompleted, Event: VerbMonitorStart, Detail: "the target call has ended"}
+		return &switchctl.StateError{State: ledger.StatusCompleted, Event: event, Detail: "the target call has ended"}
 	case errors.As(err, &state) && state.Detail == "":
-		return &switchctl.StateError{State: state.State, Event: VerbMonitorStart, Detail: "the target call is " + state.State}
+		return &switchctl.StateError{State: state.State, Event: event, Detail: "the target call is " + state.State}
 	}
 	return err
 }

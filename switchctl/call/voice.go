@@ -100,18 +100,19 @@ func (s *aiSession) answer(outcome switchctl.Outcome, err error) {
 // voice is the call's voice agent: its session, and those before.
 type voice struct {
 	*core
-	bypass    *bypass
-	keypad    *keypad
-	line      *callerLine
-	machine   *machine
-	monitors  *monitors
-	music     *musicPlayer
-	parties   *parties
-	rec       *recorder
-	sound     *sound
-	talking   *talking
-	transfers *transfers
-	verbs     *verbs
+	bypass     *bypass
+	keypad     *keypad
+	line       *callerLine
+	machine    *machine
+	monitors   *monitors
+	music      *musicPlayer
+	parties    *parties
+	rec        *recorder
+	sound      *sound
+	supervised *supervised
+	talking    *talking
+	transfers  *transfers
+	verbs      *verbs
 
 	// ai is the newest session; nil before the first.
 	ai *aiSession
@@ -301,6 +302,7 @@ func (v *voice) opened(ctx context.Context, m sessionOpened) (state, error) {
 	if s.agent.TokenLifetime != callbacktoken.LifetimeSocket {
 		v.arm(timerRefresh, callbacktoken.RefreshAt-age)
 	}
+	v.supervised.sessionBegins(ctx)
 	v.tryBridge(ctx)
 	v.verbs.runVerbs(ctx)
 	return v.state, nil
@@ -376,6 +378,7 @@ func (v *voice) endSessionWith(ctx context.Context, end ledger.SessionEnd, reaso
 		return
 	}
 	v.monitors.endMonitors(ctx)
+	v.supervised.sessionEnds(ctx)
 	s.phase, s.outcome = phaseEnded, end.Outcome
 	v.verbs.refuseVerbs()
 	for _, k := range []timerKind{timerLeg, timerRefresh, timerSession, timerOpening} {

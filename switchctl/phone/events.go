@@ -390,6 +390,9 @@ func (p *phone) swept(ctx context.Context, m swept) {
 		if p.phase == legDialing {
 			p.seek(ctx) // its answer may have been missed
 		}
+		if p.phase == legUp && p.claim == nil && !p.timers.Armed(timerStray) && (p.spec.Mode == OnHook || !p.held) {
+			p.hangup(ctx) // it was freed while the link was down
+		}
 	default:
 		leg := p.leg
 		p.book.host.Go(func() { p.post(p.book.verdict(leg, false)) })

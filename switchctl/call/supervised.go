@@ -1,0 +1,214 @@
+package call
+
+import (
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
+)
+
+// roleSupervisor is the role of a supervisor among the participants of a call, as events show them.
+const roleSupervisor = "supervisor"
+
+// superviseCommand asks a call whether a supervisor may listen to it. The answer is a supervisionGrant: the supervisor's session sends its phone to
+// the caller's channel then, and says so by superviseBegan.
+type superviseCommand struct {
+	owner  *supervision
+	serial uint64
+	mode   switchctl.SupervisorMode
+	member ledger.ConferenceMember
+}
+
+func (superviseCommand) Name() string    { return "supervise" }
+func (superviseCommand) Essential() bool { return false }
+
+func (m superviseCommand) refused(_ *core, err error) {
+	m.owner.post(supervisionGrant{serial: m.serial, err: err})
+}
+
+// superviseBegan tells the call that the supervisor's phone listens, and superviseMode that it does in another mode; superviseLeft that it doesn't
+// any more. superviseLost tells a call that was found again of one who listened before.
+type (
+	superviseBegan struct {
+		session uuid.UUID
+		serial  uint64
+		mode    switchctl.SupervisorMode
+	}
+	superviseMode superviseBegan
+	superviseLeft struct {
+		session uuid.UUID
+		serial  uint64
+	}
+	superviseLost struct{}
+)
+
+func (superviseBegan) Name() string    { return "supervisor listens" }
+func (superviseBegan) Essential() bool { return true }
+func (superviseMode) Name() string     { return "supervisor's mode" }
+func (superviseMode) Essential() bool  { return true }
+func (superviseLeft) Name() string     { return "supervisor left" }
+func (superviseLeft) Essential() bool  { return true }
+func (superviseLost) Name() string     { return "supervisor lost" }
+func (superviseLost) Essential() bool  { return true }
+
+// supervisorLeg is a supervisor who listens to this call, or is about to. It belongs to the goroutine of the call's actor; the phone's leg is the
+// session's.
+type supervisorLeg struct {
+	owner  *supervision
+	serial uint64
+	mode   switchctl.SupervisorMode
+	member ledger.ConferenceMember
+	// listens: the phone's leg hears the call. told: the AI session's customer knows.
+	listens, told bool
+	// gone: it is not on the list any more.
+	gone bool
+}
+
+// supervised are the supervisors whose phones listen to this call: as long as there is one the call's audio is the switch's, and they count as its
+// taps do.
+type supervised struct {
+	*core
+	bypass  *bypass
+	parties *parties
+	taps    *taps
+	voice   *voice
+	list    []*supervisorLeg
+}
+
+// message is what a supervisor's session says.
+func (sv *supervised) message(ctx context.Context, m message) (state, error) {
+	switch m := m.(type) {
+	case superviseCommand:
+		return sv.state, sv.admit(ctx, m)
+	case superviseBegan:
+		if l := sv.leg(m.session, m.serial); l != nil {
+			l.listens, l.mode = true, m.mode
+			sv.tell(ctx, l)
+		}
+	case superviseMode:
+		if l := sv.leg(m.session, m.serial); l != nil && l.listens {
+			l.mode = m.mode
+			if l.told {
+				sv.changed(ctx, l, modeChange(l.mode))
+			}
+		}
+	case superviseLeft:
+		if l := sv.leg(m.session, m.serial); l != nil {
+			sv.drop(ctx, l)
+		}
+	case superviseLost:
+		sv.changed(ctx, &supervisorLeg{}, changeMonitorStopped)
+	}
+	return sv.state, nil
+}
+
+func (sv *supervised) leg(session uuid.UUID, serial uint64) *supervisorLeg {
+	i := slices.IndexFunc(sv.list, func(l *supervisorLeg) bool { return l.owner.id == session && l.serial == serial })
+	if i < 0 {
+		return nil
+	}
+	return sv.list[i]
+}
+
+// admit has the call's audio kept on the switch for a supervisor, and tells the session when it is there.
+func (sv *supervised) admit(ctx context.Context, m superviseCommand) error {
+	switch {
+	case sv.killCause != "":
+		return ledger.ErrCallEnded
+	case sv.taps.count() >= maxTaps:
+		return sv.conflict(m.Name(), "the call has as many listeners as it may have")
+	}
+	l := &supervisorLeg{owner: m.owner, serial: m.serial, mode: m.mode, member: m.member}
+	sv.list = append(sv.list, l)
+	sv.bypass.withSwitchMedia(ctx, func(context.Context) {
+		if !l.gone {
+			l.owner.post(supervisionGrant{serial: l.serial, channel: sv.channel})
+		}
+	})
+	return nil
+}
+
+// drop ends a supervisor's part in the call.
+func (sv *supervised) drop(ctx context.Context, l *supervisorLeg) {
+	l.gone = true
+	sv.list = slices.DeleteFunc(sv.list, func(other *supervisorLeg) bool { return other == l })
+	if l.told {
+		sv.changed(ctx, l, changeMonitorStopped)
+	}
+	sv.bypass.switchMediaDone(ctx)
+}
+
+// tell has the AI session's customer know of a supervisor who listens, once there is a session.
+func (sv *supervised) tell(ctx context.Context, l *supervisorLeg) {
+	if ai := sv.voice.ai; ai == nil || ai.phase != phaseOpen {
+		return
+	}
+	l.told = true
+	sv.changed(ctx, l, changeMonitorStarted)
+	if l.mode != switchctl.SupervisorListens {
+		sv.changed(ctx, l, modeChange(l.mode))
+	}
+}
+
+// sessionBegins has the customer of a new AI session know who listens.
+func (sv *supervised) sessionBegins(ctx context.Context) {
+	for _, l := range sv.list {
+		if l.listens && !l.told {
+			sv.tell(ctx, l)
+		}
+	}
+}
+
+// sessionEnds ends what the AI session's customer knows, before the session itself. The supervisors go on listening.
+func (sv *supervised) sessionEnds(ctx context.Context) {
+	for _, l := range sv.list {
+		if l.told {
+			sv.changed(ctx, l, changeMonitorStopped)
+			l.told = false
+		}
+	}
+}
+
+// callEnds tells the sessions that their call is over.
+func (sv *supervised) callEnds(ctx context.Context) {
+	sv.sessionEnds(ctx)
+	for _, l := range sv.list {
+		l.gone = true
+		l.owner.post(supervisedCallOver{serial: l.serial})
+	}
+	sv.list = nil
+}
+
+// modeChange is what ai_session.conference_changed calls a supervisor's mode.
+func modeChange(mode switchctl.SupervisorMode) string {
+	switch mode {
+	case switchctl.SupervisorWhispers:
+		return changeWhisper
+	case switchctl.SupervisorBarges:
+		return changeBarge
+	case switchctl.SupervisorListens:
+	}
+	return changeMonitorStarted
+}
+
+// changed commits the event on this call's AI session. Who listens is among the participants unless they have stopped.
+func (sv *supervised) changed(ctx context.Context, l *supervisorLeg, change string) {
+	if !sv.voice.ai.live() {
+		return
+	}
+	members := sv.parties.members()
+	for _, other := range sv.list {
+		if other.listens && (other != l || change != changeMonitorStopped) {
+			members = append(members, other.member)
+		}
+	}
+	call := sv.call
+	c := ledger.ConferenceChange{
+		Change: change, Actor: roleSupervisor, Members: members, At: sv.c.clock.Now().UTC(), Mode: ledger.MonitorMode(l.mode),
+		VoiceAgentID: sv.voice.ai.grant.Session.VoiceAgentID,
+	}
+	sv.record(ctx, change, func(ctx context.Context) error { return sv.c.ledger.ConferenceChanged(ctx, call, c) }, nil)
+}

@@ -1,0 +1,410 @@
+package call
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
+)
+
+const (
+	// varSupervision and varSupervised name a supervisor's session and its call on the leg of the supervisor's phone, so that a leg that a crash of
+	// ours has left is known.
+	varSupervision = "rm_supervision"
+	varSupervised  = "rm_supervised_call"
+	// listenTimeout bounds the way of a leg to the call, listenPause lies between two looks at it.
+	listenTimeout = 2 * time.Second
+	listenPause   = 20 * time.Millisecond
+	// supervisionMailbox bounds what waits for one session.
+	supervisionMailbox = 64
+)
+
+type supervisionPhase int
+
+const (
+	supervisionRinging   supervisionPhase = iota // the phone is asked for its leg
+	supervisionIdle                              // it hears silence, and waits for a call
+	supervisionAsking                            // the call is asked
+	supervisionJoining                           // the leg is on its way to the call
+	supervisionListening                         // it hears the call
+	supervisionOver
+)
+
+// supervision is one session of a supervisor. Its goroutine owns the phone's leg, from the claim until the phone is free again, and sends it from call
+// to call; the call that it listens to owns its part of it ([supervised]). It ends in this order: who waits is answered, the call is left, the phone is
+// freed, which hangs it up, and the watcher is told.
+type supervision struct {
+	book *supervisors
+	c    *host
+	id   uuid.UUID
+	spec switchctl.Supervision
+	box  *rt.Mailbox[supervisionMessage]
+	log  *slog.Logger
+	// freed is closed when the phone has been freed, done when the goroutine has ended.
+	freed, done chan struct{}
+
+	// --- All below belongs to the goroutine.
+	phase supervisionPhase
+	// leg is the phone's channel; empty before it is there.
+	leg string
+	// call is the one that is listened to, or asked; nil for none. serial numbers them.
+	call   *core
+	serial uint64
+	mode   switchctl.SupervisorMode
+	// begun: whoever started the session was told that it runs.
+	begun bool
+	reply chan<- error
+	// commands keeps what is asked of the switch in order.
+	commands rt.Serial
+}
+
+func newSupervision(b *supervisors, sp switchctl.Supervision) *supervision {
+	return &supervision{
+		book: b, c: b.c, id: sp.ID, spec: sp, mode: sp.Mode, freed: make(chan struct{}), done: make(chan struct{}),
+		box: rt.NewMailbox[supervisionMessage](supervisionMailbox, store.ErrNotFound, switchctl.ErrMailboxFull),
+		log: b.c.log.With("supervision_id", sp.ID.String(), "supervisor_id", sp.Phone.AgentID.String()),
+	}
+}
+
+// post sends a message to the session; one that comes too late is dealt with as refused.
+func (s *supervision) post(m supervisionMessage) {
+	if err := s.box.Put(m); err != nil {
+		s.refuse(m)
+	}
+}
+
+// refuse deals with what the session will not read any more.
+func (s *supervision) refuse(m supervisionMessage) {
+	switch m := m.(type) {
+	case supervisionStart:
+		m.reply <- store.ErrNotFound
+	case supervisionFollow:
+		m.reply <- store.ErrNotFound
+	case supervisionMode:
+		m.reply <- store.ErrNotFound
+	case supervisionEnd:
+		m.reply <- nil
+	case supervisionTuned:
+		if m.reply != nil {
+			m.reply <- store.ErrNotFound
+		}
+	}
+}
+
+// run owns the session until it is over, or the controller stops.
+func (s *supervision) run(ctx context.Context) {
+	defer close(s.done)
+	for s.phase != supervisionOver {
+		batch, ok := s.box.Next(ctx)
+		if !ok {
+			s.end(ctx, switchctl.SupervisionLost, switchctl.ErrDraining)
+			break
+		}
+		for _, m := range batch {
+			if s.phase == supervisionOver {
+				s.refuse(m)
+			} else {
+				s.step(ctx, m)
+			}
+		}
+	}
+	for _, m := range s.box.Close() {
+		s.refuse(m)
+	}
+	<-s.freed
+}
+
+// step takes one message. A panic is counted and ends the session, not the process.
+func (s *supervision) step(ctx context.Context, m supervisionMessage) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.c.metrics.panics.Inc()
+			s.log.ErrorContext(ctx, "panic in a supervisor's session", "panic", fmt.Sprint(r), "message", m.Name(), "stack", string(debug.Stack()))
+			s.refuse(m)
+			s.end(ctx, switchctl.SupervisionLost, switchctl.ErrTimeout)
+		}
+	}()
+	switch m := m.(type) {
+	case supervisionStart:
+		s.start(ctx, m)
+	case supervisionPhone:
+		s.phoneTold(ctx, m)
+	case supervisionFollow:
+		s.follow(ctx, m)
+	case supervisionGrant:
+		s.granted(ctx, m)
+	case supervisionListens:
+		s.listens(ctx, m)
+	case supervisionMode:
+		s.change(ctx, m)
+	case supervisionTuned:
+		s.tuned(ctx, m)
+	case supervisedCallOver:
+		if s.call != nil && m.serial == s.serial {
+			s.callOver(ctx)
+		}
+	case supervisionEnd:
+		s.end(ctx, "", switchctl.ErrPhoneNotReady)
+		m.reply <- nil
+	case supervisionStop:
+		s.end(ctx, switchctl.SupervisionLost, switchctl.ErrDraining)
+	}
+}
+
+// start rings the phone.
+func (s *supervision) start(ctx context.Context, m supervisionStart) {
+	s.reply = m.reply
+	if err := s.c.phones.Claim(s.spec.Phone, phone.Claim{Call: supervisorClaim{s}, Ring: supervisionRing}); err != nil {
+		s.end(ctx, "", err)
+	}
+}
+
+// answer tells whoever waits how it went, once.
+func (s *supervision) answer(err error) {
+	if err == nil {
+		s.begun = true
+	}
+	if s.reply != nil {
+		s.reply <- err
+		s.reply = nil
+	}
+}
+
+// phoneTold: the phone has been picked up, or it won't be, or it was hung up.
+func (s *supervision) phoneTold(ctx context.Context, m supervisionPhone) {
+	switch {
+	case m.gone && m.reason == phone.HungUp:
+		s.leg = ""
+		s.end(ctx, switchctl.SupervisionHungUp, switchctl.ErrPhoneNotReady)
+	case m.gone:
+		s.leg = ""
+		s.end(ctx, switchctl.SupervisionLost, switchctl.ErrPhoneNotReady)
+	case m.reason != "":
+		s.log.InfoContext(ctx, "supervisor's phone is not ready", "reason", m.reason)
+		s.end(ctx, "", switchctl.ErrPhoneNotReady)
+	case s.phase == supervisionRinging:
+		s.leg, s.phase = m.channel, supervisionIdle
+		if s.spec.CallID == uuid.Nil {
+			s.answer(nil)
+			return
+		}
+		s.ask(ctx, s.spec.CallID)
+	}
+}
+
+// follow leads the phone to another call.
+func (s *supervision) follow(ctx context.Context, m supervisionFollow) {
+	switch {
+	case s.reply != nil:
+		m.reply <- &switchctl.StateError{State: "starting", Event: eventSupervise, Detail: "the session is on its way to a call"}
+		return
+	case s.call != nil && s.call.id == m.call:
+		m.reply <- nil
+		return
+	}
+	s.leave()
+	s.reply = m.reply
+	s.ask(ctx, m.call)
+}
+
+// ask asks a call for its audio.
+func (s *supervision) ask(ctx context.Context, id uuid.UUID) {
+	s.serial++
+	s.phase = supervisionAsking
+	a := s.c.registry.call(id)
+	if a == nil || a.tenant != s.spec.TenantID {
+		s.notListening(ctx, ledger.ErrCallEnded)
+		return
+	}
+	s.call = a
+	member := ledger.ConferenceMember{MemberID: s.id.String(), Role: roleSupervisor, Destination: new(s.spec.Phone.Extension)}
+	cmd := superviseCommand{owner: s, serial: s.serial, mode: s.mode, member: member}
+	if err := a.box.Put(cmd); err != nil {
+		s.notListening(ctx, err)
+	}
+}
+
+// granted: the call's audio is the switch's, or the call can't be listened to.
+func (s *supervision) granted(ctx context.Context, m supervisionGrant) {
+	switch {
+	case m.serial != s.serial || s.phase != supervisionAsking:
+		return
+	case m.err != nil:
+		s.call = nil // it knows nothing of us
+		s.notListening(ctx, m.err)
+		return
+	}
+	s.phase = supervisionJoining
+	serial, mode, leg, call := s.serial, s.mode, s.leg, s.call.id.String()
+	cmd := fs.Listen(leg, m.channel, muxMode(mode), []fs.Var{{Name: varSupervision, Value: s.id.String()}, {Name: varSupervised, Value: call}},
+		phone.Extension, s.c.cfg.Context)
+	s.commands.Add(s.c.goes.Go, func() {
+		s.post(supervisionListens{serial: serial, mode: mode, err: s.listen(ctx, cmd, leg, call)})
+	})
+}
+
+// listen sends the leg to the call, and waits until it is there.
+func (s *supervision) listen(ctx context.Context, cmd fs.Command, leg, call string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, listenTimeout, switchctl.ErrTimeout)
+	defer cancel()
+	if _, err := s.c.link.API(ctx, cmd); err != nil {
+		return err
+	}
+	for {
+		ev, err := fs.FindChannel(ctx, s.c.link, leg)
+		switch {
+		case err != nil:
+			return err
+		case ev == nil:
+			return switchctl.ErrPhoneNotReady
+		case ev.Var("current_application") == fs.EavesdropApp && ev.Var(varSupervised) == call:
+			return nil
+		}
+		if err := rt.Pause(ctx, s.c.clock, listenPause); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// listens: the leg hears the call, or it does not get there.
+func (s *supervision) listens(ctx context.Context, m supervisionListens) {
+	switch {
+	case m.serial != s.serial || s.phase != supervisionJoining:
+		return
+	case m.err != nil:
+		s.log.WarnContext(ctx, "leading a supervisor's phone to a call failed", "call_id", s.call.id.String(), "error", m.err)
+		s.leave()
+		s.notListening(ctx, m.err)
+		return
+	}
+	s.phase = supervisionListening
+	s.call.post(superviseBegan{session: s.id, serial: s.serial, mode: m.mode})
+	s.log.InfoContext(ctx, "supervisor listens", "call_id", s.call.id.String(), "mode", string(m.mode))
+	if s.mode != m.mode {
+		s.tune(ctx, s.mode, nil) // it was changed meanwhile
+	}
+	s.answer(nil)
+}
+
+// notListening: the call can't be listened to. A session that has run before, and that follows an agent, waits for the next one.
+func (s *supervision) notListening(ctx context.Context, err error) {
+	s.phase, s.call = supervisionIdle, nil
+	err = targetError(err, eventSupervise)
+	if s.begun && s.spec.Follows {
+		s.answer(err)
+		return
+	}
+	s.end(ctx, switchctl.SupervisionCallEnded, err)
+}
+
+// callOver: the call has ended, and the leg with it has gone back to silence.
+func (s *supervision) callOver(ctx context.Context) {
+	s.call = nil
+	s.serial++
+	if s.phase != supervisionListening {
+		s.notListening(ctx, ledger.ErrCallEnded)
+		return
+	}
+	s.phase = supervisionIdle
+	if !s.spec.Follows {
+		s.end(ctx, switchctl.SupervisionCallEnded, nil)
+	}
+}
+
+// change gives the session another mode.
+func (s *supervision) change(ctx context.Context, m supervisionMode) {
+	if s.phase != supervisionListening || s.mode == m.mode {
+		s.mode = m.mode
+		m.reply <- nil
+		return
+	}
+	s.tune(ctx, m.mode, m.reply)
+}
+
+// tune changes who hears the leg while it listens.
+func (s *supervision) tune(ctx context.Context, mode switchctl.SupervisorMode, reply chan<- error) {
+	serial, leg := s.serial, s.leg
+	s.commands.Add(s.c.goes.Go, func() {
+		ctx, cancel := context.WithTimeoutCause(ctx, listenTimeout, switchctl.ErrTimeout)
+		defer cancel()
+		name, headers := muxMode(mode).Change(leg)
+		s.post(supervisionTuned{serial: serial, mode: mode, reply: reply, err: s.c.link.SendEvent(ctx, name, headers)})
+	})
+}
+
+// tuned: the leg is heard by others now.
+func (s *supervision) tuned(ctx context.Context, m supervisionTuned) {
+	if m.err != nil {
+		s.log.WarnContext(ctx, "changing a supervisor's mode failed", "mode", string(m.mode), "error", m.err)
+	} else {
+		s.mode = m.mode
+		if m.serial == s.serial && s.phase == supervisionListening {
+			s.call.post(superviseMode{session: s.id, serial: s.serial, mode: m.mode})
+		}
+	}
+	if m.reply != nil {
+		m.reply <- m.err
+	}
+}
+
+// leave ends the session's part in the call that it listens to, or has asked.
+func (s *supervision) leave() {
+	if s.call != nil {
+		s.call.post(superviseLeft{session: s.id, serial: s.serial})
+	}
+	s.call = nil
+	s.serial++
+	s.phase = supervisionIdle
+}
+
+// end ends the session. reason is what the watcher is told of a session that has run; empty for one that was ended. err is for who still waits.
+func (s *supervision) end(ctx context.Context, reason string, err error) {
+	if s.phase == supervisionOver {
+		return
+	}
+	begun := s.begun
+	if s.reply != nil {
+		s.answer(err)
+	}
+	s.leave()
+	s.phase = supervisionOver
+	silence := fs.Transfer(s.leg, phone.Extension, s.c.cfg.Context)
+	s.commands.Add(s.c.goes.Go, func() {
+		defer close(s.freed)
+		if s.leg != "" { // a held leg goes on, in silence
+			ctx, cancel := context.WithTimeout(ctx, listenTimeout)
+			defer cancel()
+			if _, err := s.c.link.API(ctx, silence); err != nil {
+				s.log.DebugContext(ctx, "command to a supervisor's phone failed", "error", err)
+			}
+		}
+		s.c.phones.Free(s.spec.Phone.AgentID, supervisorClaim{s}, phone.Free{})
+	})
+	s.book.forget(s)
+	s.log.InfoContext(ctx, "supervisor's session ended", "reason", reason)
+	if w := s.c.cfg.Supervisions; w != nil && begun && reason != "" {
+		w.SupervisionEnded(s.id, reason)
+	}
+}
+
+// muxMode is who hears a supervisor's leg.
+func muxMode(mode switchctl.SupervisorMode) fs.MuxMode {
+	switch mode {
+	case switchctl.SupervisorWhispers:
+		return fs.MuxPartner
+	case switchctl.SupervisorBarges:
+		return fs.MuxBoth
+	case switchctl.SupervisorListens:
+	}
+	return fs.MuxNobody
+}

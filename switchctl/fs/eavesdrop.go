@@ -1,0 +1,28 @@
+package fs
+
+import (
+	"slices"
+	"strings"
+)
+
+// EavesdropApp is the application by which a channel listens to another, as the variable current_application names what a channel runs.
+const EavesdropApp = "eavesdrop"
+
+// Listen has a leg that is up listen to a channel, in a mode, after it was given variables, whose names and values have neither a comma nor a
+// quote. When the channel ends, or the leg stops listening, it goes to an extension of a context. A leg that is listening already listens to the
+// new channel in place of the old one.
+func Listen(leg, channel string, mode MuxMode, vars []Var, then, context string) Command {
+	own := Variables{}
+	mode.MuxVariables(own)
+	list := make([]Var, 0, len(own)+len(vars))
+	for name, value := range own {
+		list = append(list, Var{name, value})
+	}
+	slices.SortFunc(list, func(a, b Var) int { return strings.Compare(a.Name, b.Name) })
+	run := ""
+	for _, v := range append(list, vars...) {
+		run += "set:" + v.Name + "=" + v.Value + ","
+	}
+	run += EavesdropApp + ":" + channel + ",transfer:" + then + " XML " + context
+	return command("uuid_transfer", leg, "'"+run+"'", "inline")
+}
