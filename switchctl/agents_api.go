@@ -43,6 +43,9 @@ const (
 	AgentLost AgentOutcome = "lost"
 	// AgentCallerGone: the caller left before the bridge.
 	AgentCallerGone AgentOutcome = "caller_gone"
+	// AgentTaken: they talked, and the caller was then given to somebody else. AgentWithdrawn: that was before they did.
+	AgentTaken     AgentOutcome = "taken"
+	AgentWithdrawn AgentOutcome = "withdrawn"
 	// AgentMachine: the caller is a machine that nobody is to be kept with.
 	AgentMachine AgentOutcome = "machine"
 )

@@ -113,8 +113,11 @@ func (s *Service) Connect(ctx context.Context, leg switchctl.Leg, req Request) (
 	if call.AgentID != nil {
 		s.learnOwner(ctx, call.TenantID, *call.AgentID, call.ID)
 	}
-	owner := s.enter(v.c)
+	owner, former := s.enter(v.c)
 	defer s.gone(v.c)
+	if former != nil {
+		s.takeFrom(ctx, call, *former)
+	}
 	outcome, err := v.serve(ctx, owner)
 	if errors.Is(context.Cause(ctx), switchctl.ErrMachine) {
 		s.Forgo(ctx, call)
@@ -153,19 +156,43 @@ func (s *Service) learnOwner(ctx context.Context, tenant, agent, call uuid.UUID)
 	}
 }
 
-// enter puts the caller in the queue. An agent whose row has this call already, who dialed it or had it before a restart, is
-// returned: the call is theirs.
-func (s *Service) enter(c *caller) *seat {
+// enter puts the caller in the queue. An agent whose row has this call already, who dialed it or had it before a restart, is the
+// owner: the call is theirs. If it is another one who is wanted, they are the former owner.
+func (s *Service) enter(c *caller) (owner *seat, former *uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	owner := s.desk.onCall(c.tenant, c.call)
+	owner = s.desk.onCall(c.tenant, c.call)
 	s.desk.enter(c)
-	if owner != nil {
+	switch {
+	case owner == nil:
+	case c.agent == nil || *c.agent == owner.row.ID:
 		c.seat, owner.offered = owner, c
-		return owner
+		return owner, nil
+	default:
+		former = &owner.row.ID
 	}
 	s.desk.matchOf(c.tenant)
-	return nil
+	return nil, former
+}
+
+// takeFrom writes that an agent has lost a call that goes to another one, where whoever took it away could not.
+func (s *Service) takeFrom(ctx context.Context, call db.Call, agent uuid.UUID) {
+	var row db.Agent
+	err := s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		var err error
+		row, err = tx.Q.AgentLock(ctx, call.TenantID, agent)
+		if err != nil || row.CurrentCallID == nil || *row.CurrentCallID != call.ID {
+			return err
+		}
+		row, err = s.move(ctx, tx, row, change{trigger: TriggerEnded, at: s.now(), wrapUp: s.wrapUp(ctx, tx, call)})
+		return err
+	})
+	switch {
+	case err == nil:
+		s.apply(row)
+	case ctx.Err() == nil:
+		s.log.WarnContext(ctx, "freeing the agent whose call was transferred failed", "call_id", call.ID, "agent_id", agent, "error", err)
+	}
 }
 
 // gone takes the caller away from the queue.

@@ -255,3 +255,58 @@ func TestWantedAgentOnly(t *testing.T) {
 	_, err = b.svc.ByExtension(t.Context(), uuid.New(), a.Extension)
 	require.ErrorIs(t, err, switchctl.ErrUnknownExtension)
 }
+
+// TestCallerIsTakenAway: whoever had the caller wraps up, whoever was about to have them takes others, and the caller goes to the one who is
+// wanted, before those who have waited longer.
+func TestCallerIsTakenAway(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		outcome switchctl.AgentOutcome
+		becomes Status
+	}{
+		"they talked":     {switchctl.AgentTaken, WrapUp},
+		"before they did": {switchctl.AgentWithdrawn, Available},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := running(t)
+			first := b.online(t)
+			call := b.call(t, nil)
+			caller := b.serve(t, b.svc, call, Request{})
+			o := caller.offer(t)
+			if c.outcome == switchctl.AgentTaken {
+				b.bridged(t, call, first)
+			}
+			o.answer <- c.outcome
+			<-caller.done
+			require.ErrorIs(t, caller.err, switchctl.ErrHandedOver)
+			b.eventually(t, first, c.becomes)
+
+			b.clock.Advance(time.Minute)
+			second := b.online(t)
+			_, err := b.svc.SetStatus(t.Context(), b.tenant, second, StatusInput{Status: "paused"})
+			require.NoError(t, err)
+			waits := b.connect(t, Request{AgentID: &second})
+			require.Eventually(t, func() bool { return len(waits.musics()) == 1 }, 30*time.Second, time.Millisecond)
+			b.clock.Advance(time.Minute)
+			again := b.serve(t, b.svc, call, Request{AgentID: &second, Priority: 1})
+			require.Eventually(t, func() bool { return len(again.musics()) == 1 }, 30*time.Second, time.Millisecond)
+			_, err = b.svc.SetStatus(t.Context(), b.tenant, second, StatusInput{Status: "available"})
+			require.NoError(t, err)
+			require.Equal(t, second, again.offer(t).req.Phone.AgentID)
+		})
+	}
+}
+
+// TestCallOfAFormerAgent: a restart finds the call with an agent from whom a supervisor has taken it.
+func TestCallOfAFormerAgent(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	first, second := b.online(t), b.online(t)
+	call := b.call(t, nil)
+	b.force(t, first, OnCall, &call)
+	require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 1 }, 30*time.Second, time.Millisecond)
+	caller := b.serve(t, b.svc, call, Request{AgentID: &second})
+	require.Equal(t, second, caller.offer(t).req.Phone.AgentID)
+	b.eventually(t, first, WrapUp)
+}

@@ -116,6 +116,12 @@ func (v *serving) after(
 	case failed == nil && got == switchctl.AgentMachine:
 		v.settle(ctx, spec, TriggerReturned, "")
 		return true, Unavailable, switchctl.ErrMachine
+	case failed == nil && got == switchctl.AgentTaken:
+		v.settle(ctx, spec, TriggerEnded, "")
+		return true, Unavailable, switchctl.ErrHandedOver
+	case failed == nil && got == switchctl.AgentWithdrawn:
+		v.settle(ctx, spec, TriggerReturned, "")
+		return true, Unavailable, switchctl.ErrHandedOver
 	case ctx.Err() != nil:
 		return true, Unavailable, ctx.Err() // the call is over or left to the next start: its end, or that, frees the agent
 	case errors.Is(failed, ledger.ErrCallEnded):
@@ -151,8 +157,10 @@ func (v *serving) after(
 		v.again()
 		v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
 		return false, "", nil
-	case switchctl.AgentMachine: // dealt with above
+	case switchctl.AgentMachine: // dealt with above, as the next are
 		return true, Unavailable, switchctl.ErrMachine
+	case switchctl.AgentTaken, switchctl.AgentWithdrawn:
+		return true, Unavailable, switchctl.ErrHandedOver
 	case switchctl.AgentCallerGone:
 		return true, Unavailable, ledger.ErrCallEnded
 	default:

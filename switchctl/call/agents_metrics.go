@@ -16,7 +16,10 @@ func newAgentMetrics() agentMetrics {
 	outcomes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "ringmaster", Name: "agent_connects_total", Help: "Tries to connect a caller with an agent, by outcome.",
 	}, []string{"outcome"})
-	for _, o := range []switchctl.AgentOutcome{switchctl.AgentEnded, switchctl.AgentUnavailable, switchctl.AgentLost, switchctl.AgentCallerGone, switchctl.AgentMachine} {
+	for _, o := range []switchctl.AgentOutcome{
+		switchctl.AgentEnded, switchctl.AgentUnavailable, switchctl.AgentLost, switchctl.AgentCallerGone, switchctl.AgentTaken, switchctl.AgentWithdrawn,
+		switchctl.AgentMachine,
+	} {
 		outcomes.WithLabelValues(string(o))
 	}
 	return agentMetrics{

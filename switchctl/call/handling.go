@@ -16,6 +16,8 @@ type handling struct {
 	handled bool
 	// handler numbers the handlers that the call has had.
 	handler int
+	// over is closed when the newest has returned; nil before the first.
+	over chan struct{}
 }
 
 // startHandler runs AnswerHandler.Answered beside the actor, once.
@@ -33,7 +35,10 @@ func (h *handling) runBeside(ctx context.Context, handle func(ctx context.Contex
 	h.stopHandler = cancel
 	h.handler++
 	l := &leg{a: h.core, call: h.call, handler: h.handler}
+	over := make(chan struct{})
+	h.over = over
 	h.beside(func() {
+		defer close(over)
 		defer cancel(nil)
 		err := h.c.runHandler(ctx, l, handle)
 		h.post(handlerDone{serial: l.handler, err: err})

@@ -24,6 +24,7 @@ type callerLine struct {
 	parties    *parties
 	rec        *recorder
 	sound      *sound
+	takeaway   *takeaway
 	talking    *talking
 	transfers  *transfers
 	voice      *voice
@@ -89,6 +90,7 @@ func (l *callerLine) socketAttached(ctx context.Context, m socketUp) (state, err
 	if found {
 		l.rec.paused = m.ev.Var(varPaused) == "true"
 		l.sound.found(m.ev.Var(varSound))
+		l.takeaway.found(ctx, m.ev.Var(varTaken), "")
 	}
 	l.recovered = false
 	if found && l.hadAgent {
@@ -205,6 +207,9 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 		l.answerAt = &ours
 	}
 	l.stillBridged(m.other)
+	if found {
+		l.takeaway.found(ctx, m.taken, m.other)
+	}
 	l.recovered = false
 	if l.killCause != "" {
 		l.sendKill(ctx)

@@ -146,6 +146,8 @@ type channelFound struct {
 	paused bool
 	// sound is who was muted, and whether the caller was held.
 	sound string
+	// taken is the extension that a supervisor has given the caller to.
+	taken string
 	// bypassed: the switch is not in the way of its audio.
 	bypassed bool
 	// left: an agent with whom it was bridged last has hung up.

@@ -19,6 +19,7 @@ type parts struct {
 	taps      *taps
 	monitors  *monitors
 	verbs     *verbs
+	takeaway  *takeaway
 
 	supervised *supervised
 }
@@ -30,13 +31,14 @@ func newParts(k *core) parts {
 		voice: new(voice), keypad: new(keypad), agents: new(agentBridge), music: new(musicPlayer),
 		rec: new(recorder), sound: new(sound), transfers: new(transfers), talking: new(talking), machine: new(machine),
 		bypass: new(bypass), taps: new(taps), monitors: new(monitors), verbs: new(verbs), supervised: new(supervised),
+		takeaway: new(takeaway),
 	}
 	who := &parties{core: k, machine: p.machine, voice: p.voice, agent: p.agents, destination: p.transfers, prompt: p.talking}
 	*p.dial = origination{core: k, ending: p.ending, handling: p.handling, line: p.line, machine: p.machine, rec: p.rec}
 	*p.line = callerLine{
 		core: k, agents: p.agents, bypass: p.bypass, dial: p.dial, ending: p.ending, handling: p.handling,
 		keypad: p.keypad, machine: p.machine, music: p.music, parties: who, rec: p.rec, sound: p.sound, talking: p.talking,
-		transfers: p.transfers, voice: p.voice,
+		takeaway: p.takeaway, transfers: p.transfers, voice: p.voice,
 	}
 	*p.ending = ending{
 		core: k, agents: p.agents, handling: p.handling, line: p.line, monitors: p.monitors, supervised: p.supervised, talking: p.talking,
@@ -70,6 +72,10 @@ func newParts(k *core) parts {
 	*p.verbs = verbs{
 		core: k, keypad: p.keypad, monitors: p.monitors, parties: who, rec: p.rec, sound: p.sound, transfers: p.transfers,
 		voice: p.voice,
+	}
+	*p.takeaway = takeaway{
+		core: k, agents: p.agents, bypass: p.bypass, handling: p.handling, line: p.line, music: p.music, parties: who, talking: p.talking,
+		transfers: p.transfers, voice: p.voice,
 	}
 	return p
 }

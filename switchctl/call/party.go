@@ -67,6 +67,8 @@ const (
 	endWithHandler
 	// stayOnSocket: the switch has not taken the caller away from its socket.
 	stayOnSocket
+	// toTakeAway: nobody from whom a supervisor can't take the caller has them.
+	toTakeAway
 )
 
 // limits are the grips from which on the parties are in the way of a use; gripNone is never.
@@ -87,6 +89,7 @@ func (u use) limits() limits {
 		hearNothing:    {machine: gripPending, voice: gripConnected, agent: gripBridging, destination: gripConnected, prompt: gripConnected},
 		endWithHandler: {voice: gripPending, agent: gripConnected, destination: gripConnected},
 		stayOnSocket:   {agent: gripBridging, destination: gripConnected},
+		toTakeAway:     {},
 	}[u]
 }
 

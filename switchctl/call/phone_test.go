@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
@@ -57,6 +58,25 @@ func (b *bench) phoneInput(f []string) {
 	case "queue": // the voice agent takes calls, and the queue is open
 		b.handler.answered = nil
 		b.handler.queue = func(ctx context.Context, leg switchctl.Leg) error { return b.serve(ctx, leg, phone.Held) }
+	case "line": // the queue is open, and the agent is free after five seconds
+		b.handler.queue = func(ctx context.Context, leg switchctl.Leg) error {
+			if err := leg.StartMusic(ctx, ""); err != nil {
+				return err
+			}
+			if err := rt.Pause(ctx, b.c.clock, 5*time.Second); err != nil {
+				return err
+			}
+			return b.serve(ctx, leg, phone.Held)
+		}
+	case "force": // a supervisor's transfer to an extension
+		b.c.goes.Go(func() {
+			err := b.c.ForceTransfer(context.Background(), b.tenant, b.call.ID, f[1])
+			if r, ok := fault.Of(err); ok {
+				b.trace.add("force-transfer: %d %s %s", r.Kind.Status(), r.Code, r.Detail)
+				return
+			}
+			b.trace.add("force-transfer: %v", err)
+		})
 	case "release":
 		c.goes.Go(func() {
 			b.trace.add("released %v", c.ReleasePhone(context.Background(), testPhone(phone.Held).AgentID))

@@ -39,6 +39,8 @@ func (a *actor) unanswered(ctx context.Context, m message) (state, error) {
 		return a.handling.handlerReturned(ctx, m)
 	case controlCommand:
 		return a.state, switchctl.ErrSessionTerminated
+	case takeCommand:
+		return a.state, a.conflict(m.Name(), "The call has not been answered.")
 	case detach:
 		return a.release(ctx)
 	}

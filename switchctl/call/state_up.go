@@ -45,6 +45,10 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		a.music.musicThere(ctx, m)
 	case musicEnded:
 		a.music.musicOver(ctx, m)
+	case takeCommand:
+		return a.state, a.takeaway.take(ctx, m)
+	case takeNoted:
+		return a.takeaway.noted(ctx, m)
 	case queueAllowed:
 		return a.transfers.queueAnswered(ctx, m)
 	case tapCommand, tapStop, tapMetadata, tapOpened, tapReport, tapRefused:

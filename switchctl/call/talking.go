@@ -412,6 +412,7 @@ func (s *talking) endTalk(ctx context.Context, digits string, err error) {
 			next.finish("", err)
 		}
 	}
+	s.music.playMusic(ctx) // what was asked for meanwhile
 }
 
 // closeTalk ends what is left of conversations with their call.

@@ -80,6 +80,8 @@ type transfers struct {
 
 	// now is the transfer that is under way, or stands; nil for none.
 	now *transfer
+	// taken is whom a supervisor has given the caller to; nil for nobody.
+	taken *switchctl.QueueRequest
 }
 
 // startTransfer checks a transfer and asks the gate. reply, which may be nil, hears when it is dispatched.
@@ -343,24 +345,30 @@ func (x *transfers) transferLegEnded(ctx context.Context, rec ledger.FinalRecord
 
 // unbridge gives up a bridge that did not come about: the caller goes back to the AI.
 func (x *transfers) unbridge(ctx context.Context, cause string) {
-	link, handler := x.c.link, x.now.handler
-	asBefore := fs.Script{
-		fs.SetVar(x.channel, "hangup_after_bridge", "false"),
-		fs.SetVar(x.channel, varAfterBridge, fs.AfterBridge(reattachExtension, x.c.cfg.Context)),
-	}
+	handler := x.now.handler
 	x.endTransfer(ctx, cause)
 	if handler {
 		return // its variables are as they were
+	}
+	x.endAsBefore(ctx, x.afterTransfer)
+	if x.voice.ai.live() && !x.voice.ai.legUp {
+		x.arm(timerLeg, legRetry)
+	}
+}
+
+// endAsBefore has the end of a bridge bring the caller to us again, as before bridgeTransfer; then runs on the actor's goroutine.
+func (x *transfers) endAsBefore(ctx context.Context, then func(ctx context.Context)) {
+	link := x.c.link
+	asBefore := fs.Script{
+		fs.SetVar(x.channel, "hangup_after_bridge", "false"),
+		fs.SetVar(x.channel, varAfterBridge, fs.AfterBridge(reattachExtension, x.c.cfg.Context)),
 	}
 	x.beside(func() {
 		if err := asBefore.Run(ctx, link); err != nil {
 			x.log.WarnContext(ctx, "resetting the caller's variables failed", "error", err)
 		}
-		x.post(musicEnded{then: x.afterTransfer})
+		x.post(musicEnded{then: then})
 	})
-	if x.voice.ai.live() && !x.voice.ai.legUp {
-		x.arm(timerLeg, legRetry)
-	}
 }
 
 // failTransfer ends a transfer that did not come about; the session goes on, if it can.

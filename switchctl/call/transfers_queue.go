@@ -139,15 +139,20 @@ func (x *transfers) queueAnswered(ctx context.Context, m queueAllowed) (state, e
 		x.failTransfer(ctx, failureCause(m.err))
 	default:
 		t.tell(controlResult{result: map[string]any{}})
-		x.callState("transferring", "")
-		t.media = true
-		x.bypass.withSwitchMedia(ctx, func(ctx context.Context) {
-			if x.now == t {
-				x.handOver(ctx, t)
-			}
-		})
+		x.queueTakes(ctx, t)
 	}
 	return x.state, nil
+}
+
+// queueTakes hands the caller over to the queue, which has said that it takes them.
+func (x *transfers) queueTakes(ctx context.Context, t *transfer) {
+	t.handover.answered, t.media = true, true
+	x.callState("transferring", "")
+	x.bypass.withSwitchMedia(ctx, func(ctx context.Context) {
+		if x.now == t {
+			x.handOver(ctx, t)
+		}
+	})
 }
 
 // handOver ends the AI session and starts the queue. The caller comes back from the media leg by transfer_after_bridge, and hears
@@ -192,8 +197,22 @@ func (x *transfers) handOver(ctx context.Context, t *transfer) {
 
 // startQueue runs AnswerHandler.Queue beside the actor, in place of the handler before.
 func (x *transfers) startQueue(ctx context.Context, req switchctl.QueueRequest) {
+	x.startQueueAfter(ctx, req, nil)
+}
+
+// startQueueAfter starts it once before is closed, if there is such a channel.
+func (x *transfers) startQueueAfter(ctx context.Context, req switchctl.QueueRequest, before <-chan struct{}) {
 	x.handling.handled = true
-	x.handling.runBeside(ctx, func(ctx context.Context, l *leg) error { return x.c.handler.Queue(ctx, l, req) })
+	x.handling.runBeside(ctx, func(ctx context.Context, l *leg) error {
+		if before != nil {
+			select {
+			case <-before:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		return x.c.handler.Queue(ctx, l, req)
+	})
 }
 
 // queuedBefore is the queue that a call was handed over to before a restart; nil for none.
@@ -217,8 +236,11 @@ func queuedBefore(session db.AiSession) *switchctl.QueueRequest {
 	return &req
 }
 
-// queued is the queue that the call's voice agent has handed its caller over to; nil for none.
+// queued is the queue that a supervisor, or the call's voice agent, has handed its caller over to; nil for none.
 func (x *transfers) queued() *switchctl.QueueRequest {
+	if x.taken != nil && !x.voice.ai.live() {
+		return x.taken
+	}
 	if x.voice.ai == nil || x.voice.ai.phase != phaseEnded {
 		return nil
 	}
