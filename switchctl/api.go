@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // Inbound is a call that a carrier has brought, before it is answered.
@@ -45,6 +46,14 @@ type AnswerHandler interface {
 	// Queue runs beside the actor, in place of Answered, for a call whose AI session has handed its caller over; after a
 	// restart it may run again. When it returns and nobody has taken the call, the actor hangs up.
 	Queue(ctx context.Context, leg Leg, req QueueRequest) error
+
+	// JoinAgent has the agent of an extension join a call that others talk in. connect brings the agent's phone there and returns when the agent
+	// has left; so does JoinAgent. Errors: [ErrUnknownExtension], [ErrAgentBusy] for one who isn't free, and then connect was not called.
+	JoinAgent(
+		ctx context.Context, call db.Call, extension string, connect func(ctx context.Context, req AgentConnect) (AgentOutcome, error),
+	) error
+	// SupervisorPhone is the phone of the supervisor or administrator who has an extension. Error: [ErrUnknownExtension].
+	SupervisorPhone(ctx context.Context, tenant uuid.UUID, extension string) (phone.Spec, error)
 
 	Outcomes
 }
@@ -220,10 +229,15 @@ type ControlRequest struct {
 	DestinationType string          `json:"destination_type,omitempty"`
 	Destination     string          `json:"destination,omitempty"`
 	Digits          string          `json:"digits,omitempty"`
+	// ParticipantType and MemberID are who is added to a conference, and who is removed; Destination is the number, SIP URI or extension.
+	ParticipantType string `json:"participant_type,omitempty"`
+	MemberID        string `json:"member_id,omitempty"`
+	// Urgency is how soon a supervisor is wanted.
+	Urgency string `json:"urgency,omitempty"`
 	// TargetCallID and Mode are those of monitor_start and monitor_stop.
 	TargetCallID string `json:"target_call_id,omitempty"`
 	Mode         string `json:"mode,omitempty"`
-	// Reason is why a recording is paused, or a callback promised.
+	// Reason is why a recording is paused, a callback promised, or a supervisor wanted.
 	Reason string `json:"reason,omitempty"`
 	// Target is whom mute and unmute are about: "caller" or "agent".
 	Target string `json:"target,omitempty"`

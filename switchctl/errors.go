@@ -54,6 +54,11 @@ var (
 	}
 	// ErrUnknownExtension says that no agent has the extension (422).
 	ErrUnknownExtension error = InvalidControl("destination", "is no agent's extension")
+	// ErrAgentBusy says that the agent can't take a call now (409).
+	ErrAgentBusy error = &fault.Error{
+		Kind: fault.Conflict, Code: "agent_not_available", Detail: "The agent is not available.",
+		Text: "switchctl: agent is not available",
+	}
 	// ErrPhoneNotReady says that the phone did not answer (409).
 	ErrPhoneNotReady error = &fault.Error{
 		Kind: fault.Conflict, Code: "phone_not_ready", Detail: "The phone is not registered, or did not answer.",

@@ -396,7 +396,7 @@ func (k *keeper) lookAfterNodes(ctx context.Context) {
 	}
 }
 
-// CallEnded frees the agent of a call, in the transaction that closes it, and notes a caller whom nobody took. call is the closed
+// CallEnded frees the agents of a call, in the transaction that closes it, and notes a caller whom nobody took. call is the closed
 // row.
 func (s *Service) CallEnded(ctx context.Context, tx *store.Tx, call db.Call) error {
 	if call.QueuedAt != nil && call.AgentID == nil && !call.Abandoned && !switchctl.MachineSure(call) {
@@ -404,21 +404,20 @@ func (s *Service) CallEnded(ctx context.Context, tx *store.Tx, call db.Call) err
 			return err
 		}
 	}
-	row, err := tx.Q.AgentLockOnCall(ctx, call.TenantID, call.ID)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
+	rows, err := tx.Q.AgentsLockOnCall(ctx, call.TenantID, call.ID)
 	if err != nil {
 		return err
 	}
-	c := change{trigger: TriggerReturned, at: s.now()}
-	if call.AgentID != nil && *call.AgentID == row.ID && !s.wasMachine(ctx, tx, call) {
-		c.trigger, c.wrapUp = TriggerEnded, s.wrapUp(ctx, tx, call)
+	for _, row := range rows {
+		c := change{trigger: TriggerReturned, at: s.now()}
+		if call.AgentID != nil && *call.AgentID == row.ID && !s.wasMachine(ctx, tx, call) || s.hadJoined(row.ID, call.ID) {
+			c.trigger, c.wrapUp = TriggerEnded, s.wrapUp(ctx, tx, call)
+		}
+		if _, err := s.move(ctx, tx, row, c); err != nil {
+			return err
+		}
+		notify(s.kick)
 	}
-	if _, err := s.move(ctx, tx, row, c); err != nil {
-		return err
-	}
-	notify(s.kick)
 	return nil
 }
 

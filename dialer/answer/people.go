@@ -18,6 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // overflowMessage bounds the message of a callee whom no agent took.
@@ -156,6 +157,29 @@ func (h *Service) Queue(ctx context.Context, leg switchctl.Leg, req switchctl.Qu
 		return fmt.Errorf("queue the caller: %w", err)
 	}
 	return nil
+}
+
+// JoinAgent implements [switchctl.AnswerHandler].
+func (h *Service) JoinAgent(
+	ctx context.Context, call db.Call, extension string,
+	connect func(ctx context.Context, req switchctl.AgentConnect) (switchctl.AgentOutcome, error),
+) error {
+	if h.Agents == nil {
+		return switchctl.ErrNobodyLoggedIn
+	}
+	agent, err := h.Agents.ByExtension(ctx, call.TenantID, extension)
+	if err != nil {
+		return err
+	}
+	return h.Agents.Join(ctx, call, agent, connect)
+}
+
+// SupervisorPhone implements [switchctl.AnswerHandler].
+func (h *Service) SupervisorPhone(ctx context.Context, tenant uuid.UUID, extension string) (phone.Spec, error) {
+	if h.Agents == nil {
+		return phone.Spec{}, switchctl.ErrUnknownExtension
+	}
+	return h.Agents.ManagerPhone(ctx, tenant, extension)
 }
 
 func (h *Service) queueRequest(ctx context.Context, tenant uuid.UUID, req switchctl.QueueRequest) (acd.Request, error) {

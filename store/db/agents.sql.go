@@ -123,33 +123,6 @@ func (q *Queries) AgentLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUI
 	return i, err
 }
 
-const agentLockOnCall = `-- name: AgentLockOnCall :one
-SELECT tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at, sip_session_epoch FROM agents WHERE tenant_id = $1 AND current_call_id = $2::uuid FOR UPDATE
-`
-
-func (q *Queries) AgentLockOnCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) (Agent, error) {
-	row := q.db.QueryRow(ctx, agentLockOnCall, tenantID, callID)
-	var i Agent
-	err := row.Scan(
-		&i.TenantID,
-		&i.ID,
-		&i.Status,
-		&i.Reason,
-		&i.CurrentCallID,
-		&i.LastCallID,
-		&i.Node,
-		&i.Version,
-		&i.LastStatusAt,
-		&i.LoggedInAt,
-		&i.IdleSince,
-		&i.WrapUpUntil,
-		&i.SipEpoch,
-		&i.SipExpiresAt,
-		&i.SipSessionEpoch,
-	)
-	return i, err
-}
-
 const agentLockStill = `-- name: AgentLockStill :one
 SELECT tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at, sip_session_epoch FROM agents WHERE tenant_id = $1 AND id = $2 AND version = $3 FOR UPDATE
 `
@@ -464,6 +437,47 @@ func (q *Queries) AgentViews(ctx context.Context, tenantID uuid.UUID, iD *uuid.U
 			&i.LastStatusAt,
 			&i.LoggedInAt,
 			&i.WrapUpUntil,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const agentsLockOnCall = `-- name: AgentsLockOnCall :many
+SELECT tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at, sip_session_epoch FROM agents WHERE tenant_id = $1 AND current_call_id = $2::uuid ORDER BY id FOR UPDATE
+`
+
+// AgentsLockOnCall gives the agents of a call: one, or those of a conference.
+func (q *Queries) AgentsLockOnCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) ([]Agent, error) {
+	rows, err := q.db.Query(ctx, agentsLockOnCall, tenantID, callID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Agent{}
+	for rows.Next() {
+		var i Agent
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ID,
+			&i.Status,
+			&i.Reason,
+			&i.CurrentCallID,
+			&i.LastCallID,
+			&i.Node,
+			&i.Version,
+			&i.LastStatusAt,
+			&i.LoggedInAt,
+			&i.IdleSince,
+			&i.WrapUpUntil,
+			&i.SipEpoch,
+			&i.SipExpiresAt,
+			&i.SipSessionEpoch,
 		); err != nil {
 			return nil, err
 		}

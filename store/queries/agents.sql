@@ -12,8 +12,9 @@ RETURNING *;
 -- name: AgentLock :one
 SELECT * FROM agents WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
 
--- name: AgentLockOnCall :one
-SELECT * FROM agents WHERE tenant_id = @tenant_id AND current_call_id = @call_id::uuid FOR UPDATE;
+-- AgentsLockOnCall gives the agents of a call: one, or those of a conference.
+-- name: AgentsLockOnCall :many
+SELECT * FROM agents WHERE tenant_id = @tenant_id AND current_call_id = @call_id::uuid ORDER BY id FOR UPDATE;
 
 -- AgentMove writes an agent's next state with its history. The row is locked and its version known.
 -- name: AgentMove :one

@@ -87,6 +87,7 @@ func (a *actor) leave(ctx context.Context) {
 	if a.voice.ai != nil {
 		a.voice.ai.answer(switchctl.OutcomeEnded, ledger.ErrCallEnded)
 	}
+	a.conference.letGo()
 	a.talking.closeTalk()
 	a.verbs.refuseVerbs()
 	a.voice.endLogs(ctx)
@@ -178,6 +179,17 @@ func (a *actor) jobReply(ctx context.Context, m jobDone) (state, error) {
 		a.bypass.mediaBackReply(ctx, m)
 	case jobAgentBridge:
 		a.agents.agentBridgeReply(ctx, m)
+	case jobConference:
+		a.conference.conferenceReply(ctx, m)
+	case jobMediaOriginate:
+		if reason := refusedJob(m); reason != "" {
+			a.log.WarnContext(ctx, "media leg failed", "reply", reason)
+			return a.voice.bridgeRefused()
+		}
+	case jobConferenceMember:
+		if reason := refusedJob(m); reason != "" {
+			a.log.WarnContext(ctx, "command on a conference's member failed", "reply", reason)
+		}
 	case jobKillLeg, jobReneg, jobStopRecord:
 		// A leg that was gone already is what was wanted; how a re-INVITE goes is seen by what follows.
 	}

@@ -144,14 +144,6 @@ func (b *agentBridge) connectAgent(ctx context.Context, m agentCommand) (state, 
 	return b.state, nil
 }
 
-// peerNumber is the number of the party outside, as far as the call's row may hold it.
-func (b *agentBridge) peerNumber() string {
-	if b.inbound {
-		return b.call.FromNumber.Reveal()
-	}
-	return b.call.ToNumber.Reveal()
-}
-
 // joinAgent has a command wait for the end of a conversation that nobody waits for: it was found after a restart.
 func (b *agentBridge) joinAgent(m agentCommand) error {
 	h := b.human

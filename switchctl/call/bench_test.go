@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,6 +57,9 @@ type bench struct {
 	tenant uuid.UUID
 	call   db.Call
 	unit   string
+	// member is the newest of a conference; mu guards it.
+	mu     sync.Mutex
+	member string
 	sock   *fakeSocket
 	times  map[string]time.Time // of the caller's channel
 	serial int                  // of its created-time

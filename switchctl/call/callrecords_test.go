@@ -3,7 +3,9 @@ package call
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -163,4 +165,27 @@ func TestCallRecordsInAFolderThatIsNotOurs(t *testing.T) {
 		require.Zero(t, b.c.Live(), "calls end as ever")
 		require.Equal(t, 1, strings.Count(log.String(), "deleting the switch's call records failed"), log.String())
 	})
+}
+
+// writeCDR writes the call's record as the switch does; "broken" is half a file.
+func (b *bench) writeCDR(cause string) {
+	path := filepath.Join(b.cdrs, b.call.FsUuid+".cdr.json")
+	if cause == "broken" {
+		require.NoError(b.t, os.WriteFile(path, []byte(`{"core-uuid":"x","variables":{"hang`), 0o600))
+		return
+	}
+	b.times["hangup"] = time.Now()
+	b.writeCDRWith(b.call.FsUuid, cause, nil)
+}
+
+// writeCDRWith writes a channel's record with these variables, too.
+func (b *bench) writeCDRWith(channel, cause string, more map[string]string) {
+	variables := map[string]string{
+		"hangup_cause": cause, "sip_hangup_disposition": "recv_bye", "answer_uepoch": micros(b.times["answered"]),
+		"progress_uepoch": micros(b.times["progress"]), "end_uepoch": micros(b.times["hangup"]), "sip_term_status": "200",
+	}
+	maps.Copy(variables, more)
+	raw, err := json.Marshal(map[string]any{"variables": variables})
+	require.NoError(b.t, err)
+	require.NoError(b.t, os.WriteFile(filepath.Join(b.cdrs, channel+cdr.Suffix), raw, 0o600))
 }

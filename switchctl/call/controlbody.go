@@ -2,6 +2,7 @@ package call
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/url"
 	"slices"
@@ -100,6 +101,46 @@ func readTransfer(r *switchctl.ControlRequest, m members) error {
 		return switchctl.MalformedControl("destination", "must be a string of 1 to 512 characters")
 	}
 	r.DestinationType, r.Destination = kind, destination
+	return nil
+}
+
+// defaultUrgency is that of a request that names none.
+const defaultUrgency = "normal"
+
+// maxUrgency bounds an urgency, in bytes.
+const maxUrgency = 64
+
+func readEscalation(r *switchctl.ControlRequest, m members) error {
+	if err := readReason(r, m); err != nil {
+		return err
+	}
+	urgency, given, ok := m.text("urgency")
+	if !ok || given && (!form.IsDisposition(urgency) || len(urgency) > maxUrgency) {
+		return switchctl.MalformedControl("urgency", "must be a word such as low, normal, high")
+	}
+	r.Urgency = cmp.Or(urgency, defaultUrgency)
+	return nil
+}
+
+func readMember(r *switchctl.ControlRequest, m members) error {
+	kind, _, _ := m.text("participant_type")
+	if !slices.Contains([]string{destinationE164, destinationSIP, roleAgent, roleSupervisor}, kind) {
+		return switchctl.MalformedControl("participant_type", "must be one of e164, sip_uri, agent, supervisor")
+	}
+	destination, given, ok := m.text("destination")
+	if !ok || !given || destination == "" || len(destination) > maxDestination {
+		return switchctl.MalformedControl("destination", "must be a string of 1 to 512 characters")
+	}
+	r.ParticipantType, r.Destination = kind, destination
+	return nil
+}
+
+func readMemberID(r *switchctl.ControlRequest, m members) error {
+	id, given, ok := m.text("member_id")
+	if !ok || !given || id == "" || len(id) > maxDestination {
+		return switchctl.MalformedControl("member_id", "must be the id of a participant")
+	}
+	r.MemberID = id
 	return nil
 }
 

@@ -68,6 +68,15 @@ func legCodecs(carrier string) string {
 // other: that leg speaks the carrier's codec alone, and is read by the switch's timer, since a read that waits for packets that
 // now go past the switch would hold it up for seconds.
 func (c *host) mediaBridge(callID, sessionID, leg, mediaAddr, carrier, codec string) (string, error) {
+	return fs.DialString(c.mediaVariables(callID, sessionID, leg, carrier, codec), c.mediaEndpoint(sessionID, mediaAddr))
+}
+
+// mediaEndpoint is where an AI session is dialed.
+func (c *host) mediaEndpoint(sessionID, mediaAddr string) string {
+	return "sofia/" + c.cfg.MediaProfile + "/" + sessionID + "@" + mediaAddr
+}
+
+func (c *host) mediaVariables(callID, sessionID, leg, carrier, codec string) fs.Variables {
 	v := fs.Variables{
 		"origination_uuid": leg,
 		// A media leg that dies with us is noticed by the switch itself.
@@ -86,6 +95,5 @@ func (c *host) mediaBridge(callID, sessionID, leg, mediaAddr, carrier, codec str
 	if codec != "" {
 		v["absolute_codec_string"], v["rtp_timer_name"] = codec, "soft"
 	}
-	endpoint := "sofia/" + c.cfg.MediaProfile + "/" + sessionID + "@" + mediaAddr
-	return fs.DialString(v, endpoint)
+	return v
 }

@@ -32,7 +32,7 @@ func (c *Controller) dispatch(ev *esl.Event) {
 	role := roleCaller
 	if channel != a.channel {
 		role = ev.Var("rm_role")
-		if role != roleTransfer {
+		if role != roleTransfer && role != roleMember {
 			role = roleMedia
 			c.registry.own(a, channel)
 		}

@@ -15,6 +15,7 @@ import (
 // ending is the end of a call: asked of the switch, written, and what still runs stopped.
 type ending struct {
 	*core
+	conference *conference
 	agents     *agentBridge
 	handling   *handling
 	line       *callerLine
@@ -50,6 +51,7 @@ func (e *ending) beginClose(ctx context.Context, rec ledger.FinalRecord) state {
 		t.tell(controlResult{err: switchctl.ErrSessionTerminated})
 		e.transfers.dropTransferLeg(ctx, t)
 	}
+	e.conference.close(ctx)
 	e.taps.endTaps(ctx, media.CloseHangup)
 	e.supervised.callEnds(ctx)
 	outcome := ledger.SessionHangup

@@ -21,6 +21,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/hostlink"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // trace collects what a call makes its surroundings do.
@@ -66,6 +67,8 @@ type fakeLink struct {
 	lostDumps    int             // how many of the next uuid_dump are lost
 	unregistered bool            // no account has a phone
 	looks        int             // for phones' registrations
+	conference   string          // json_list of the call's
+	medialeg     string          // the media leg that was originated last
 }
 
 type fakeJob struct {
@@ -91,6 +94,11 @@ func (l *fakeLink) BgAPI(_ context.Context, command fs.Command, done func(string
 		return switchctl.ErrLinkDown
 	}
 	l.trace.add("bgapi %s", cmd)
+	if m := mediaLegPattern.FindStringSubmatch(cmd); m != nil {
+		l.mu.Lock()
+		l.medialeg = m[1]
+		l.mu.Unlock()
+	}
 	if hook != nil {
 		hook(cmd, done)
 	}
@@ -156,6 +164,13 @@ func (l *fakeLink) answer(_ context.Context, how, cmd string) (string, error) {
 			return text, nil
 		}
 		return "", &esl.ReplyError{Text: "-ERR No such channel!"}
+	case "conference":
+		if strings.HasSuffix(args, " json_list") {
+			if l.conference == "" {
+				return "-ERR Conference not found\n", nil
+			}
+			return l.conference, nil
+		}
 	case "show":
 		rows := []map[string]string{}
 		for channel := range l.channels {
@@ -495,4 +510,20 @@ func (h *fakeHandler) CanQueue(ctx context.Context, _ uuid.UUID, _ switchctl.Que
 func (h *fakeHandler) Queue(ctx context.Context, leg switchctl.Leg, req switchctl.QueueRequest) error {
 	h.trace.add("queue %q extension %q", req.Queue, req.Extension)
 	return h.queue(ctx, leg)
+}
+
+func (h *fakeHandler) JoinAgent(
+	ctx context.Context, _ db.Call, extension string, connect func(ctx context.Context, req switchctl.AgentConnect) (switchctl.AgentOutcome, error),
+) error {
+	if extension == "1099" {
+		return switchctl.ErrAgentBusy
+	}
+	_, err := connect(ctx, switchctl.AgentConnect{Phone: testPhone(phone.Held), RingTimeout: 20 * time.Second})
+	return err
+}
+
+func (h *fakeHandler) SupervisorPhone(_ context.Context, _ uuid.UUID, extension string) (phone.Spec, error) {
+	spec := testPhone(phone.OnHook)
+	spec.Extension = extension
+	return spec, nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,7 +25,6 @@ import (
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
-	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
@@ -100,7 +98,7 @@ func (b *bench) tidy(line string) string {
 	line = strings.ReplaceAll(line, b.call.ID.String(), "<call>")
 	line = strings.ReplaceAll(line, b.other.call.ID.String(), "<other>")
 	if b.unit == "" || !strings.Contains(line, b.unit) {
-		if m := regexp.MustCompile(`^bgapi originate .*origination_uuid=([0-9a-f-]{36}).*rm_role=transfer`).FindStringSubmatch(line); m != nil {
+		if m := regexp.MustCompile(`^bgapi originate .*origination_uuid=([0-9a-f-]{36}).*rm_role=(?:transfer|member)`).FindStringSubmatch(line); m != nil {
 			b.unit = m[1]
 		}
 	}
@@ -440,6 +438,7 @@ func (b *bench) verbInput(f []string) {
 	kv := keyValues(f[1:])
 	if body, ok := kv["body"]; ok { // the verb's own members, as they come
 		var err error
+		body = strings.ReplaceAll(body, "<member>", b.memberID())
 		if req, err = ParseControl([]byte(body)); err != nil {
 			r, _ := fault.Of(err)
 			b.trace.add("verb %s: %d %s %s", f[0], r.Kind.Status(), r.Code, r.Detail)
@@ -449,6 +448,7 @@ func (b *bench) verbInput(f []string) {
 	if req.Event = f[0]; kv["body"] == "" {
 		req.Digits, req.Reason = kv["digits"], kv["reason"]
 		req.TargetCallID, req.Mode = kv["target"], kv["mode"]
+		req.Destination, req.DestinationType = kv["destination"], kv["destination_type"]
 	}
 	switch req.TargetCallID {
 	case "other":
@@ -456,7 +456,6 @@ func (b *bench) verbInput(f []string) {
 	case "self":
 		req.TargetCallID = b.call.ID.String()
 	}
-	req.Destination, req.DestinationType = kv["destination"], kv["destination_type"]
 	if m, ok := kv["metadata"]; ok {
 		req.Metadata = json.RawMessage(m)
 	}
@@ -469,31 +468,9 @@ func (b *bench) verbInput(f []string) {
 			b.trace.add("verb %s: %d %s %s", f[0], r.Kind.Status(), r.Code, r.Detail)
 			return
 		}
+		b.noteMember(result)
 		raw, err := json.Marshal(result)
 		require.NoError(b.t, err)
 		b.trace.add("verb %s: %s", f[0], raw)
 	}()
-}
-
-// writeCDR writes the call's record as the switch does; "broken" is half a file.
-func (b *bench) writeCDR(cause string) {
-	path := filepath.Join(b.cdrs, b.call.FsUuid+".cdr.json")
-	if cause == "broken" {
-		require.NoError(b.t, os.WriteFile(path, []byte(`{"core-uuid":"x","variables":{"hang`), 0o600))
-		return
-	}
-	b.times["hangup"] = time.Now()
-	b.writeCDRWith(b.call.FsUuid, cause, nil)
-}
-
-// writeCDRWith writes a channel's record with these variables, too.
-func (b *bench) writeCDRWith(channel, cause string, more map[string]string) {
-	variables := map[string]string{
-		"hangup_cause": cause, "sip_hangup_disposition": "recv_bye", "answer_uepoch": micros(b.times["answered"]),
-		"progress_uepoch": micros(b.times["progress"]), "end_uepoch": micros(b.times["hangup"]), "sip_term_status": "200",
-	}
-	maps.Copy(variables, more)
-	raw, err := json.Marshal(map[string]any{"variables": variables})
-	require.NoError(b.t, err)
-	require.NoError(b.t, os.WriteFile(filepath.Join(b.cdrs, channel+cdr.Suffix), raw, 0o600))
 }

@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 
+	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -43,6 +44,15 @@ func (h *handling) runBeside(ctx context.Context, handle func(ctx context.Contex
 		err := h.c.runHandler(ctx, l, handle)
 		h.post(handlerDone{serial: l.handler, err: err})
 	})
+}
+
+// replace ends the handler's part: somebody else steers the call from now on, and what it returns counts no more.
+func (h *handling) replace() {
+	h.handled = true
+	h.handler++
+	if h.stopHandler != nil {
+		h.stopHandler(switchctl.ErrHandedOver)
+	}
 }
 
 // handlerReturned: nobody steers the call any more. Without a voice agent on it, it ends.

@@ -32,10 +32,11 @@ type callerKeys struct {
 // keypad is the digits of a call: how the caller's leg carries them, and those on their way to the caller.
 type keypad struct {
 	*core
-	bypass  *bypass
-	voice   *voice
-	keys    callerKeys
-	presses rt.Serial
+	conference *conference
+	bypass     *bypass
+	voice      *voice
+	keys       callerKeys
+	presses    rt.Serial
 }
 
 // noteKeys reads it from the caller's channel. The media leg has telephone-events in any case, since the switch offers them.
@@ -108,7 +109,7 @@ func (k *keypad) sendDTMF(ctx context.Context, m controlCommand) error {
 	if !k.voice.ai.legUp {
 		return noLeg
 	}
-	if k.bypass.phase == bypassOn && k.keys.known && k.keys.payload == 0 {
+	if k.conference.up() || k.bypass.phase == bypassOn && k.keys.known && k.keys.payload == 0 {
 		return k.switchDTMF(ctx, m)
 	}
 	session := k.voice.ai.media

@@ -13,6 +13,7 @@ import (
 // callerLine is the caller's channel on the switch and its socket: answered, lost, taken back, looked for.
 type callerLine struct {
 	*core
+	conference *conference
 	agents     *agentBridge
 	bypass     *bypass
 	dial       *origination
@@ -86,6 +87,7 @@ func (l *callerLine) socketAttached(ctx context.Context, m socketUp) (state, err
 	}
 	l.sock = m.sock
 	l.keypad.noteKeys(m.ev)
+	l.conference.callerCame(ctx)
 	found := l.recovered
 	if found {
 		l.rec.paused = m.ev.Var(varPaused) == "true"
@@ -229,6 +231,12 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 		}
 		next = l.dial.answers(ctx, at, at.Add(m.ahead))
 	}
+	if l.conference.found(ctx, m.conference) {
+		if found {
+			l.resume(ctx, next)
+		}
+		return stateAgentConnected, nil
+	}
 	if found && l.transfers.now.bridged() && l.transfers.now.handler {
 		l.handling.startHandler(ctx)
 	}
@@ -296,6 +304,8 @@ func (l *callerLine) resume(ctx context.Context, now state) {
 	l.transfers.abandon(ctx) // its answer had nobody to hear it
 	switch s := l.voice.ai; {
 	case l.transfers.now.bridged():
+	case l.conference.up() && !s.live():
+		l.conference.considerEnd(ctx) // the voice agent has left before
 	case l.transfers.queued() != nil:
 		l.away = l.sock == nil
 		l.music.on = true

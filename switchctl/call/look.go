@@ -46,10 +46,16 @@ func (c *host) look(ctx context.Context, a *core, leg string) (follow func(), er
 	}
 	at := found.Micros("Caller-Channel-Answered-Time")
 	ahead := hostlink.AheadOf(found, asked, c.clock.Now())
+	conference, err := c.findConference(ctx, a, found)
+	if err != nil {
+		a.log.DebugContext(ctx, "conference lookup failed", "error", err)
+		return nil, err
+	}
 	a.post(channelFound{
 		answered: found.Get("Answer-State") == "answered" || !at.IsZero(), answeredAt: at, generation: generation, ahead: ahead, bridgedAt: found.Micros("Caller-Channel-Bridged-Time"),
 		other: found.Var("signal_bond"), bypassed: found.Get("Channel-State") == fs.Hibernating,
 		paused: found.Var(varPaused) == "true", sound: found.Var(varSound), taken: found.Var(varTaken), left: a.hadAgent && c.agentLeft(ctx, found),
+		conference: conference,
 	})
 	return nil, nil //nolint:nilnil // nothing follows
 }

@@ -84,6 +84,9 @@ const (
 	jobBypass
 	jobMediaBack
 	jobReneg
+	jobConference
+	jobConferenceMember
+	jobMediaOriginate
 	jobAgentBridge
 	jobStopRecord
 )
@@ -108,6 +111,12 @@ func (k jobKind) String() string {
 		return "media off"
 	case jobMediaBack:
 		return "media on"
+	case jobConference:
+		return "way into a conference"
+	case jobConferenceMember:
+		return "command on a conference's member"
+	case jobMediaOriginate:
+		return "originate of a media leg"
 	case jobReneg:
 		return "re-INVITE"
 	case jobAgentBridge:
@@ -137,7 +146,9 @@ func (socketDown) Essential() bool { return true }
 
 // channelFound is the result of a look at the switch: the caller's channel lives.
 type channelFound struct {
-	answered bool
+	// conference is who is with a caller who is in a conference; nil for one who is in none.
+	conference *foundConference
+	answered   bool
 	// answeredAt is zero when the switch doesn't tell.
 	answeredAt time.Time
 	// other is the channel that it is bridged with; empty for none.

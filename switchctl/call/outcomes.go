@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -24,6 +26,14 @@ var errOutcomes error = &fault.Error{
 // written, or when nobody can wait for it any longer.
 func (vs *verbs) keepOutcome(
 	ctx context.Context, m controlCommand,
+	write func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error,
+) error {
+	return vs.keepOutcomeWith(ctx, m, map[string]any{}, write)
+}
+
+// keepOutcomeWith is keepOutcome of a verb that has a result.
+func (vs *verbs) keepOutcomeWith(
+	ctx context.Context, m controlCommand, result map[string]any,
 	write func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error,
 ) error {
 	if vs.unwritten.Load() >= maxOutcomes {
@@ -53,9 +63,25 @@ func (vs *verbs) keepOutcome(
 		if err != nil {
 			vs.c.metrics.rejected.Inc()
 		}
-		reply <- controlResult{result: map[string]any{}, err: err}
+		reply <- controlResult{result: result, err: err}
 	})
 	return nil
+}
+
+// requestSupervisor is request_supervisor: the escalation is kept, and shown to supervisors.
+func (vs *verbs) requestSupervisor(ctx context.Context, m controlCommand) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	e := switchctl.Escalation{
+		ID: id, VoiceAgentID: vs.voice.ai.agent.ID, Reason: m.req.Reason, Urgency: m.req.Urgency, At: vs.c.clock.Now().UTC(),
+	}
+	return vs.keepOutcomeWith(ctx, m, map[string]any{"escalation_id": id.String()}, func(
+		ctx context.Context, o switchctl.Outcomes, call db.Call, _ switchctl.ControlRequest,
+	) error {
+		return o.RequestSupervisor(ctx, call, e)
+	})
 }
 
 // keepInsights keeps what a verb's metadata says of the conversation.

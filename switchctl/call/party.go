@@ -47,6 +47,8 @@ type participant struct {
 type parties struct {
 	*core
 	machine, voice, agent, destination, prompt party
+	// conference is a party as well; its members are participants.
+	conference *conference
 }
 
 // use is what somebody may want with the caller, or know of it.
@@ -73,23 +75,27 @@ const (
 
 // limits are the grips from which on the parties are in the way of a use; gripNone is never.
 type limits struct {
-	machine, voice, agent, destination, prompt grip
+	machine, voice, agent, destination, prompt, conference grip
 }
 
 // limits is the table of who gets the caller when.
 func (u use) limits() limits {
 	return [...]limits{
-		forVoiceAgent:  {machine: gripConnected, voice: gripPending, agent: gripPending, destination: gripConnected},
-		forAgent:       {machine: gripPending, voice: gripPending, agent: gripPending, destination: gripPending},
-		forDestination: {machine: gripConnected, voice: gripPending, agent: gripPending, destination: gripPending, prompt: gripConnected},
-		forPrompt:      {machine: gripConnected, voice: gripPending, agent: gripBridging, destination: gripPending},
-		forMusic:       {machine: gripPending, voice: gripPending, agent: gripBridging, destination: gripConnected},
-		toStopMusic:    {machine: gripPending},
-		playMusicNow:   {voice: gripBridging, agent: gripBridging, destination: gripConnected, prompt: gripConnected},
-		hearNothing:    {machine: gripPending, voice: gripConnected, agent: gripBridging, destination: gripConnected, prompt: gripConnected},
-		endWithHandler: {voice: gripPending, agent: gripConnected, destination: gripConnected},
-		stayOnSocket:   {agent: gripBridging, destination: gripConnected},
-		toTakeAway:     {},
+		forVoiceAgent: {machine: gripConnected, voice: gripPending, agent: gripPending, destination: gripConnected, conference: gripBridging},
+		forAgent:      {machine: gripPending, voice: gripPending, agent: gripPending, destination: gripPending, conference: gripBridging},
+		forDestination: {
+			machine: gripConnected, voice: gripPending, agent: gripPending, destination: gripPending, prompt: gripConnected, conference: gripBridging,
+		},
+		forPrompt:    {machine: gripConnected, voice: gripPending, agent: gripBridging, destination: gripPending, conference: gripBridging},
+		forMusic:     {machine: gripPending, voice: gripPending, agent: gripBridging, destination: gripConnected, conference: gripBridging},
+		toStopMusic:  {machine: gripPending},
+		playMusicNow: {voice: gripBridging, agent: gripBridging, destination: gripConnected, prompt: gripConnected, conference: gripBridging},
+		hearNothing: {
+			machine: gripPending, voice: gripConnected, agent: gripBridging, destination: gripConnected, prompt: gripConnected, conference: gripConnected,
+		},
+		endWithHandler: {voice: gripPending, agent: gripConnected, destination: gripConnected, conference: gripConnected},
+		stayOnSocket:   {agent: gripBridging, destination: gripConnected, conference: gripBridging},
+		toTakeAway:     {conference: gripBridging},
 	}[u]
 }
 
@@ -99,7 +105,7 @@ func (p *parties) inTheWay(u use) party {
 	for _, held := range []struct {
 		by  party
 		min grip
-	}{{p.machine, min.machine}, {p.voice, min.voice}, {p.destination, min.destination}, {p.agent, min.agent}, {p.prompt, min.prompt}} {
+	}{{p.machine, min.machine}, {p.voice, min.voice}, {p.destination, min.destination}, {p.agent, min.agent}, {p.prompt, min.prompt}, {p.conference, min.conference}} {
 		if held.min > gripNone && held.by.grip() >= held.min {
 			return held.by
 		}
@@ -129,7 +135,7 @@ func (p *parties) participants() []participant {
 			list = append(list, *one)
 		}
 	}
-	return list
+	return append(list, p.conference.present()...)
 }
 
 // members are those, as events name them.
@@ -137,7 +143,7 @@ func (p *parties) members() []ledger.ConferenceMember {
 	var list []ledger.ConferenceMember
 	for _, one := range p.participants() {
 		m := ledger.ConferenceMember{MemberID: one.memberID, Role: one.role}
-		if one.role == roleDestination {
+		if one.destination != "" {
 			m.Destination = new(one.destination)
 		}
 		list = append(list, m)

@@ -161,7 +161,9 @@ func (c *Controller) classifyChannel(ctx context.Context, channel string, legs m
 		return nil
 	}
 	a := c.registry.find(channel, ev.Var("rm_call_id"))
-	if role := ev.Var("rm_role"); a != nil && role != roleTransfer && role != roleTap {
+	if role := ev.Var("rm_role"); a != nil && role == roleMember && fs.InConference(ev) {
+		return nil // the conference takes it up
+	} else if a != nil && role != roleMember && role != roleTransfer && role != roleTap {
 		legs[a.id] = channel
 		return nil
 	}

@@ -30,9 +30,10 @@ const (
 // session's media leg, in bypass too, and lasts as long as the session. Its fields belong to the actor's goroutine.
 type sound struct {
 	*core
-	machine   *machine
-	transfers *transfers
-	voice     *voice
+	conference *conference
+	machine    *machine
+	transfers  *transfers
+	voice      *voice
 
 	// played: something was played since the session began.
 	callerMuted, agentMuted, held, played bool
@@ -66,13 +67,16 @@ func (s *sound) mute(ctx context.Context, target string, muted bool) {
 	}
 	*side = muted
 	s.apply()
+	if target != sideAgent {
+		s.conference.muteCaller(ctx)
+	}
 	s.note(ctx)
 }
 
 // apply tells the session who is muted.
 func (s *sound) apply() {
 	session := s.voice.ai.media
-	session.SetMute(media.FromCaller, s.callerMuted)
+	session.SetMute(media.FromCaller, s.callerMuted && !s.conference.up()) // in a conference the switch does it: the others are heard
 	session.SetMute(media.FromAgent, s.agentMuted || s.machine.taken())
 }
 
@@ -94,6 +98,9 @@ func (s *sound) reset() {
 
 // hold has the caller hear music: that of an address, once it has been fetched, or ours.
 func (s *sound) hold(ctx context.Context, m controlCommand) error {
+	if s.conference.grip() != gripNone {
+		return s.conference.occupied(m.req.Event)
+	}
 	s.holds++
 	if s.machine.taken() {
 		return errMachineListens

@@ -51,6 +51,14 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		return a.takeaway.noted(ctx, m)
 	case queueAllowed:
 		return a.transfers.queueAnswered(ctx, m)
+	case memberAdmitted:
+		return a.state, a.conference.memberAllowed(ctx, m)
+	case memberReply:
+		a.conference.memberReplied(ctx, m)
+	case memberPhoneFound:
+		return a.state, a.conference.phoneFound(ctx, m)
+	case memberLeg:
+		a.conference.phoneLeg(ctx, m)
 	case tapCommand, tapStop, tapMetadata, tapOpened, tapReport, tapRefused:
 		return a.taps.tapping(ctx, m)
 	case superviseCommand, superviseBegan, superviseMode, superviseLeft, superviseLost:
@@ -82,6 +90,9 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 	case transferAdmitted:
 		return a.transfers.transferAllowed(ctx, m)
 	case routeChosen:
+		if a.conference.memberRoute(ctx, m) {
+			return a.state, nil
+		}
 		return a.transfers.transferRouteFound(ctx, m)
 	case controlCommand:
 		return a.verbs.control(ctx, m)
@@ -106,9 +117,13 @@ func (a *actor) answeredEvent(ctx context.Context, m channelEvent) (state, error
 		return a.agents.agentBridged(ctx, m.ev), nil
 	case roleMedia:
 		return a.voice.mediaLegEvent(ctx, m)
+	case roleMember:
+		a.conference.memberEvent(ctx, m)
+		return a.state, nil
 	case roleTransfer:
 		return a.transfers.transferEvent(ctx, m)
 	case roleConference:
+		a.conference.event(ctx, m.ev)
 		return a.state, nil
 	}
 	if a.dial.isSpent(m.ev) {
@@ -157,6 +172,8 @@ func (a *actor) answeredTimer(ctx context.Context, m timerFired) (state, error) 
 		return a.transfers.transferDue(ctx)
 	case timerBypass:
 		a.bypass.bypassDue(ctx)
+	case timerConference:
+		a.conference.conferenceDue(ctx)
 	case timerTap:
 		a.taps.tapsDue(ctx)
 	case timerAgent:

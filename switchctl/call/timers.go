@@ -44,6 +44,8 @@ const (
 	timerQuiet
 	// timerAgent: the agent has heard the whisper, or timeout of the bridge with the agent.
 	timerAgent
+	// timerConference: timeout of a conference's start, or of somebody who is to join it.
+	timerConference
 )
 
 func (k timerKind) String() string {
@@ -74,6 +76,8 @@ func (k timerKind) String() string {
 		return "tap"
 	case timerAgent:
 		return "agent"
+	case timerConference:
+		return "conference"
 	case timerTalk:
 		return "talk"
 	case timerMachine:

@@ -68,15 +68,16 @@ func (t *transfer) bridged() bool  { return t != nil && t.phase == transferBridg
 // transfers is the call's way to somebody else: a number, a SIP URI, the queue.
 type transfers struct {
 	*core
-	bypass   *bypass
-	dial     *origination
-	handling *handling
-	line     *callerLine
-	music    *musicPlayer
-	parties  *parties
-	rec      *recorder
-	talking  *talking
-	voice    *voice
+	conference *conference
+	bypass     *bypass
+	dial       *origination
+	handling   *handling
+	line       *callerLine
+	music      *musicPlayer
+	parties    *parties
+	rec        *recorder
+	talking    *talking
+	voice      *voice
 
 	// now is the transfer that is under way, or stands; nil for none.
 	now *transfer
@@ -91,6 +92,9 @@ func (x *transfers) startTransfer(ctx context.Context, req switchctl.ControlRequ
 	}
 	if x.now.pending() {
 		return &switchctl.StateError{State: x.state.String(), Event: VerbTransfer, Detail: "a transfer is under way"}
+	}
+	if x.conference.grip() != gripNone {
+		return x.conference.occupied(VerbTransfer)
 	}
 	facts := ledger.TransferFacts{DestinationType: req.DestinationType, Destination: req.Destination, Metadata: req.Metadata}
 	people := facts.DestinationType == destinationQueue || facts.DestinationType == destinationPerson

@@ -83,6 +83,10 @@ func (x *transfers) disconnected(ctx context.Context, outcome ledger.SessionOutc
 		}
 		return // a pending transfer wins: should it fail, this follows
 	}
+	if s.live() && x.conference.peopled() && x.killCause == "" {
+		x.conference.voiceAgentLeaves(ctx, ledger.SourceAI, ledger.SessionEnd{Outcome: outcome, At: x.c.clock.Now().UTC()}, reason)
+		return
+	}
 	if !s.live() || s.agent.WsDisconnectAction != actionQueue || x.killCause != "" {
 		x.kill(ctx, cause)
 		x.voice.endSession(ctx, outcome, nil, reason)
@@ -184,6 +188,10 @@ func (x *transfers) handOver(ctx context.Context, t *transfer) {
 	}
 	x.music.ringNext()
 	switch {
+	case x.conference.up():
+		x.conference.dissolve(ctx)
+		x.away = true
+		x.line.reattach(ctx, s.leg, false)
 	case s.bridging && !s.legUp:
 		// The bridge was never there, so that nothing brings the caller back from it: the switch keeps trying it, and then parks.
 		x.line.reattach(ctx, s.leg, false)

@@ -56,13 +56,14 @@ func (c *Controller) Hangup(ctx context.Context, tenantID, callID uuid.UUID, cau
 // verbs are the control verbs of the call's AI session.
 type verbs struct {
 	*core
-	keypad    *keypad
-	monitors  *monitors
-	parties   *parties
-	rec       *recorder
-	sound     *sound
-	transfers *transfers
-	voice     *voice
+	conference *conference
+	keypad     *keypad
+	monitors   *monitors
+	parties    *parties
+	rec        *recorder
+	sound      *sound
+	transfers  *transfers
+	voice      *voice
 	// early are the verbs that wait for the session.
 	early []waitingVerb
 	// unwritten are the outcomes that wait to be written.
@@ -115,7 +116,7 @@ func (vs *verbs) replyCallState(ctx context.Context, reply chan<- controlResult)
 		"state": vs.state.String(), "duration_s": 0, "answered": vs.answerAt != nil,
 		"current_participants": vs.participants(), "is_recording": vs.rec.isRecording(),
 		"is_muted": map[string]any{"caller": vs.sound.callerMuted, "agent": vs.sound.agentMuted}, "is_held": vs.sound.held,
-		"conference_id": nil, "disposition": nil,
+		"conference_id": vs.conference.shownID(), "disposition": nil,
 	}
 	if vs.transfers.now.pending() {
 		result["state"] = "transferring"
@@ -138,11 +139,14 @@ func (vs *verbs) participants() []map[string]any {
 	var list []map[string]any
 	for _, one := range vs.parties.participants() {
 		shown := map[string]any{"role": one.role}
-		switch one.role {
-		case roleVoiceAgent:
+		if one.role == roleVoiceAgent {
 			shown["voice_agent_id"] = one.voiceAgentID.String()
-		case roleDestination:
+		}
+		if one.destination != "" {
 			shown["destination"] = one.destination
+		}
+		if vs.conference.up() {
+			shown["member_id"] = one.memberID
 		}
 		list = append(list, shown)
 	}

@@ -27,6 +27,13 @@ const (
 	VerbUnhold    = "unhold"
 	VerbPlayAudio = "play_audio"
 
+	VerbConferenceStart  = "conference_start"
+	VerbConferenceAdd    = "conference_add"
+	VerbConferenceRemove = "conference_remove"
+	VerbConferenceLeave  = "conference_leave"
+
+	VerbRequestSupervisor = "request_supervisor"
+
 	VerbSetDisposition   = "set_disposition"
 	VerbSetLeadField     = "set_lead_field"
 	VerbSetLeadStatus    = "set_lead_status"
@@ -105,11 +112,21 @@ func Verbs() []Verb {
 			vs.replyCallState(ctx, m.reply)
 			return true, nil
 		}},
-		{Name: "conference_start"},
-		{Name: "conference_add"},
-		{Name: "conference_remove"},
-		{Name: "conference_leave"},
-		{Name: "request_supervisor"},
+		{Name: VerbConferenceStart, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return true, vs.conference.start(ctx, m)
+		}},
+		{Name: VerbConferenceAdd, read: readMember, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return true, vs.conference.add(ctx, m)
+		}},
+		{Name: VerbConferenceRemove, read: readMemberID, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return false, vs.conference.remove(ctx, m)
+		}},
+		{Name: VerbConferenceLeave, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return false, vs.conference.leave(ctx, m)
+		}},
+		{Name: VerbRequestSupervisor, read: readEscalation, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return true, vs.requestSupervisor(ctx, m)
+		}},
 		{Name: "whisper", Repeatable: true},
 		{Name: "barge"},
 		{Name: VerbMonitorStart, read: readMonitor, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {

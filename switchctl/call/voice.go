@@ -100,6 +100,7 @@ func (s *aiSession) answer(outcome switchctl.Outcome, err error) {
 // voice is the call's voice agent: its session, and those before.
 type voice struct {
 	*core
+	conference *conference
 	bypass     *bypass
 	keypad     *keypad
 	line       *callerLine

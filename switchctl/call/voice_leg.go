@@ -28,8 +28,8 @@ const (
 // tryBridge leads the caller to the session once both are there.
 func (v *voice) tryBridge(ctx context.Context) {
 	s := v.ai
-	if s == nil || s.phase != phaseOpen || s.legUp || s.bridging || s.stoppingRingback || v.sock == nil || v.killCause != "" ||
-		v.transfers.now.bridging() || v.transfers.now.bridged() {
+	if s == nil || s.phase != phaseOpen || s.legUp || s.bridging || s.stoppingRingback || (v.sock == nil && !v.conference.up()) || v.killCause != "" ||
+		v.transfers.now.bridging() || v.transfers.now.bridged() || v.conference.phase == conferenceStarting {
 		return
 	}
 	if v.music.playing {
@@ -50,7 +50,12 @@ func (v *voice) tryBridge(ctx context.Context) {
 	s.bridges++
 	leg, err := uuid.NewV7()
 	arg := ""
-	if err == nil {
+	switch {
+	case err != nil:
+	case v.conference.up():
+		s.leg = leg.String()
+		err = v.joinConference(ctx)
+	default:
 		s.leg = leg.String()
 		arg, err = v.c.mediaBridge(v.id.String(), s.id.String(), s.leg, v.c.media.SIPAddr(), v.codec, v.bypass.bypassCodec())
 	}
@@ -62,7 +67,22 @@ func (v *voice) tryBridge(ctx context.Context) {
 	s.bridging = true
 	v.rec.endHumanPart(ctx)
 	v.arm(timerLeg, legUpTimeout)
-	v.execute(ctx, esl.ExecuteRequest{App: "bridge", Arg: arg})
+	if arg != "" {
+		v.execute(ctx, esl.ExecuteRequest{App: "bridge", Arg: arg})
+	}
+}
+
+// joinConference dials the media leg into the call's conference: of a voice agent whose leg has died there.
+func (v *voice) joinConference(ctx context.Context) error {
+	vars := v.c.mediaVariables(v.id.String(), v.ai.id.String(), v.ai.leg, v.codec, "")
+	vars[varConference] = v.conference.name()
+	vars["originate_timeout"] = fs.RingSeconds(legUpTimeout)
+	cmd, err := fs.Originate(vars, v.c.mediaEndpoint(v.ai.id.String(), v.c.media.SIPAddr()), fs.Extension(conferenceExtension, v.c.cfg.Context))
+	if err != nil {
+		return err
+	}
+	v.command(ctx, jobMediaOriginate, cmd)
+	return nil
 }
 
 // bridgeRefused: the bridge could not be asked for; the socket is most likely closing, and a new one comes.
@@ -91,7 +111,7 @@ func (v *voice) legDue(ctx context.Context) (state, error) {
 		v.arm(timerLeg, legGone)
 		return v.state, nil
 	}
-	if v.sock == nil {
+	if v.sock == nil && !v.conference.up() {
 		v.probe(ctx)
 		v.arm(timerLeg, legUpTimeout)
 		return v.state, nil

@@ -1,6 +1,13 @@
 package fs
 
-import "strings"
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
 
 // A conference of the switch (mod_conference): members of one name hear each other. It ends with its last member.
 
@@ -78,4 +85,43 @@ func ConferenceCall(name string) string {
 		return ""
 	}
 	return call
+}
+
+// InConference tells from a channel's dump whether it is in a conference.
+func InConference(ev *esl.Event) bool { return ev.Var("current_application") == "conference" }
+
+// ConferenceMember is a member of a conference, as the switch lists it.
+type ConferenceMember struct {
+	Number  string
+	Channel string
+}
+
+// ListConference gives the members of a conference; none when there is no such conference.
+func ListConference(ctx context.Context, sw Switch, name string) ([]ConferenceMember, error) {
+	text, err := sw.API(ctx, ConferenceMembers(name))
+	if refused(err) || strings.HasPrefix(strings.TrimSpace(text), "-ERR") {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list []struct {
+		Name    string `json:"conference_name"`
+		Members []struct {
+			ID      json.Number `json:"id"`
+			Channel string      `json:"uuid"`
+		} `json:"members"`
+	}
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, fmt.Errorf("switchctl: read the members of a conference: %w", err)
+	}
+	var members []ConferenceMember
+	for _, c := range list {
+		for _, m := range c.Members {
+			if c.Name == name && m.Channel != "" {
+				members = append(members, ConferenceMember{Number: m.ID.String(), Channel: m.Channel})
+			}
+		}
+	}
+	return members, nil
 }

@@ -77,7 +77,7 @@ type conferencePayload struct {
 func (l *Ledger) ConferenceChanged(ctx context.Context, call db.Call, c ConferenceChange) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		return emit(ctx, tx, call, store.EventAISessionConference, c.At, conferencePayload{
-			CallID: call.ID, VoiceAgentID: c.VoiceAgentID, Change: c.Change, Actor: c.Actor, Participants: c.Members,
+			CallID: call.ID, VoiceAgentID: c.VoiceAgentID, ConferenceID: c.ConferenceID, Change: c.Change, Actor: c.Actor, Participants: c.Members,
 			ChangedAt: c.At, TargetCallID: c.Target, Mode: c.Mode,
 		})
 	})
@@ -168,6 +168,8 @@ type ConferenceChange struct {
 	Actor   string
 	Members []ConferenceMember
 	At      time.Time
+	// ConferenceID is the conference's name; nil where there is none.
+	ConferenceID *string
 	// Target and mode are a monitor's.
 	Target       *uuid.UUID
 	Mode         MonitorMode

@@ -1,0 +1,385 @@
+package call
+
+import (
+	"context"
+	"time"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
+)
+
+// A conference is the caller, the voice agent and whoever was added, in a conference of the switch. Its members are channels of the call: it is
+// conference.go that leads caller and voice agent there and away, conference_members.go that dials numbers, conference_phones.go that brings agents
+// and supervisors, conference_found.go that finds it again after a restart. It ends with the caller, and ends the call when nobody is left with him.
+
+const (
+	// conferenceExtension leads a channel to the conference that varConference names, and from there to varAfterConference.
+	conferenceExtension = "rm_conference"
+	varConference       = "rm_conference"
+	varAfterConference  = "rm_after_conference"
+	// conferenceTimeout is how long the way into a conference may take: the caller's and the voice agent's, or that of a leg that has answered.
+	conferenceTimeout = 5 * time.Second
+	// maxMembers bounds those who were added to a conference.
+	maxMembers = 10
+)
+
+type conferencePhase int
+
+const (
+	conferenceNone     conferencePhase = iota
+	conferenceStarting                 // the switch leads caller and voice agent there
+	conferenceUp
+)
+
+// conference is the call's conference, and who is in it. Its fields belong to the actor's goroutine.
+type conference struct {
+	*core
+	bypass    *bypass
+	dial      *origination
+	handling  *handling
+	line      *callerLine
+	machine   *machine
+	parties   *parties
+	rec       *recorder
+	sound     *sound
+	transfers *transfers
+	voice     *voice
+
+	phase conferencePhase
+	// starts numbers the conference_start of the call, and startBy is when the newest has failed.
+	starts  int
+	startBy time.Time
+	// caller and agent are the numbers that the switch gave the caller and the voice agent's leg; empty while they are not in.
+	caller, agent string
+	// reply and source are of the conference_start.
+	reply  chan<- controlResult
+	source string
+	// members are who was added, in that order.
+	members []*member
+}
+
+// The changes of a conference that ai_session.conference_changed tells of.
+const (
+	changeStarted = "started"
+	changeAdded   = "added"
+	changeRemoved = "removed"
+	changeLeft    = "left"
+)
+
+// grip implements [party].
+func (cf *conference) grip() grip {
+	switch cf.phase {
+	case conferenceStarting:
+		return gripBridging
+	case conferenceUp:
+		return gripConnected
+	case conferenceNone:
+	}
+	return gripNone
+}
+
+// participant implements [party]: the members stand for themselves, in [parties.participants].
+func (cf *conference) participant() *participant { return nil }
+
+func (cf *conference) occupied(event string) error {
+	return cf.conflict(event, "the call is a conference")
+}
+
+// up reports whether the call is a conference.
+func (cf *conference) up() bool { return cf.phase == conferenceUp }
+
+// name is the conference's, on the switch and in the API.
+func (cf *conference) name() string { return fs.ConferenceName(cf.id.String()) }
+
+// id is the name while there is a conference, as get_call_state shows it; nil without one.
+func (cf *conference) shownID() any {
+	if cf.up() {
+		return cf.name()
+	}
+	return nil
+}
+
+// start is conference_start: caller and voice agent go on talking in a conference. The reply comes when both are there.
+func (cf *conference) start(ctx context.Context, m controlCommand) error {
+	switch {
+	case cf.phase != conferenceNone:
+		return cf.occupied(m.req.Event)
+	case cf.machine.taken():
+		return errMachineListens
+	case cf.sound.held:
+		return cf.conflict(m.req.Event, "the caller is on hold")
+	case !cf.voice.ai.legUp:
+		return cf.conflict(m.req.Event, "the caller does not hear the voice agent now")
+	case cf.c.link.Generation() == 0:
+		return switchctl.ErrLinkDown
+	}
+	cf.phase, cf.reply, cf.source = conferenceStarting, m.reply, m.req.Source
+	cf.caller, cf.agent = "", ""
+	cf.starts++
+	cf.startBy = cf.c.clock.Now().Add(conferenceTimeout)
+	cf.armConference()
+	serial := cf.starts
+	cf.bypass.withSwitchMedia(ctx, func(ctx context.Context) {
+		if cf.phase == conferenceStarting && cf.starts == serial && cf.killCause == "" && cf.voice.ai.live() {
+			cf.gather(ctx)
+		}
+	})
+	return nil
+}
+
+// gather sends both ends of the bridge to the conference.
+func (cf *conference) gather(ctx context.Context) {
+	caller, leg, name, serial := cf.channel, cf.voice.ai.leg, cf.name(), cf.starts
+	first := fs.Script{
+		fs.SetVars(caller, fs.Var{Name: varConference, Value: name}, fs.Var{Name: varAfterConference, Value: reattachExtension}),
+		fs.SetVar(leg, varConference, name),
+	}
+	cf.inOrder(ctx, first, fs.TransferBoth(caller, conferenceExtension, cf.c.cfg.Context), func(body string, err error) {
+		cf.post(jobDone{job: jobConference, attempt: serial, body: body, err: err})
+	})
+}
+
+// conferenceReply is the switch's word on the way into the conference; the events say the rest.
+func (cf *conference) conferenceReply(ctx context.Context, m jobDone) {
+	if reason := refusedJob(m); reason != "" && cf.phase == conferenceStarting && m.attempt == cf.starts {
+		cf.log.WarnContext(ctx, "starting a conference was refused", "reply", reason)
+		cf.startFailed(ctx, errNoConference)
+	}
+}
+
+// errNoConference: the switch has not made the call a conference (503).
+var errNoConference error = &fault.Error{
+	Kind: fault.Unavailable, Code: "service_unavailable", Detail: "The telephony switch did not make the call a conference.",
+	Text: "switchctl: conference did not come about",
+}
+
+// startFailed leads the caller back to the voice agent.
+func (cf *conference) startFailed(ctx context.Context, err error) {
+	cf.log.WarnContext(ctx, "starting a conference failed", "error", err)
+	cf.answer(controlResult{err: err})
+	cf.dissolve(ctx)
+	if cf.killCause == "" {
+		cf.line.reattach(ctx, cf.voice.ai.leg, false)
+	}
+}
+
+// dissolve ends the conference, whose members are let go. Where the caller goes is somebody else's business: the channel is as it was before.
+func (cf *conference) dissolve(ctx context.Context) {
+	if cf.phase == conferenceNone {
+		return
+	}
+	cf.phase, cf.caller, cf.agent = conferenceNone, "", ""
+	cf.disarm(timerConference)
+	for _, m := range cf.members {
+		cf.drop(ctx, m)
+	}
+	cf.members = nil
+	cf.bypass.switchMediaDone(ctx)
+	if cf.killCause != "" {
+		return
+	}
+	cf.command(ctx, jobConferenceMember, fs.SetVars(cf.channel, fs.Var{Name: varConference}, fs.Var{Name: varAfterConference}))
+}
+
+// close ends what is left of a conference with its call.
+func (cf *conference) close(ctx context.Context) {
+	cf.answer(controlResult{err: switchctl.ErrSessionTerminated})
+	for _, m := range cf.members {
+		cf.drop(ctx, m)
+	}
+	cf.members, cf.phase = nil, conferenceNone
+}
+
+// letGo answers who waits; the conference goes on without us.
+func (cf *conference) letGo() {
+	cf.answer(controlResult{err: ledger.ErrCallEnded})
+	for _, m := range cf.members {
+		m.answer(controlResult{err: ledger.ErrCallEnded})
+	}
+}
+
+// answer tells conference_start, once.
+func (cf *conference) answer(r controlResult) {
+	if cf.reply != nil {
+		cf.reply <- r
+		cf.reply = nil
+	}
+}
+
+// event is one of the conference's own.
+func (cf *conference) event(ctx context.Context, ev *esl.Event) {
+	if cf.phase == conferenceNone || ev.Get("Event-Subclass") != fs.ConferenceMaintenance {
+		return
+	}
+	channel, number := ev.UUID(), ev.Get("Member-ID")
+	switch ev.Get("Action") {
+	case fs.ConferenceAddMember:
+		cf.joined(ctx, channel, number)
+	case fs.ConferenceDelMember:
+		switch {
+		case channel == cf.channel:
+			cf.caller = "" // the channel's end follows, or its socket
+		case cf.voice.ai != nil && channel == cf.voice.ai.leg:
+			cf.agent = ""
+		default:
+			cf.memberLeft(ctx, channel)
+		}
+	}
+}
+
+// joined: a channel is in the conference.
+func (cf *conference) joined(ctx context.Context, channel, number string) {
+	switch {
+	case channel == cf.channel:
+		cf.caller = number
+	case cf.voice.ai != nil && channel == cf.voice.ai.leg:
+		cf.agent = number
+	default:
+		cf.memberJoined(ctx, channel, number)
+		return
+	}
+	if cf.phase == conferenceStarting && cf.caller != "" && cf.agent != "" {
+		cf.begun(ctx)
+	}
+}
+
+// begun: caller and voice agent hear each other in the conference.
+func (cf *conference) begun(ctx context.Context) {
+	cf.phase = conferenceUp
+	cf.armConference()
+	cf.bypass.bridged = false
+	cf.log.InfoContext(ctx, "call is a conference", "conference_id", cf.name())
+	cf.changed(ctx, changeStarted, cf.source, cf.parties.members())
+	cf.transfers.callState("conference", changeStarted)
+	if cf.sound.callerMuted {
+		cf.sound.apply()
+		cf.muteCaller(ctx)
+	}
+	cf.answer(controlResult{result: map[string]any{"conference_id": cf.name()}})
+}
+
+// muteCaller has the switch silence the caller for the others, or ends that.
+func (cf *conference) muteCaller(ctx context.Context) {
+	if !cf.up() || cf.caller == "" {
+		return
+	}
+	cmd := fs.ConferenceUnmute(cf.name(), cf.caller)
+	if cf.sound.callerMuted {
+		cmd = fs.ConferenceMute(cf.name(), cf.caller)
+	}
+	cf.command(ctx, jobConferenceMember, cmd)
+}
+
+// callerCame: the caller's channel has a new socket, so it is in no conference any more. With the voice agent it goes on in a bridge.
+func (cf *conference) callerCame(ctx context.Context) {
+	if cf.phase == conferenceStarting && cf.caller == "" && cf.agent == "" {
+		return // a socket of before
+	}
+	if cf.phase == conferenceNone {
+		return
+	}
+	cf.log.WarnContext(ctx, "conference has ended on the switch")
+	cf.answer(controlResult{err: cf.conflict(VerbConferenceStart, "the conference has ended on the switch")})
+	cf.dissolve(ctx)
+	if !cf.voice.ai.live() && cf.killCause == "" {
+		cf.kill(ctx, ledger.CauseNormalClearing) // nobody is with the caller
+	}
+}
+
+// leave is conference_leave: the voice agent goes, the others talk on.
+func (cf *conference) leave(ctx context.Context, m controlCommand) error {
+	switch {
+	case !cf.up():
+		return cf.conflict(m.req.Event, "the call is no conference")
+	case !cf.peopled():
+		return cf.conflict(m.req.Event, "nobody else is in the conference: hangup ends the call")
+	}
+	cf.voiceAgentLeaves(ctx, m.req.Source, ledger.SessionEnd{
+		Outcome: ledger.SessionHangup, At: cf.c.clock.Now().UTC(), Final: finalMetadata(VerbConferenceLeave, nil, m.req.Metadata),
+	}, media.CloseDisconnect)
+	return nil
+}
+
+// peopled reports whether the caller has somebody besides the voice agent.
+func (cf *conference) peopled() bool { return cf.up() && len(cf.members) > 0 }
+
+// voiceAgentLeaves ends the AI session and its leg; the switch records the rest.
+func (cf *conference) voiceAgentLeaves(ctx context.Context, source string, end ledger.SessionEnd, reason media.CloseReason) {
+	s := cf.voice.ai
+	s.reply = nil // the handler's context tells
+	cf.handling.replace()
+	var left []ledger.ConferenceMember
+	for _, m := range cf.parties.members() {
+		if m.Role != roleVoiceAgent {
+			left = append(left, m)
+		}
+	}
+	cf.log.InfoContext(ctx, "voice agent leaves the conference", "outcome", string(end.Outcome))
+	cf.changed(ctx, changeLeft, source, left)
+	cf.voice.endSessionWith(ctx, end, reason)
+	if s.media != nil {
+		cf.rec.recordRest(ctx, end.At)
+	}
+	s.legUp, s.bridging, cf.agent = false, false, ""
+	if leg := s.leg; leg != "" {
+		cf.command(ctx, jobKillLeg, fs.Kill(leg, ledger.CauseNormalClearing))
+	}
+}
+
+// considerEnd ends the call when the caller is alone.
+func (cf *conference) considerEnd(ctx context.Context) {
+	if cf.up() && !cf.voice.ai.live() && len(cf.members) == 0 && cf.killCause == "" {
+		cf.log.InfoContext(ctx, "last of the conference has left, hanging up")
+		cf.kill(ctx, ledger.CauseNormalClearing)
+	}
+}
+
+// changed commits the event.
+func (cf *conference) changed(ctx context.Context, change, source string, members []ledger.ConferenceMember) {
+	name, call := cf.name(), cf.call
+	c := ledger.ConferenceChange{
+		Change: change, Actor: conferenceActor(source), Members: members, At: cf.c.clock.Now().UTC(), ConferenceID: &name,
+		VoiceAgentID: cf.voice.ai.agent.ID,
+	}
+	cf.record(ctx, change, func(ctx context.Context) error { return cf.c.ledger.ConferenceChanged(ctx, call, c) }, nil)
+}
+
+// conferenceActor is whose doing a change is, as the event has it.
+func conferenceActor(source string) string {
+	if source == ledger.SourceAI {
+		return "ai"
+	}
+	return "tenant_api"
+}
+
+// armConference sets the one timer of the conference to the earliest moment at which something is overdue.
+func (cf *conference) armConference() {
+	var next time.Time
+	if cf.phase == conferenceStarting {
+		next = cf.startBy
+	}
+	for _, m := range cf.members {
+		if !m.due.IsZero() && (next.IsZero() || m.due.Before(next)) {
+			next = m.due
+		}
+	}
+	if next.IsZero() || cf.killCause != "" {
+		cf.disarm(timerConference)
+		return
+	}
+	cf.arm(timerConference, next.Sub(cf.c.clock.Now()))
+}
+
+// conferenceDue: the start, or a member, timed out.
+func (cf *conference) conferenceDue(ctx context.Context) {
+	now := cf.c.clock.Now()
+	if cf.phase == conferenceStarting && !now.Before(cf.startBy) {
+		cf.startFailed(ctx, errNoConference)
+	}
+	cf.membersDue(ctx, now)
+	cf.armConference()
+}

@@ -1,0 +1,228 @@
+package call
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
+)
+
+// memberPhone is the phone of an agent or a supervisor in a conference.
+type memberPhone struct {
+	spec phone.Spec
+	// reply answers whoever has the agent; nil for a supervisor.
+	reply chan<- agentResult
+	// claimed: the phone is ours to free.
+	claimed bool
+}
+
+// answer tells whoever has the agent how it went, once.
+func (p *memberPhone) answer(outcome switchctl.AgentOutcome, err error) {
+	if p.reply != nil {
+		p.reply <- agentResult{outcome: outcome, err: err}
+		p.reply = nil
+	}
+}
+
+// memberPhoneFound brings the phone of somebody who was added, or why there is none.
+type memberPhoneFound struct {
+	member *member
+	req    switchctl.AgentConnect
+	reply  chan<- agentResult
+	err    error
+}
+
+func (memberPhoneFound) Name() string    { return "member's phone" }
+func (memberPhoneFound) Essential() bool { return true }
+
+func (m memberPhoneFound) refused(_ *core, err error) {
+	if m.reply != nil {
+		m.reply <- agentResult{outcome: switchctl.AgentCallerGone, err: err}
+	}
+}
+
+// memberLeg is a phone's answer to a conference's claim.
+type memberLeg struct {
+	id      string
+	channel string
+	reason  string
+	gone    bool // it has ended
+}
+
+func (memberLeg) Name() string    { return "member's leg" }
+func (memberLeg) Essential() bool { return true }
+
+// memberClaim is a conference's claim to a phone.
+type memberClaim struct {
+	call *core
+	id   string
+}
+
+// CallID implements [phone.Claimant], as do the others.
+func (c memberClaim) CallID() uuid.UUID { return c.call.id }
+
+// Owns notes the leg as the call's.
+func (c memberClaim) Owns(channel string) bool { return c.call.c.registry.own(c.call, channel) }
+
+// LegReady brings the claimed leg.
+func (c memberClaim) LegReady(channel string) { c.call.post(memberLeg{id: c.id, channel: channel}) }
+
+// LegRefused says why there is none.
+func (c memberClaim) LegRefused(reason string) { c.call.post(memberLeg{id: c.id, reason: reason}) }
+
+// LegWaits is of no interest: those in a conference talk meanwhile.
+func (c memberClaim) LegWaits() {}
+
+// LegGone tells that the leg has ended.
+func (c memberClaim) LegGone(reason string) {
+	c.call.post(memberLeg{id: c.id, reason: reason, gone: true})
+}
+
+// LegBridged is of no interest: a conference is no bridge.
+func (c memberClaim) LegBridged(*esl.Event) {}
+
+// addPhone finds the phone of an agent, whom the queue gives, or of a supervisor.
+func (cf *conference) addPhone(ctx context.Context, m *member) {
+	m.phone = &memberPhone{}
+	call, extension := cf.call, m.destination
+	if m.role == roleSupervisor {
+		cf.beside(func() {
+			ctx, cancel := context.WithTimeout(ctx, decisionLimit)
+			defer cancel()
+			spec, err := cf.c.handler.SupervisorPhone(ctx, call.TenantID, extension)
+			cf.post(memberPhoneFound{member: m, req: switchctl.AgentConnect{Phone: spec}, err: err})
+		})
+		return
+	}
+	cf.beside(func() {
+		err := cf.c.handler.JoinAgent(ctx, call, extension, func(ctx context.Context, req switchctl.AgentConnect) (switchctl.AgentOutcome, error) {
+			reply := make(chan agentResult, 1)
+			cf.post(memberPhoneFound{member: m, req: req, reply: reply})
+			select {
+			case r := <-reply:
+				return r.outcome, r.err
+			case <-cf.done:
+				return switchctl.AgentCallerGone, nil
+			}
+		})
+		if err != nil {
+			cf.post(memberPhoneFound{member: m, err: err})
+		}
+	})
+}
+
+// phoneFound claims the leg.
+func (cf *conference) phoneFound(ctx context.Context, f memberPhoneFound) error {
+	m := f.member
+	there := cf.member(func(other *member) bool { return other == m }) != nil
+	switch {
+	case !there || m.phase != memberAdmitting:
+		return cf.notTaken(f)
+	case f.err != nil:
+		cf.log.InfoContext(ctx, "phone for the conference is not to be had", "role", m.role, "error", f.err)
+		m.answer(controlResult{err: f.err})
+		cf.forget(ctx, m)
+		cf.considerEnd(ctx)
+		return nil
+	}
+	m.phone.spec, m.phone.reply = f.req.Phone, f.reply
+	claim := phone.Claim{
+		Call: memberClaim{cf.core, m.id}, Ring: f.req.RingTimeout, Number: cf.peerNumber(), Caller: f.req.CallerName,
+	}
+	if err := cf.c.phones.Claim(f.req.Phone, claim); err != nil {
+		m.phone.answer(switchctl.AgentUnavailable, err)
+		m.answer(controlResult{err: err})
+		cf.forget(ctx, m)
+		return nil
+	}
+	m.phone.claimed, m.phase = true, memberDialing
+	m.due = cf.c.clock.Now().Add(cmp.Or(f.req.RingTimeout, defaultRing) + fs.OriginateSlack)
+	cf.armConference()
+	m.answer(controlResult{result: map[string]any{"conference_id": cf.name(), "member_id": m.id}})
+	return nil
+}
+
+// phoneLeg: the phone's leg is there, or is not, or has ended.
+func (cf *conference) phoneLeg(ctx context.Context, l memberLeg) {
+	m := cf.member(func(m *member) bool { return m.id == l.id && m.phone != nil })
+	switch {
+	case m == nil:
+	case l.gone && m.phase == memberIn:
+		m.phone.claimed = false
+		outcome := switchctl.AgentEnded
+		if l.reason != phone.HungUp {
+			outcome = switchctl.AgentLost
+		}
+		m.phone.answer(outcome, nil)
+		cf.memberGone(ctx, m, changeLeft, m.source)
+	case l.reason != "":
+		m.phone.claimed = false
+		m.phone.answer(switchctl.AgentUnavailable, nil)
+		cf.memberFailed(ctx, m, phoneCause(l.reason))
+	default:
+		m.channel, m.phase = l.channel, memberJoining
+		m.due = cf.c.clock.Now().Add(conferenceTimeout)
+		m.attempt++
+		cf.c.registry.bind(cf.core, m.channel)
+		cf.armConference()
+		after := ""
+		if m.phone.spec.Mode != phone.OnHook {
+			after = phone.Extension
+		}
+		cf.tellMember(ctx, m, fs.Script{
+			fs.SetVars(m.channel, fs.Var{Name: varConference, Value: cf.name()}, fs.Var{Name: varAfterConference, Value: after},
+				fs.Var{Name: varMember, Value: m.id}, fs.Var{Name: varMemberRole, Value: m.role},
+				fs.Var{Name: varDestination, Value: m.destination}),
+		}, fs.Transfer(m.channel, conferenceExtension, cf.c.cfg.Context))
+	}
+}
+
+// phoneCause is a phone's reason as a hangup cause.
+func phoneCause(reason string) string {
+	switch reason {
+	case phone.NotRegistered:
+		return "USER_NOT_REGISTERED"
+	case phone.NoAnswer:
+		return "NO_ANSWER"
+	case phone.Busy:
+		return ledger.CauseUserBusy
+	case phone.Rejected:
+		return "CALL_REJECTED"
+	}
+	return ledger.CauseTemporaryFailure
+}
+
+// freePhone gives a member's phone back: a held one hears silence again, another is hung up.
+func (cf *conference) freePhone(ctx context.Context, m *member) {
+	p := m.phone
+	outcome := switchctl.AgentEnded
+	if m.phase != memberIn {
+		outcome = switchctl.AgentUnavailable
+	}
+	p.answer(outcome, nil)
+	if m.channel != "" {
+		cf.c.registry.unbind(m.channel)
+	}
+	if !p.claimed {
+		return
+	}
+	p.claimed = false
+	if m.channel != "" && p.spec.Mode != phone.OnHook {
+		cf.command(ctx, jobKillLeg, fs.Transfer(m.channel, phone.Extension, cf.c.cfg.Context))
+	}
+	cf.c.phones.Free(p.spec.AgentID, memberClaim{cf.core, m.id}, phone.Free{})
+}
+
+// peerNumber is the number of the party outside, as far as the call's row may hold it.
+func (k *core) peerNumber() string {
+	if k.inbound {
+		return k.call.FromNumber.Reveal()
+	}
+	return k.call.ToNumber.Reveal()
+}
