@@ -56,6 +56,7 @@ func apiTable() map[string]apiFunc {
 		"sofia_contact":   (*commands).apiSofiaContact,
 		"sofia":           (*commands).apiSofia,
 		"xml_flush_cache": (*commands).apiFlushCache,
+		"conference":      (*commands).apiConference,
 		"fsctl": func(_ *commands, arg string) string {
 			if arg != "sync_clock_when_idle" {
 				return "-ERR Invalid command\n"

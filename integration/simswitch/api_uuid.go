@@ -85,6 +85,10 @@ func (sw *commands) uuidTransfer(arg string) string {
 		other := ch.bridge.bridged()
 		both := args[0] == "-both"
 		args = args[1:]
+		if both && other != nil {
+			transferBoth(ch, other, args[0], argAt(args, 1), argAt(args, 2))
+			return "+OK\n"
+		}
 		if other != nil {
 			other.way.transfer(args[0], argAt(args, 1), argAt(args, 2))
 		} else if !both {
@@ -96,6 +100,18 @@ func (sw *commands) uuidTransfer(arg string) string {
 	}
 	ch.way.transfer(args[0], argAt(args, 1), argAt(args, 2))
 	return "+OK\n"
+}
+
+// transferBoth sends both legs of a bridge on. Neither looks for what follows a bridge that the other one has left (CF_REDIRECT).
+func transferBoth(ch, other *channel, ext, dialplan, context string) {
+	a, b := ch, other
+	if !ch.bypass.bridgedFirst() {
+		a, b = other, ch
+	}
+	b.bypass.redirect(true)
+	defer b.bypass.redirect(false)
+	a.way.transfer(ext, dialplan, context) // whose goroutine runs the bridge
+	b.way.transfer(ext, dialplan, context)
 }
 
 func (sw *commands) uuidBridgeCommand(arg string) string {

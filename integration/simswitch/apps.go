@@ -38,6 +38,7 @@ func appTable() map[string]appFunc {
 		"record_session":      none((*application).recordSessionApp),
 		"stop_record_session": none(func(ch *application, arg string) { ch.rec.stopRecording(arg, "success-maxtime") }),
 		"echo":                none((*application).echoApp),
+		"conference":          none((*application).conferenceApp),
 		"eavesdrop":           none((*application).eavesdropApp),
 		"native_eavesdrop":    none((*application).nativeEavesdropApp),
 		"send_dtmf":           none((*application).sendDTMFApp),

@@ -78,6 +78,15 @@ func (sw *Switch) routeController(ch *channel, destination string) (name string,
 		return destination, []action{{"playback", "silence_stream://-1"}, {"transfer", "rm_agent XML " + controllerContext}}
 	case destination == "rm_park":
 		return destination, []action{answer, park}
+	case destination == "rm_conference":
+		return destination, []action{
+			{"set", "hangup_after_conference=false"}, {"conference", "${rm_conference}@ringmaster"},
+			{"transfer", "rm_conference_left XML " + controllerContext},
+		}
+	case destination == "rm_conference_left" && ch.get("rm_after_conference") != "":
+		return "rm_conference_left_on", []action{{"transfer", "${rm_after_conference} XML " + controllerContext}}
+	case destination == "rm_conference_left":
+		return destination, []action{{"hangup", string(causeNormalClearing)}}
 	case destination == "rm_inbound_left" && ch.get("endpoint_disposition") == "ANSWER":
 		return "rm_inbound_left_answered", []action{park}
 	case destination == "rm_inbound_left":

@@ -162,6 +162,7 @@ func infoDigit(contentType, body string) (digit byte, samples int, ok bool) {
 func (ch *reporting) gotDigit(digit byte, samples int, source string) {
 	ch.emitDigit(digit, samples, source)
 	ch.app.terminated(digit)
+	ch.control.key(digit)
 	ch.mu.Lock()
 	other := ch.bridge.partner
 	ch.mu.Unlock()

@@ -14,13 +14,16 @@ const (
 	spyHold = 5 * frameSamples
 )
 
-// spy listens to a channel: to what its party says, to what it hears, or to both mixed. Its lock is taken under that of the
-// port which feeds it, or of the one that plays it, never with another.
+// spy listens to a channel: to what its party says, to what it hears, or to both mixed. What the spy itself says goes into what the
+// channel says, into what it hears, or nowhere (see whisper.go). Its lock is taken under that of the port which feeds it, or of the one
+// that plays it, never with another.
 type spy struct {
 	reads, writes bool
+	order         int // among the port's recorders and spies; under its mu
 
 	mu      sync.Mutex // guards all below
 	in, out spySide
+	voice   whisper
 }
 
 // spySide is one direction's samples on their way.
@@ -75,20 +78,9 @@ func (s *spy) source(frame []int16) bool {
 	return true
 }
 
-// spied feeds those who listen to a port. The caller holds mu.
-func (m *mediaPort) spied(pcm []int16, wrote bool) {
-	for _, s := range m.spies {
-		if wrote {
-			s.write(pcm)
-		} else {
-			s.read(pcm)
-		}
-	}
-}
-
 // eavesdropApp listens to another channel until one of the two ends. The variables eavesdrop_bridge_aleg and
-// eavesdrop_bridge_bleg take one side away: what the channel says, what it hears. The spy is never heard: its DTMF controls
-// are not played here.
+// eavesdrop_bridge_bleg take one side away: what the channel says, what it hears; eavesdrop_whisper_aleg and eavesdrop_whisper_bleg put what
+// the spy says into the same two. An event with eavesdrop-command, or the spy's digits unless eavesdrop_enable_dtmf is false, change the latter.
 func (ch *application) eavesdropApp(arg string) {
 	s := &spy{reads: true, writes: true}
 	if v, set := ch.lookup("eavesdrop_bridge_aleg"); set {
@@ -97,7 +89,9 @@ func (ch *application) eavesdropApp(arg string) {
 	if v, set := ch.lookup("eavesdrop_bridge_bleg"); set {
 		s.writes = isTrue(v)
 	}
-	ch.listenTo(strings.TrimSpace(arg), s)
+	s.voice.toPartner.on, s.voice.toChannel.on = isTrue(ch.get("eavesdrop_whisper_aleg")), isTrue(ch.get("eavesdrop_whisper_bleg"))
+	v, set := ch.lookup("eavesdrop_enable_dtmf")
+	ch.listenTo(strings.TrimSpace(arg), s, !set || isTrue(v))
 }
 
 // nativeEavesdropApp takes one side as it comes: `<uuid> [read|write]`, what the channel says when neither is named.
@@ -107,34 +101,44 @@ func (ch *application) nativeEavesdropApp(arg string) {
 		return
 	}
 	writes := argAt(args, 1) == "write"
-	ch.listenTo(args[0], &spy{reads: !writes, writes: writes})
+	ch.listenTo(args[0], &spy{reads: !writes, writes: writes}, false)
 }
 
-// listenTo runs until the target or the spy ends. A target that is not there, or is the spy itself, ends it at once.
-func (ch *application) listenTo(uuid string, s *spy) {
+// listenTo runs until the target or the spy ends. A target that is not there, or is the spy itself, ends it at once. What the target goes
+// through meanwhile, bridges and conferences, changes nothing.
+func (ch *application) listenTo(uuid string, s *spy, keys bool) {
 	target := ch.sw.channel(uuid)
 	if target == nil || target == ch.channel || target.media == nil || ch.media == nil || !target.up() {
 		ch.sw.log.Warn("nothing to eavesdrop on", "channel", ch.uuid, "target", uuid)
 		return
 	}
-	target.media.mu.Lock()
-	target.media.spies = append(target.media.spies, s)
-	target.media.mu.Unlock()
+	about := []header{{"Media-Bug-Function", "eavesdrop"}, {"Media-Bug-Target", uuid}}
+	target.media.attach(s)
+	ch.media.setVoice(s)
+	ch.control.listenForCommands(keys)
+	target.events.emit("MEDIA_BUG_START", about...)
 	play := ch.media.startPlay(s.source)
 	defer func() {
 		ch.media.stopPlay(play)
-		target.media.mu.Lock()
-		defer target.media.mu.Unlock()
-		target.media.spies = slices.DeleteFunc(target.media.spies, func(other *spy) bool { return other == s })
+		ch.control.endCommands()
+		ch.media.setVoice(nil)
+		target.media.detach(s)
+		target.events.emit("MEDIA_BUG_STOP", about...)
 	}()
 	watch := newMediaWatch(ch.channel)
 	defer watch.stop()
 	for ch.ready() && target.up() {
+		changed := ch.watch()
+		for _, c := range ch.control.nextCommands() {
+			if !s.command(c) {
+				return
+			}
+		}
 		ended := target.watch()
 		if !target.up() {
 			return
 		}
-		switch ch.pauseWhile(ended, watch.tick()) {
+		switch ch.pauseWhile(changed, ended, watch.tick()) {
 		case endStopped, endBreak:
 			return
 		case endDone, endTimeout:
@@ -143,9 +147,8 @@ func (ch *application) listenTo(uuid string, s *spy) {
 	}
 }
 
-// pauseWhile is pause for something that a ticker looks at as well: endTimeout is its tick.
-func (ch *application) pauseWhile(done <-chan struct{}, tick <-chan time.Time) waitEnd {
-	changed := ch.watch()
+// pauseWhile is pause for something that a ticker looks at as well: endTimeout is its tick. changed was taken before the channel was looked at.
+func (ch *application) pauseWhile(changed, done <-chan struct{}, tick <-chan time.Time) waitEnd {
 	if !ch.ready() {
 		return endStopped
 	}

@@ -279,9 +279,14 @@ func (c *eslConn) filter(arg string) {
 	}
 }
 
-// sendEvent fires a controller's own event.
+// sendEvent fires a controller's own event. One that names a channel goes to what that channel runs, and to no listener.
 func (c *eslConn) sendEvent(cmd command, name string) {
 	id := uuid.NewString()
+	if ch := c.sw.channel(cmd.get("unique-id")); ch != nil {
+		ch.control.command(cmd.get("eavesdrop-command"))
+		c.reply("+OK " + id)
+		return
+	}
 	e := c.sw.newEvent(strings.ToUpper(name))
 	for _, h := range cmd.headers {
 		if !strings.EqualFold(h.name, "Content-Length") {

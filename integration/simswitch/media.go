@@ -100,14 +100,18 @@ type mediaPort struct {
 	eventTS   uint32 // of the telephone-event being received
 	eventSeen bool
 	recorders []*recorder
-	spies     []*spy
+	spies     []*spy  // in the order in which they began
+	bugs      int     // recorders and spies so far
+	member    *member // of a conference
+	speaks    *spy    // whose voice the leg is: it eavesdrops
+	quiet     quiet
 	tones     *keyTones     // start_dtmf
 	over      *displacement // what is mixed into the audio that is sent
 	scratch   [maxPacket]byte
 	next      func() // to be run with the next packet
 	every     int    // one of so many frames is sent; all when 0
 	frames    int    // counts them
-	pcm       []int16
+	pcm, mix  []int16
 }
 
 // counters are those of one direction.
@@ -259,15 +263,14 @@ func (m *mediaPort) receive(b []byte, from netip.AddrPort, now time.Time) {
 		payload = fill(payload, silence(c))
 	}
 	pressed := byte(0)
-	if len(m.recorders)+len(m.spies) > 0 || m.tones != nil {
+	if len(m.recorders)+len(m.spies) > 0 || m.tones != nil || m.member != nil || m.speaks != nil {
 		m.pcm = decode(c, m.pcm[:0], payload)
-		m.spied(m.pcm, false)
 		if m.tones != nil {
 			pressed = m.tones.feed(m.pcm)
 		}
-	}
-	for _, r := range m.recorders {
-		r.read(m.pcm, ts, ssrc, now)
+		if m.said(m.pcm, ts, ssrc, now) {
+			payload = encode(c, payload[:0], m.pcm)
+		}
 	}
 	peer, echo := m.peer, m.echo
 	m.mu.Unlock()
@@ -379,10 +382,9 @@ func (m *mediaPort) sendAudio(payload []byte, ts uint32, marker bool, now time.T
 	}
 	if len(m.recorders)+len(m.spies) > 0 {
 		m.pcm = decode(m.c, m.pcm[:0], payload)
-		m.spied(m.pcm, true)
-	}
-	for _, r := range m.recorders {
-		r.write(m.pcm, ts, now)
+		if m.heard(m.pcm, ts, now) {
+			payload = encode(m.c, payload[:0], m.pcm)
+		}
 	}
 	m.ts = ts + uint32(len(payload))
 	m.send(uint8(m.c), payload, ts, marker, now)

@@ -64,11 +64,17 @@ func (m *mediaPort) tick(now time.Time) {
 	default:
 		p = nil
 		m.flush(now)
+		m.fillHeard(now)
 	}
+	whispered := m.fillSaid(now)
 	for _, r := range m.recorders {
 		r.flush(now)
 	}
+	peer, c, ts, ssrc := m.peer, m.c, m.quiet.ts, m.ssrc
 	m.mu.Unlock()
+	if whispered != nil && peer != nil {
+		peer.relay(whispered, c, ts, ssrc, now)
+	}
 	if p != nil {
 		p.finish()
 	}

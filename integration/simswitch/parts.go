@@ -10,12 +10,13 @@ import (
 // A channel is made of parts. Each has the fields that it alone keeps, guarded by the channel's mu, and the channel's own: what it does
 // is done to the channel.
 
-// application runs the dialplan's applications (apps.go, playback.go, eavesdrop.go, esl_outbound.go).
+// application runs the dialplan's applications (apps.go, playback.go, eavesdrop.go, conference.go, esl_outbound.go).
 type application struct {
 	*channel
-	appLog []appRecord
-	locked int // depth of applications that run with event-lock
-	depth  int // depth of nested applications
+	memberID int // in conferences, for the channel's life; 0 before the first
+	appLog   []appRecord
+	locked   int // depth of applications that run with event-lock
+	depth    int // depth of nested applications
 }
 
 // bridging is the channel's part in a bridge through the switch (bridge.go).
@@ -70,6 +71,9 @@ type controlling struct {
 	queue    []message
 	controls []*eslConn
 	divert   bool
+	// heeds: what runs takes commands, and digits as such when keys is set; commands are those that wait for it (whisper.go).
+	heeds, keys bool
+	commands    []string
 }
 
 // ending is its end: timers, times and the call record (hangup.go, cdr.go).

@@ -67,6 +67,7 @@ type peerCall struct {
 	remote    netip.AddrPort
 	heard     []int16
 	packets   int
+	loud      []time.Time // when packets came that were no silence
 	digits    []byte
 	lastEvent uint32
 	infos     []string
@@ -404,7 +405,9 @@ func (c *peerCall) listen() {
 				c.digits = append(c.digits, dtmfKeys[payload[0]])
 			}
 		} else {
+			n := len(c.heard)
 			c.heard = decode(codec(pt), c.heard, payload)
+			c.note(c.heard[n:])
 		}
 		c.mu.Unlock()
 	}

@@ -71,6 +71,7 @@ type recorder struct {
 	path   string
 	stereo bool
 	layout wav.Layout
+	order  int // among the port's recorders and spies; under its mu
 
 	mu      sync.Mutex // guards all below
 	start   time.Time  // when sample 0 was; later than it was where audio was dropped
@@ -238,6 +239,8 @@ func (ch *recording) startRecording(path string) error {
 		return err
 	}
 	ch.media.mu.Lock()
+	ch.media.bugs++
+	r.order = ch.media.bugs
 	ch.media.recorders = append(ch.media.recorders, r)
 	ch.media.mu.Unlock()
 	ch.events.emit("RECORD_START", header{"Record-File-Path", path})

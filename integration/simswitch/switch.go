@@ -32,6 +32,7 @@ type Switch struct {
 	esl      *eslServer
 
 	registrar    *registrar
+	conferences  *conferences
 	commands     *commands
 	applications map[string]appFunc
 
@@ -70,6 +71,7 @@ func New(cfg Config) (*Switch, error) {
 	sw.applications = appTable()
 	sw.bus = &bus{}
 	sw.registrar = newRegistrar(sw)
+	sw.conferences = &conferences{sw: sw, byName: make(map[string]*conference)}
 	sw.clock = &mediaClock{}
 	for _, g := range cfg.Gateways {
 		sw.gateways[g.Name] = g

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 // bundle is one switch with a controller and a peer.
 type bundle struct {
 	t    *testing.T
-	sw   *Switch
+	sw   *Switch // nil for a real one
 	esl  *client
 	peer *peer
 	l    *net.TCPListener // where the dialplan's socket calls
@@ -39,13 +39,7 @@ type bundle struct {
 // setup starts a switch. Its configuration may be changed before.
 func setup(t *testing.T, change ...func(*Config)) *bundle {
 	t.Helper()
-	b := &bundle{t: t, peer: newPeer(t), cdr: t.TempDir()}
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var ok bool
-	b.l, ok = l.(*net.TCPListener)
-	require.True(t, ok)
-	t.Cleanup(func() { _ = b.l.Close() })
+	b := &bundle{t: t, peer: newPeer(t), cdr: t.TempDir(), l: listen(t)}
 	cfg := Config{
 		ESLAddr: "127.0.0.1:0", ExternalSIPAddr: "127.0.0.1:0", InternalSIPAddr: "127.0.0.1:0",
 		SocketAddr: b.l.Addr().String(), CDRDir: b.cdr, RecordDir: t.TempDir(),
@@ -54,6 +48,7 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 	for _, f := range change {
 		f(&cfg)
 	}
+	var err error
 	b.sw, err = New(cfg)
 	require.NoError(t, err)
 	require.NoError(t, b.sw.Start(context.WithoutCancel(t.Context())))
@@ -77,7 +72,12 @@ func (b *bundle) rang(callID string) {
 // connect opens an inbound connection that hears every event.
 func (b *bundle) connect() *client {
 	b.t.Helper()
-	c := newClient(b.t, dialTCP(b.t, b.sw.Addrs().ESL))
+	return b.connectTo(b.sw.Addrs().ESL)
+}
+
+func (b *bundle) connectTo(addr string) *client {
+	b.t.Helper()
+	c := newClient(b.t, dialTCP(b.t, addr))
 	require.Equal(b.t, "auth/request", c.nextReply().head["content-type"])
 	require.Equal(b.t, "+OK accepted", c.cmd("auth ClueCon"))
 	require.Equal(b.t, "+OK event listener enabled plain", c.cmd("event plain ALL"))
