@@ -109,6 +109,8 @@ type QueueRequest struct {
 	MaxWait time.Duration
 	// MusicURL is what the caller hears; empty for ringback.
 	MusicURL string
+	// AnnounceURL is the audio that the agent hears before the caller; empty for none.
+	AnnounceURL string
 	// Metadata is what the voice agent sent with the transfer.
 	Metadata json.RawMessage
 }

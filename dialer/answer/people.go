@@ -183,7 +183,7 @@ func (h *Service) SupervisorPhone(ctx context.Context, tenant uuid.UUID, extensi
 }
 
 func (h *Service) queueRequest(ctx context.Context, tenant uuid.UUID, req switchctl.QueueRequest) (acd.Request, error) {
-	out := acd.Request{Tags: req.Tags, Priority: req.Priority, MaxWait: req.MaxWait, MusicURL: req.MusicURL}
+	out := acd.Request{Tags: req.Tags, Priority: req.Priority, MaxWait: req.MaxWait, MusicURL: req.MusicURL, WhisperURL: req.AnnounceURL}
 	if h.Agents == nil {
 		return out, switchctl.ErrNobodyLoggedIn
 	}

@@ -234,16 +234,6 @@ func (b *agentBridge) whisper(ctx context.Context, m whisperReady) {
 	b.arm(timerAgent, m.lasts+broadcastLead)
 }
 
-// quickly sends a command whose reply says nothing that events don't.
-func (b *agentBridge) quickly(ctx context.Context, cmd fs.Command) {
-	link := b.c.link
-	b.beside(func() {
-		if _, err := link.Background(ctx, cmd); err != nil {
-			b.log.DebugContext(ctx, "command failed", "command", cmd.String(), "error", err)
-		}
-	})
-}
-
 // bridgeAgent connects caller and agent. Each leg is told first what becomes of it when the bridge ends; the switch forgets that
 // with each use. The tone is mixed into the agent's leg, and sounds while the switch builds the bridge.
 func (b *agentBridge) bridgeAgent(ctx context.Context, tone bool) {

@@ -101,7 +101,7 @@ func readTransfer(r *switchctl.ControlRequest, m members) error {
 		return switchctl.MalformedControl("destination", "must be a string of 1 to 512 characters")
 	}
 	r.DestinationType, r.Destination = kind, destination
-	return nil
+	return checkAnnounce(r.Metadata)
 }
 
 // defaultUrgency is that of a request that names none.

@@ -29,13 +29,14 @@ func TestCommandFrameIsAnsweredAsTheControlEndpoint(t *testing.T) {
 		`{"event":"explode"}`:            {400, "unknown_verb", "event is no known verb"},
 		`{"event":"barge"}`:              {422, "verb_not_available", "The verb barge is not available"},
 		`{"event":"log","metadata":[1]}`: {400, "bad_request", "metadata must be an object"},
-		`{"event":"transfer","destination_type":"moon"}`:            {400, "bad_request", "destination_type must be one of"},
-		`{"event":"transfer","destination":""}`:                     {400, "bad_request", "destination must be a string"},
-		`{"event":"send_dtmf"}`:                                     {400, "bad_request", ": digits must be 1 to 99"},
-		`{"event":"send_dtmf","digits":12}`:                         {400, "bad_request", ": digits must be 1 to 99"},
-		`{"event":"recording_pause","reason":5}`:                    {400, "bad_request", "reason must be a string"},
-		`{"event":"monitor_stop","target_call_id":"5"}`:             {400, "bad_request", "target_call_id must be the id of a call"},
-		`{"event":"monitor_start","target_call_id":"","mode":null}`: {400, "bad_request", "target_call_id must be the id of a call"},
+		`{"event":"transfer","destination_type":"moon"}`:             {400, "bad_request", "destination_type must be one of"},
+		`{"event":"transfer","destination":""}`:                      {400, "bad_request", "destination must be a string"},
+		`{"event":"transfer","metadata":{"announce_url":"ftp://a"}}`: {400, "bad_request", "metadata.announce_url must be an http"},
+		`{"event":"send_dtmf"}`:                                      {400, "bad_request", ": digits must be 1 to 99"},
+		`{"event":"send_dtmf","digits":12}`:                          {400, "bad_request", ": digits must be 1 to 99"},
+		`{"event":"recording_pause","reason":5}`:                     {400, "bad_request", "reason must be a string"},
+		`{"event":"monitor_stop","target_call_id":"5"}`:              {400, "bad_request", "target_call_id must be the id of a call"},
+		`{"event":"monitor_start","target_call_id":"","mode":null}`:  {400, "bad_request", "target_call_id must be the id of a call"},
 	} {
 		_, err := ParseControl([]byte(body))
 		r, known := fault.Of(err)

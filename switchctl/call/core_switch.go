@@ -36,6 +36,16 @@ func (k *core) inOrder(ctx context.Context, first fs.Script, last fs.Command, do
 	})
 }
 
+// quickly sends a command whose reply says nothing that events don't.
+func (k *core) quickly(ctx context.Context, cmd fs.Command) {
+	link := k.c.link
+	k.beside(func() {
+		if _, err := link.Background(ctx, cmd); err != nil {
+			k.log.DebugContext(ctx, "command failed", "command", cmd.String(), "error", err)
+		}
+	})
+}
+
 // execute runs an application on the caller's channel without waiting for it.
 func (k *core) execute(ctx context.Context, req esl.ExecuteRequest) {
 	sock := k.sock

@@ -87,6 +87,8 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		return a.bypass.bypassAnswered(ctx, m)
 	case tokenMinted:
 		return a.voice.tokenReady(ctx, m)
+	case announceFetched:
+		a.transfers.announceCame(ctx, m)
 	case transferAdmitted:
 		return a.transfers.transferAllowed(ctx, m)
 	case routeChosen:

@@ -32,10 +32,11 @@ const (
 type transferPhase int
 
 const (
-	transferAdmitting transferPhase = iota // the gate is asked
-	transferDialing                        // the second leg rings
-	transferBridging                       // it has answered, and the switch was asked to bridge
-	transferBridged                        // caller and destination hear each other
+	transferAdmitting  transferPhase = iota // the gate is asked
+	transferDialing                         // the second leg rings
+	transferAnnouncing                      // it has answered, and hears who comes
+	transferBridging                        // the switch was asked to bridge
+	transferBridged                         // caller and destination hear each other
 )
 
 // transfer is a call's way to somebody else. All fields belong to the actor's goroutine.
@@ -49,6 +50,8 @@ type transfer struct {
 	refusal string
 	failed  string // how the last route ended, while the ledger is asked for the next; else empty
 	media   bool   // it holds the switch's media
+	// announcement is what the second leg hears first; nil for nothing.
+	announcement *announcement
 	// handover is set for a transfer to people, which is done when the queue has the caller.
 	handover *handover
 	reply    chan<- controlResult
@@ -126,6 +129,7 @@ func (x *transfers) startTransfer(ctx context.Context, req switchctl.ControlRequ
 	t.facts = facts
 	x.now = t
 	x.callState("transferring", "")
+	x.fetchAnnouncement(ctx, t)
 	x.admitTransfer(ctx, req.Metadata)
 	return nil
 }
@@ -228,13 +232,7 @@ func (x *transfers) transferEvent(ctx context.Context, m channelEvent) (state, e
 	switch m.ev.Name() {
 	case fs.ChannelAnswer:
 		if t.phase == transferDialing {
-			t.phase, t.media = transferBridging, true
-			x.arm(timerTransfer, bridgeTimeout)
-			x.bypass.withSwitchMedia(ctx, func(ctx context.Context) {
-				if x.now == t && t.phase == transferBridging {
-					x.bridgeTransfer(ctx)
-				}
-			})
+			x.transferAnswered(ctx)
 		}
 	case fs.ChannelBridge:
 		return x.bridged(ctx, m.ev)
@@ -289,6 +287,8 @@ func (x *transfers) transferDue(ctx context.Context) (state, error) {
 		return x.queueAnswered(ctx, queueAllowed{transfer: t, err: errUndecided})
 	case t.phase == transferAdmitting:
 		return x.transferAllowed(ctx, transferAdmitted{transfer: t, err: errUndecided})
+	case t.phase == transferAnnouncing:
+		x.connectTransfer(ctx)
 	case t.phase == transferBridging:
 		x.log.WarnContext(ctx, "transfer was not confirmed by the switch")
 		x.unbridge(ctx, ledger.CauseTemporaryFailure)
@@ -329,6 +329,8 @@ func (x *transfers) transferLegEnded(ctx context.Context, rec ledger.FinalRecord
 			return x.state, nil
 		}
 		x.failTransfer(ctx, rec.Cause)
+	case transferAnnouncing:
+		x.failTransfer(ctx, rec.Cause) // whoever answered doesn't want the caller
 	case transferBridging:
 		x.unbridge(ctx, rec.Cause)
 	case transferBridged:

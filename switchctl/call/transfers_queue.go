@@ -44,7 +44,7 @@ func (queueAllowed) Essential() bool { return true }
 
 // queueRequest is what a transfer to people asks for.
 func queueRequest(facts ledger.TransferFacts) switchctl.QueueRequest {
-	req := switchctl.QueueRequest{Metadata: facts.Metadata}
+	req := switchctl.QueueRequest{Metadata: facts.Metadata, AnnounceURL: announceURL(facts.Metadata)}
 	if facts.DestinationType == destinationPerson {
 		req.Extension = facts.Destination
 	} else {
