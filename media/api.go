@@ -108,7 +108,7 @@ type Stats struct {
 	BadFrames uint64
 	// UnknownTexts counts text frames of a type that is not known.
 	UnknownTexts uint64
-	// TapDropped counts pieces of audio that a tap's socket sent: nobody hears them.
+	// TapDropped counts pieces of audio that the socket of a tap which may not speak has sent: nobody hears them.
 	TapDropped uint64
 	// Quality is how both directions of the leg have done so far.
 	Quality Quality

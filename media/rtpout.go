@@ -30,16 +30,17 @@ func (tx *toCaller) play(due int64) {
 		tx.wide = tx.wire.Process(tx.wide[:0], frame)
 		frame = tx.wide
 	}
-	// 4. What is played besides: clips, a held caller's music.
+	// 4. What is played besides: clips, a held caller's music. The second leg of a tap sends what the first one does.
 	extra := tx.extra.active()
 	if extra {
 		tx.extra.mix(frame)
 	}
+	sounds := tx.s.spec.tap.speak(frame, n > 0 || extra)
 	// 5. Recording, at the time at which it is heard.
 	tx.rec.record(frame, heard && (n > 0 || tx.talking || tx.ai.reconnecting) || extra && tx.leg.media.Dir.Send)
 	// 6. To the leg, encoded, in its packets.
-	start := (n > 0 || extra) && !tx.talking
-	tx.talking = n > 0 || extra
+	start := sounds && !tx.talking
+	tx.talking = sounds
 	if tx.leg.media.Dir.Send && tx.leg.media.Remote.Port() != 0 {
 		tx.transmit(frame, start)
 	}

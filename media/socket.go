@@ -255,13 +255,13 @@ func (a *aiSocket) Binary(b []byte, end bool) {
 	}
 }
 
-// spoken tells whether the AI's audio is for anybody: that of a tap is not, and none is once a leg has gone.
-func (a *aiSocket) spoken() bool { return a.s.spec.tap == nil && (!a.leg.had || a.leg.up) }
+// spoken tells whether the AI's audio is for anybody: that of a tap is not unless it speaks, and none is once a leg has gone.
+func (a *aiSocket) spoken() bool { return !a.s.spec.tap.mute() && (!a.leg.had || a.leg.up) }
 
 // unheard counts samples at the AI's rate that are not queued.
 func (a *aiSocket) unheard(samples int) {
 	switch {
-	case a.s.spec.tap != nil:
+	case a.s.spec.tap.mute():
 		a.stats.TapDropped++
 		a.sh.srv.metrics.tapDropped.Inc()
 	case a.spoken():

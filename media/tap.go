@@ -43,10 +43,11 @@ type TapLeg struct {
 	Session *Session
 }
 
-// Tap is a fork of a call's audio. What its socket sends is dropped and counted: a tap never speaks into the call.
+// Tap is a fork of a call's audio. What its socket sends is dropped and counted unless it may speak ([Session.Speak]); then it goes to all legs, as
+// do clips ([Session.Play]). Who on the call hears that is up to the switch, whose eavesdrop mixes it in.
 type Tap struct {
 	// Legs are one, of both parties mixed or of one of them, or two when the socket's format has two channels: the caller
-	// on the left, the other side on the right. The first one's session has the socket.
+	// on the left, the other side on the right. The first one's session has the socket, and is the one that speaks and plays.
 	Legs []TapLeg
 }
 
@@ -102,6 +103,22 @@ type tapRole struct {
 	pair *tapPair
 	// beside is the session on whose shard this one must be; nil for the first.
 	beside *Session
+	// speaks: what the socket sends goes to the legs. It belongs to the shard.
+	speaks bool
+}
+
+// mute tells whether a session is a tap's that must not speak.
+func (t *tapRole) mute() bool { return t != nil && !t.speaks }
+
+// Speak has a tap's legs get what its socket sends, or drops that again. What waits to be heard is dropped either way: it was meant for those who
+// heard before.
+func (s *Session) Speak(on bool) {
+	s.post(func() {
+		if t := s.spec.tap; t != nil {
+			t.speaks = on
+			s.port.tx.killAudio()
+		}
+	})
 }
 
 const (
@@ -116,6 +133,28 @@ const (
 type tapPair struct {
 	main *port // the one with the socket
 	side [2]tapBuffer
+	// said is what the first leg sends, until the second one has sent it, too. Empty for silence.
+	said []int16
+}
+
+// speak gives what the first leg sends to the second, at the rate of both; it reports whether the frame is more than silence.
+func (t *tapRole) speak(frame []int16, sounds bool) bool {
+	switch {
+	case t == nil || t.pair == nil:
+		return sounds
+	case t.beside == nil:
+		t.pair.said = t.pair.said[:0]
+		if sounds {
+			t.pair.said = append(t.pair.said, frame...)
+		}
+		return sounds
+	}
+	sounds = len(t.pair.said) == len(frame)
+	if sounds {
+		copy(frame, t.pair.said)
+	}
+	t.pair.said = t.pair.said[:0]
+	return sounds
 }
 
 // tapBuffer holds the samples of one side that wait for the other.
