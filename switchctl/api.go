@@ -236,14 +236,14 @@ type ControlRequest struct {
 	MemberID        string `json:"member_id,omitempty"`
 	// Urgency is how soon a supervisor is wanted.
 	Urgency string `json:"urgency,omitempty"`
-	// TargetCallID and Mode are those of monitor_start and monitor_stop.
+	// TargetCallID is the call that the verbs of monitors are about, Mode monitor_start's.
 	TargetCallID string `json:"target_call_id,omitempty"`
 	Mode         string `json:"mode,omitempty"`
 	// Reason is why a recording is paused, a callback promised, or a supervisor wanted.
 	Reason string `json:"reason,omitempty"`
 	// Target is whom mute and unmute are about: "caller" or "agent".
 	Target string `json:"target,omitempty"`
-	// AudioURL is what play_audio plays, or a held caller hears.
+	// AudioURL is what play_audio plays, what is whispered, or what a held caller hears.
 	AudioURL string `json:"audio_url,omitempty"`
 	// Disposition and Notes are those of set_disposition; nil notes leave those that there are.
 	Disposition string  `json:"disposition,omitempty"`

@@ -215,6 +215,13 @@ func readAudio(r *switchctl.ControlRequest, m members) error {
 	return nil
 }
 
+func readWhisper(r *switchctl.ControlRequest, m members) error {
+	if err := readTarget(r, m); err != nil {
+		return err
+	}
+	return readAudio(r, m)
+}
+
 func readDisposition(r *switchctl.ControlRequest, m members) error {
 	code, _, _ := m.text("disposition")
 	if !form.IsDisposition(code) {

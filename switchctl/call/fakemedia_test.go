@@ -274,3 +274,5 @@ func (s *fakeSession) FinishRecording(answered, ended time.Time) (wav.Recording,
 	s.recordedFrom = answered
 	return wav.Recording{Path: s.spec.Recording.Path, Duration: ended.Sub(answered)}, nil
 }
+
+func (s *fakeSession) Speak(on bool) { s.trace.add("media speaks: %t", on) }

@@ -446,7 +446,7 @@ func (b *bench) verbInput(f []string) {
 		}
 	}
 	if req.Event = f[0]; kv["body"] == "" {
-		req.Digits, req.Reason = kv["digits"], kv["reason"]
+		req.Digits, req.Reason, req.AudioURL = kv["digits"], kv["reason"], kv["audio"]
 		req.TargetCallID, req.Mode = kv["target"], kv["mode"]
 		req.Destination, req.DestinationType = kv["destination"], kv["destination_type"]
 	}

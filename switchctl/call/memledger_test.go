@@ -346,7 +346,7 @@ func (l *memLedger) PermitMonitor(_ context.Context, m ledger.MonitorStart) erro
 			l.trace.add("ledger monitor refused")
 			return ledger.ErrMonitorScope
 		}
-		l.trace.add("ledger monitor %s permitted", m.Mode)
+		l.trace.add("ledger monitor %s permitted", [...]string{string(m.Mode), "whisper", "barge"}[m.Act])
 		return nil
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/switchctl"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -36,6 +37,8 @@ type monitor struct {
 	reply   chan<- controlResult
 	// gone: the tap has ended before the word of its start was here.
 	gone bool
+	// barged: caller and partner hear the session. busy: a change of who does is under way.
+	barged, busy bool
 	// before is the relationship of an earlier monitor_start, which stands when this one fails.
 	before *monitor
 }
@@ -68,6 +71,8 @@ type monitors struct {
 	voice *voice
 	// of are the monitors, by the call that is listened to.
 	of map[uuid.UUID]*monitor
+	// whispers keeps what is fetched to be whispered in the order in which it was asked for.
+	whispers rt.Serial
 }
 
 // monitoring is the relationship with a call that is being listened to; [switchctl.RelationError] when there is none.
@@ -102,10 +107,7 @@ func (ms *monitors) startMonitor(ctx context.Context, req switchctl.ControlReque
 	if mode != ledger.MonitorListen && mode != ledger.MonitorWhisper {
 		return switchctl.MalformedControl("mode", "must be one of listen, listen_and_whisper")
 	}
-	start := ledger.MonitorStart{
-		Call: ms.call, Session: ms.voice.ai.id, VoiceAgentID: ms.voice.ai.agent.ID, Target: target, Mode: mode, Source: req.Source, By: req.By,
-		At: ms.c.clock.Now().UTC(),
-	}
+	start := ms.audited(req, target, mode)
 	before, live := ms.of[target], 0
 	for _, m := range ms.of {
 		if m.phase != monitorEnded {
@@ -115,9 +117,8 @@ func (ms *monitors) startMonitor(ctx context.Context, req switchctl.ControlReque
 	switch {
 	case before != nil && before.phase == monitorStarting:
 		return &switchctl.StateError{State: ms.state.String(), Event: req.Event, Detail: "the monitor is being started"}
-	case before != nil && before.phase == monitorActive && before.mode != mode:
-		ms.changeMonitorMode(ctx, before, start, reply)
-		return nil
+	case before != nil && before.phase == monitorActive && (before.mode != mode || before.barged):
+		return ms.changeMonitor(ctx, before, start, reply)
 	case before != nil && before.phase == monitorActive:
 		reply <- controlResult{result: map[string]any{}}
 		return nil
@@ -139,7 +140,7 @@ func (ms *monitors) startMonitor(ctx context.Context, req switchctl.ControlReque
 	ms.beside(func() {
 		up := tapUp{err: ms.permitMonitor(ctx, start)}
 		if up.err == nil {
-			up = ms.c.tapCall(ctx, ms.tenant, target, tapRequest{id: id, spec: spec, owner: ms.core})
+			up = ms.c.tapCall(ctx, ms.tenant, target, tapRequest{id: id, spec: spec, owner: ms.core, audience: modeAudience(mode)})
 		}
 		ms.post(monitorUp{target: target, id: id, up: up})
 	})
@@ -178,7 +179,7 @@ func (ms *monitors) monitorIsUp(ctx context.Context, m monitorUp) {
 	mon.phase, mon.before = monitorActive, nil
 	mon.members = append(slices.Clone(m.up.members), ledger.ConferenceMember{MemberID: mon.id.String(), Role: "monitor", Destination: new(ms.id.String())})
 	ms.log.InfoContext(ctx, "monitor has started", "target_call_id", m.target.String(), "tap_id", m.id.String())
-	ms.monitorChanged(ctx, mon, changeMonitorStarted)
+	ms.monitorChanged(ctx, mon, changeMonitorStarted, mon.source)
 	mon.answer(controlResult{result: map[string]any{}})
 	if mon.gone {
 		ms.endMonitor(ctx, mon)
@@ -226,7 +227,7 @@ func (ms *monitors) endMonitor(ctx context.Context, mon *monitor) {
 	mon.phase = monitorEnded
 	if before == monitorActive {
 		mon.members = slices.DeleteFunc(slices.Clone(mon.members), func(m ledger.ConferenceMember) bool { return m.MemberID == mon.id.String() })
-		ms.monitorChanged(ctx, mon, changeMonitorStopped)
+		ms.monitorChanged(ctx, mon, changeMonitorStopped, mon.source)
 	}
 	mon.answer(controlResult{err: switchctl.ErrSessionTerminated})
 }
@@ -277,10 +278,10 @@ const (
 	changeBarge          = "barge"
 )
 
-// monitorChanged commits the event.
-func (ms *monitors) monitorChanged(ctx context.Context, mon *monitor, change string) {
+// monitorChanged commits the event. source is who has changed it.
+func (ms *monitors) monitorChanged(ctx context.Context, mon *monitor, change, source string) {
 	who := "tenant_api"
-	if mon.source == ledger.SourceAI {
+	if source == ledger.SourceAI {
 		who = "ai"
 	}
 	target, call := mon.target, ms.call

@@ -68,6 +68,9 @@ type tapSession interface {
 	Events() <-chan media.Event
 	SendCommandResult(r media.CommandResult) error
 	UpdateMetadata(m json.RawMessage)
+	// Speak lets what the socket sends be heard, and Play a clip.
+	Speak(on bool)
+	Play(clip *media.Clip) error
 }
 
 // mediaSession is one AI session. *media.Session is one.

@@ -2,9 +2,10 @@ package call
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
+
+	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -160,11 +161,7 @@ var errMachineListens error = &fault.Error{Kind: fault.Conflict, Code: "InvalidC
 func (s *sound) fetch(ctx context.Context, m controlCommand) error {
 	holds := s.holds
 	fetch := func() {
-		file, err := s.c.promptFile(ctx, s.tenant, m.req.AudioURL)
-		var clip *media.Clip
-		if err == nil {
-			clip, err = s.c.clips.Read(file.path)
-		}
+		clip, err := s.c.clipOf(ctx, s.tenant, m.req.AudioURL)
 		s.post(clipFetched{m: m, holds: holds, clip: clip, err: err})
 	}
 	if !s.fetches.TryAdd(maxPlays, s.c.goes.Go, s.guarded(fetch)) {
@@ -172,6 +169,18 @@ func (s *sound) fetch(ctx context.Context, m controlCommand) error {
 	}
 	return nil
 }
+
+// clipOf brings the audio of an address.
+func (c *host) clipOf(ctx context.Context, tenant uuid.UUID, url string) (*media.Clip, error) {
+	file, err := c.promptFile(ctx, tenant, url)
+	if err != nil {
+		return nil, err
+	}
+	return c.clips.Read(file.path)
+}
+
+// errAudioFailed says that audio can't be had (424).
+var errAudioFailed error = &fault.Error{Kind: fault.Dependency, Code: "AudioFailed", Detail: "The audio can't be fetched or played."}
 
 // errPlays refuses audio while too much is being fetched, or waits to be played (429).
 var errPlays error = &fault.Error{Kind: fault.Limit, Code: "rate_limited", Detail: "Too much audio waits to be played to this caller."}
@@ -188,7 +197,7 @@ func (s *sound) use(ctx context.Context, f clipFetched) error {
 		return switchctl.ErrSessionTerminated
 	case f.err != nil:
 		s.log.WarnContext(ctx, "fetching audio for the caller failed", "verb", f.m.req.Event, "error", f.err)
-		return &fault.Error{Kind: fault.Dependency, Code: "AudioFailed", Detail: "The audio can't be fetched or played."}
+		return errAudioFailed
 	case s.machine.taken():
 		return errMachineListens
 	case f.m.req.Event == VerbHold && f.holds != s.holds:
@@ -198,16 +207,7 @@ func (s *sound) use(ctx context.Context, f clipFetched) error {
 		return nil
 	}
 	s.played = true
-	err := ai.media.Play(f.clip)
-	switch {
-	case errors.Is(err, media.ErrNoLeg):
-		return &switchctl.StateError{State: s.state.String(), Event: f.m.req.Event, Detail: "the caller does not hear the voice agent now"}
-	case errors.Is(err, media.ErrPlayQueueFull):
-		return errPlays
-	case err != nil:
-		return switchctl.ErrSessionTerminated
-	}
-	return nil
+	return s.playFault(f.m.req.Event, ai.media.Play(f.clip))
 }
 
 // note keeps it on the caller's channel.

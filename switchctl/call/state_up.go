@@ -59,14 +59,16 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		return a.state, a.conference.phoneFound(ctx, m)
 	case memberLeg:
 		a.conference.phoneLeg(ctx, m)
-	case tapCommand, tapStop, tapMetadata, tapOpened, tapReport, tapRefused:
+	case tapCommand, tapStop, tapMetadata, tapOpened, tapReport, tapRefused, tapHear, tapTuned, tapSay:
 		return a.taps.tapping(ctx, m)
 	case superviseCommand, superviseBegan, superviseMode, superviseLeft, superviseLost:
 		return a.supervised.message(ctx, m)
 	case monitorUp:
 		a.monitors.monitorIsUp(ctx, m)
 	case monitorMode:
-		a.monitors.monitorModeIsPermitted(ctx, m)
+		a.monitors.monitorModeChanged(ctx, m)
+	case monitorWhispered:
+		a.monitors.hasWhispered(ctx, m)
 	case monitorOver:
 		a.monitors.monitorIsOver(ctx, m)
 	case talkCommand, talkDropped, talkSent, talkRecording, socketEvent:

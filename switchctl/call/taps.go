@@ -38,6 +38,8 @@ type tapRequest struct {
 	spec media.SessionSpec
 	// owner is the call that listens; nil when the call itself does.
 	owner *core
+	// audience is who hears its socket.
+	audience audience
 }
 
 // tapUp tells that a tap runs, and who was on the line when it began.
@@ -62,6 +64,9 @@ type tap struct {
 	held bool
 	// detects: it listens for a machine.
 	detects bool
+	// audience is who hears what its socket sends. tunes keeps the changes of that in order.
+	audience audience
+	tunes    rt.Serial
 }
 
 // tapLeg is one eavesdropping leg of the switch.
@@ -72,6 +77,8 @@ type tapLeg struct {
 	dialing bool
 	tries   int
 	upAt    time.Time
+	// mux is who hears the leg; 0 for one that says nothing.
+	mux fs.MuxMode
 	// due is when something must be done about a leg that is not up; zero while it waits for the call's audio to be taken
 	// back from bypass.
 	due time.Time
@@ -109,6 +116,12 @@ func (ts *taps) tapping(ctx context.Context, m message) (state, error) {
 		ts.tapReported(ctx, m)
 	case tapRefused:
 		ts.tapLegRefused(ctx, m)
+	case tapHear:
+		return ts.state, ts.hear(ctx, m)
+	case tapTuned:
+		ts.tapTuned(ctx, m)
+	case tapSay:
+		ts.say(m)
 	}
 	return ts.state, nil
 }
@@ -134,6 +147,7 @@ func (ts *taps) startTap(ctx context.Context, m tapCommand) error {
 	}
 	t := &tap{
 		id: m.req.id, owner: m.req.owner, reply: m.reply, startBy: ts.c.clock.Now().Add(tapStart), detects: m.req.spec.AMD != nil,
+		audience: m.req.audience,
 	}
 	ts.list = append(ts.list, t)
 	ctx, t.cancel = context.WithCancel(ctx)
@@ -170,6 +184,9 @@ func (ts *taps) tapIsOpen(ctx context.Context, m tapOpened) {
 			}
 		})
 	}
+	if t.fork.socket {
+		ts.speak(t)
+	}
 	t.held = true
 	ts.bypass.withSwitchMedia(ctx, func(ctx context.Context) {
 		for i := range t.legs {
@@ -191,19 +208,22 @@ func (ts *taps) dialTap(ctx context.Context, t *tap, i int) {
 		return
 	}
 	l.channel, l.dialing, l.due = channel.String(), true, ts.c.clock.Now().Add(tapTimeout)
+	if t.fork.socket {
+		l.mux = t.mux(i)
+	}
 	ts.c.registry.bind(ts.core, l.channel)
 	ts.originateTap(ctx, t.id, i, l)
 }
 
-// originateTap sends the originate. What one side says is taken as it comes (native_eavesdrop), which costs the switch half of
-// eavesdrop, and which needs the caller's own codec.
+// originateTap sends the originate. What one side says is taken as it comes (native_eavesdrop) for a leg that says nothing, which costs the switch half
+// of eavesdrop, and which needs the caller's own codec.
 func (ts *taps) originateTap(ctx context.Context, id uuid.UUID, i int, l *tapLeg) {
-	caller, channel, side, sip, codec := ts.channel, l.channel, l.side, l.sip, ts.codec
+	caller, channel, side, sip, codec, mux := ts.channel, l.channel, l.side, l.sip, ts.codec, l.mux
 	refuse := func(reason string, unsent bool) {
 		ts.post(tapRefused{id: id, leg: i, channel: channel, reason: reason, unsent: unsent})
 	}
 	ts.beside(func() {
-		cmd, err := ts.c.tapCommand(ts.id.String(), channel, sip, caller, side, codec)
+		cmd, err := ts.c.tapCommand(ts.id.String(), channel, sip, caller, side, codec, mux)
 		if err != nil {
 			refuse(err.Error(), false)
 			return
@@ -229,6 +249,9 @@ func (ts *taps) tapReported(ctx context.Context, m tapReport) {
 	switch ev := m.ev.(type) {
 	case media.LegAnswered:
 		l.up, l.dialing, l.upAt = true, false, ts.c.clock.Now()
+		if l.mux != 0 {
+			ts.tune(ctx, t, nil) // the audience was changed while it was dialed
+		}
 		if !slices.ContainsFunc(t.legs, func(l *tapLeg) bool { return !l.up }) {
 			t.tell(tapUp{members: ts.parties.members()})
 		}
@@ -398,37 +421,6 @@ func (t *tap) tell(up tapUp) {
 		t.reply <- up
 		t.reply = nil
 	}
-}
-
-// tapCommand builds the originate of a tap's leg. The leg sends nothing into the call, and dies with our endpoint.
-func (c *host) tapCommand(callID, channel, session, caller string, side media.TapSide, codec string) (fs.Command, error) {
-	native := side != media.TapMixed && (codec == "PCMU" || codec == "PCMA")
-	codecs := legCodecs(codec)
-	if native {
-		codecs = codec
-	}
-	v := fs.Variables{
-		"origination_uuid":      channel,
-		"originate_timeout":     "5",
-		"ignore_early_media":    "true",
-		"media_timeout":         fs.Millis(legTimeout),
-		"absolute_codec_string": codecs,
-		"rm_role":               roleTap,
-		"rm_call_id":            callID,
-		"rm_node":               c.cfg.NodeID,
-	}
-	app := fs.Eavesdrop(caller)
-	switch {
-	case side == media.TapMixed:
-	case native && side == media.TapCaller:
-		app = fs.NativeEavesdrop(caller, fs.Read)
-	case native:
-		app = fs.NativeEavesdrop(caller, fs.Write)
-	default:
-		v["eavesdrop_bridge_aleg"] = boolText(side == media.TapCaller)
-		v["eavesdrop_bridge_bleg"] = boolText(side == media.TapOther)
-	}
-	return fs.Originate(v, "sofia/"+c.cfg.MediaProfile+"/"+session+"@"+c.media.SIPAddr(), app)
 }
 
 func boolText(b bool) string {

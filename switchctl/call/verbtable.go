@@ -17,6 +17,8 @@ const (
 	VerbSendDTMF     = "send_dtmf"
 	VerbMonitorStart = "monitor_start"
 	VerbMonitorStop  = "monitor_stop"
+	VerbWhisper      = "whisper"
+	VerbBarge        = "barge"
 
 	VerbRecordingPause  = "recording_pause"
 	VerbRecordingResume = "recording_resume"
@@ -127,8 +129,12 @@ func Verbs() []Verb {
 		{Name: VerbRequestSupervisor, read: readEscalation, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.requestSupervisor(ctx, m)
 		}},
-		{Name: "whisper", Repeatable: true},
-		{Name: "barge"},
+		{Name: VerbWhisper, Repeatable: true, read: readWhisper, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return true, vs.monitors.whisper(ctx, m)
+		}},
+		{Name: VerbBarge, read: readTarget, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return true, vs.monitors.barge(ctx, m.req, m.reply)
+		}},
 		{Name: VerbMonitorStart, read: readMonitor, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.monitors.startMonitor(ctx, m.req, m.reply)
 		}},

@@ -17,11 +17,42 @@ const (
 	monitorScopeSameAgent = "same_agent"
 )
 
-// auditMonitorStarted is the audit's row of a monitor that may start, or that gets another mode.
-const auditMonitorStarted = "monitor.started"
+// The audit's rows of a monitor: that it may start, or gets another mode; that it plays something to the target's other party; that it is heard by
+// all.
+const (
+	auditMonitorStarted   = "monitor.started"
+	auditMonitorWhispered = "monitor.whispered"
+	auditMonitorBarged    = "monitor.barged"
+)
 
-// MonitorStart is a monitor before it starts.
+// MonitorAct is what a monitor is about to do.
+type MonitorAct int
+
+// What monitors do.
+const (
+	// MonitorStarts listens, or does so in another mode.
+	MonitorStarts MonitorAct = iota
+	// MonitorWhispers plays audio to the target's other party.
+	MonitorWhispers
+	// MonitorBarges speaks to all.
+	MonitorBarges
+)
+
+// audited is the audit's action, and its mode.
+func (m MonitorStart) audited() (action, mode string) {
+	switch m.Act {
+	case MonitorWhispers:
+		return auditMonitorWhispered, "whisper"
+	case MonitorBarges:
+		return auditMonitorBarged, "barge"
+	case MonitorStarts:
+	}
+	return auditMonitorStarted, string(m.Mode)
+}
+
+// MonitorStart is a monitor before it starts, or before it is heard.
 type MonitorStart struct {
+	Act          MonitorAct
 	Call         db.Call
 	Session      uuid.UUID
 	VoiceAgentID uuid.UUID
@@ -33,8 +64,9 @@ type MonitorStart struct {
 }
 
 // PermitMonitor checks a monitor against the voice agent's monitor_scope, and writes its audit row: a monitor that can't be audited
-// doesn't start. Keys with ai_sessions:control_admin monitor any call of their tenant.
+// isn't heard. Keys with ai_sessions:control_admin monitor any call of their tenant.
 func (l *Ledger) PermitMonitor(ctx context.Context, m MonitorStart) error {
+	action, mode := m.audited()
 	return l.st.InTenant(ctx, m.Call.TenantID, func(tx *store.Tx) error {
 		facts, err := tx.Q.MonitorFacts(ctx, m.Call.TenantID, m.VoiceAgentID, m.Target)
 		switch {
@@ -48,8 +80,8 @@ func (l *Ledger) PermitMonitor(ctx context.Context, m MonitorStart) error {
 			return ErrMonitorScope
 		}
 		return tx.Audit(ctx, store.AuditEntry{
-			TenantID: m.Call.TenantID, Action: auditMonitorStarted, Actor: m.By, ObjectID: m.Target.String(), CallID: &m.Target,
-			AgentID: facts.TargetPersonID, Mode: string(m.Mode), At: m.At,
+			TenantID: m.Call.TenantID, Action: action, Actor: m.By, ObjectID: m.Target.String(), CallID: &m.Target,
+			AgentID: facts.TargetPersonID, Mode: mode, At: m.At,
 			Details: map[string]any{
 				"source": m.Source, "by_call_id": m.Call.ID, "session_id": m.Session, "voice_agent_id": m.VoiceAgentID,
 				"target_voice_agent_id": facts.TargetAgentID,

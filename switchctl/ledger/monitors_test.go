@@ -60,6 +60,32 @@ func TestMonitorScope(t *testing.T) {
 	require.ErrorIs(t, permit(SourceAI, same.ID), ErrMonitorScope)
 }
 
+// What makes a monitor heard is a row of its own, under the same rule.
+func TestMonitorHeardIsAudited(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	target := b.open(t, nil, nil, &b.agent.ID)
+	permit := func(act MonitorAct) error {
+		return b.l.PermitMonitor(t.Context(), MonitorStart{
+			Act: act, Call: b.call, Session: storetest.NewID(t), VoiceAgentID: b.agent.ID, Target: target.ID, Mode: MonitorListen, Source: SourceAI,
+			By: "callback_token:k", At: time.Now().UTC(),
+		})
+	}
+	rows := func(action, mode string) int {
+		return storetest.Count(t, b.st, "SELECT count(*) FROM audit WHERE tenant_id = $1 AND action = $2 AND mode = $3 AND call_id = $4",
+			b.tenant, action, mode, target.ID)
+	}
+	for act, row := range map[MonitorAct][2]string{
+		MonitorStarts: {"monitor.started", "listen"}, MonitorWhispers: {"monitor.whispered", "whisper"}, MonitorBarges: {"monitor.barged", "barge"},
+	} {
+		require.NoError(t, permit(act))
+		require.Equal(t, 1, rows(row[0], row[1]), row[0])
+	}
+	storetest.Exec(t, b.st, b.tenant, "UPDATE voice_agents SET monitor_scope = 'none'")
+	require.ErrorIs(t, permit(MonitorBarges), ErrMonitorScope)
+	require.Equal(t, 1, rows("monitor.barged", "barge"))
+}
+
 // monitorRows counts the audit's rows of monitors of a call.
 func monitorRows(t *testing.T, b *pgBench, target uuid.UUID) int {
 	t.Helper()
