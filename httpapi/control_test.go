@@ -221,7 +221,12 @@ func TestControlBodies(t *testing.T) {
 		"stop without a target":    {`{"event":"monitor_stop","target_call_id":null}`, 400, "bad_request"},
 		"target is no id":          {`{"event":"monitor_start","target_call_id":"5"}`, 400, "bad_request"},
 		"target is a number":       {`{"event":"monitor_stop","target_call_id":5}`, 400, "bad_request"},
-		"target in braces":         {`{"event":"monitor_stop","target_call_id":"{0193a000-0000-7000-8000-000000000001}"}`, 400, "bad_request"},
+		"barge without a target":   {`{"event":"barge"}`, 400, "bad_request"},
+		"whisper without audio":    {`{"event":"whisper","target_call_id":"0193a000-0000-7000-8000-000000000001"}`, 400, "bad_request"},
+		"whisper of text": {
+			`{"event":"whisper","target_call_id":"0193a000-0000-7000-8000-000000000001","tts_text":"hello"}`, 422, "validation_error",
+		},
+		"target in braces": {`{"event":"monitor_stop","target_call_id":"{0193a000-0000-7000-8000-000000000001}"}`, 400, "bad_request"},
 		"unknown mode": {
 			`{"event":"monitor_start","target_call_id":"0193a000-0000-7000-8000-000000000001","mode":"shout"}`, 400, "bad_request",
 		},
@@ -232,7 +237,7 @@ func TestControlBodies(t *testing.T) {
 		require.NotEmpty(t, p.Detail, name)
 	}
 	for _, verb := range []string{
-		"conference_start", "conference_add", "conference_remove", "conference_leave", "request_supervisor", "whisper", "barge",
+		"conference_start", "conference_add", "conference_remove", "conference_leave", "request_supervisor",
 	} {
 		call := b.call(t, b.tenant, nil, "")
 		p := refused(t, key, http.MethodPost, controlPath(call), map[string]string{"event": verb}, 422, "verb_not_available")

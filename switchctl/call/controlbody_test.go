@@ -27,7 +27,7 @@ func TestCommandFrameIsAnsweredAsTheControlEndpoint(t *testing.T) {
 		`{"event":1}`:                    {400, "bad_request", "event must be the name of a verb"},
 		`{"EVENT":"hangup"}`:             {400, "bad_request", "event must be the name of a verb"},
 		`{"event":"explode"}`:            {400, "unknown_verb", "event is no known verb"},
-		`{"event":"barge"}`:              {422, "verb_not_available", "The verb barge is not available"},
+		`{"event":"barge"}`:              {400, "bad_request", "target_call_id must be the id of a call"},
 		`{"event":"log","metadata":[1]}`: {400, "bad_request", "metadata must be an object"},
 		`{"event":"transfer","destination_type":"moon"}`:             {400, "bad_request", "destination_type must be one of"},
 		`{"event":"transfer","destination":""}`:                      {400, "bad_request", "destination must be a string"},
