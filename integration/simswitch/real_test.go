@@ -54,6 +54,9 @@ func onEachSwitch(t *testing.T, tests map[string]func(t *testing.T, b *bundle)) 
 	})
 }
 
+// waits is how long a test waits for what must come.
+const waits = 20 * time.Second
+
 // note keeps that the call has heard something. The caller holds mu.
 func (c *peerCall) note(pcm []int16) {
 	sum := 0.0
