@@ -33,7 +33,6 @@ const (
 	codeUnavailable           = "service_unavailable"
 	codeInternal              = "internal_error"
 	codeBadRequest            = "bad_request"
-	codeVerbNotAvailable      = "verb_not_available"
 	codeUnknownVerb           = "unknown_verb"
 	codeUnknownOutcome        = "unknown_outcome"
 	codeInvalidIdempotencyKey = "invalid_idempotency_key"

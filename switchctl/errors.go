@@ -118,21 +118,14 @@ func controlFault(kind fault.Kind, code, field, message string) *fault.Error {
 	}
 }
 
-// VerbError names a verb that no control request can ask for: one of the interface that this version does not carry out (422), or
-// none at all (400).
-type VerbError struct {
-	Verb  string
-	Known bool
-}
+// VerbError names what is no control verb (400).
+type VerbError struct{ Verb string }
 
-func (e *VerbError) Error() string { return fmt.Sprintf("switchctl: verb %q is not available", e.Verb) }
+func (e *VerbError) Error() string { return fmt.Sprintf("switchctl: verb %q is not known", e.Verb) }
 
 // Fault is what a client is told.
 func (e *VerbError) Fault() *fault.Error {
-	if !e.Known {
-		return controlFault(fault.Malformed, "unknown_verb", "event", "is no known verb")
-	}
-	return &fault.Error{Kind: fault.Invalid, Code: "verb_not_available", Detail: "The verb " + e.Verb + " is not available on this server."}
+	return controlFault(fault.Malformed, "unknown_verb", "event", "is no known verb")
 }
 
 // RelationError refuses a verb on a call that the session neither monitors nor shares a conference with (403).

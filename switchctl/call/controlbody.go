@@ -54,8 +54,8 @@ func ParseControl(body []byte) (switchctl.ControlRequest, error) {
 		return none, switchctl.MalformedControl("event", "must be the name of a verb")
 	}
 	verb, known := VerbNamed(event)
-	if !verb.Available() {
-		return none, &switchctl.VerbError{Verb: event, Known: known}
+	if !known {
+		return none, &switchctl.VerbError{Verb: event}
 	}
 	req := switchctl.ControlRequest{Event: event, Source: "api"}
 	if raw := bytes.TrimSpace(m["metadata"]); len(raw) > 0 && !bytes.Equal(raw, []byte("null")) {

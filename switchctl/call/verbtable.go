@@ -58,7 +58,7 @@ type Verb struct {
 	read func(r *switchctl.ControlRequest, m members) error
 	// whileOpening: it doesn't wait for a session that is being opened. duringTransfer: it isn't refused while a transfer is under way.
 	whileOpening, duringTransfer bool
-	// run acts. later: it answers m itself, at once or when it is done. nil for a verb that this version doesn't carry out.
+	// run acts. later: it answers m itself, at once or when it is done.
 	run func(ctx context.Context, vs *verbs, m controlCommand) (later bool, err error)
 }
 
@@ -168,6 +168,3 @@ func VerbNamed(name string) (Verb, bool) {
 	}
 	return Verb{}, false
 }
-
-// Available tells whether this version carries the verb out.
-func (v Verb) Available() bool { return v.run != nil }

@@ -1,0 +1,158 @@
+package e2e
+
+import (
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/integration/echoai"
+	"github.com/ringmaster/ringmaster/media/wav"
+)
+
+// confer makes a call a conference with another number, and waits until it is in.
+func (c *customer) confer(t *testing.T, callID, other string) (memberID string) {
+	t.Helper()
+	started := c.control(t, http.StatusOK, callID, map[string]any{"event": "conference_start"})
+	result, ok := started["result"].(map[string]any)
+	require.True(t, ok)
+	require.NotEmpty(t, result["conference_id"])
+	return c.addMember(t, callID, map[string]any{"participant_type": "e164", "destination": other})
+}
+
+// addMember adds somebody to a conference, and waits until they are in.
+func (c *customer) addMember(t *testing.T, callID string, who map[string]any) (memberID string) {
+	t.Helper()
+	who["event"] = "conference_add"
+	added, ok := c.control(t, http.StatusOK, callID, who)["result"].(map[string]any)
+	require.True(t, ok)
+	memberID, _ = added["member_id"].(string)
+	require.NotEmpty(t, memberID)
+	c.toldOfMember(t, callID, memberID, "added")
+	return memberID
+}
+
+// participants are the roles of who is on the line.
+func (c *customer) participants(t *testing.T, callID string) (roles []string) {
+	t.Helper()
+	list, ok := c.state(t, callID)["current_participants"].([]any)
+	require.True(t, ok)
+	for _, one := range list {
+		member, ok := one.(map[string]any)
+		require.True(t, ok)
+		role, _ := member["role"].(string)
+		roles = append(roles, role)
+	}
+	return roles
+}
+
+// toldOfMember waits until the voice agent is told of a member; asking the call's state again and again would use its verbs up.
+func (c *customer) toldOfMember(t *testing.T, callID, memberID, reason string) {
+	t.Helper()
+	eventually(t, 20*time.Second, "the voice agent is told: "+reason, func() bool {
+		return slices.ContainsFunc(c.sessions(t, callID)[0].Texts, func(text echoai.Text) bool {
+			return text.Type == "call_state" && strings.Contains(string(text.Raw), memberID) && strings.Contains(string(text.Raw), reason)
+		})
+	})
+}
+
+// heard is for how long a number's subscriber has heard a tone.
+func (c *customer) heard(t *testing.T, number string, hz float64) (total int64) {
+	t.Helper()
+	report, _ := c.report(t, "+91"+number)
+	for _, h := range report.Heard {
+		if math.Abs(h.Hz-hz) < frequencyTolerance {
+			total += int64(h.TotalMS)
+		}
+	}
+	return total
+}
+
+// heardMore waits until a number's subscriber has heard a tone for longer than before.
+func (c *customer) heardMore(t *testing.T, number string, hz float64, what string) {
+	t.Helper()
+	before := c.heard(t, number, hz)
+	eventually(t, 20*time.Second, what, func() bool { return c.heard(t, number, hz) >= before+200 })
+}
+
+// TestConference: caller, voice agent and another number hear each other; a member is removed and another added; the voice agent leaves, the others
+// go on, and the call ends with the last of them. All of it is recorded.
+func TestConference(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		const caller, other, third = "9876101100", "9876101101", "9876101102"
+		r := newReceiver(t, accept)
+		c.subscribe(t, r.URL, "ai_session.*")
+		callID := c.live(t, caller, "/tone?hz=1000")
+		problem := c.control(t, http.StatusConflict, callID, map[string]any{"event": "conference_leave"})
+		require.Equal(t, "InvalidCallState", problem["code"])
+		member := c.confer(t, callID, other)
+		c.heardMore(t, other, agentHz, "the member hears the voice agent")
+		c.heardMore(t, other, callerHz, "the member hears the caller")
+		c.heardMore(t, caller, callerHz, "the caller hears the member")
+		c.heardMore(t, caller, agentHz, "the caller hears the voice agent")
+		require.Equal(t, []string{"caller", "voice_agent", "destination"}, c.participants(t, callID))
+		c.control(t, http.StatusConflict, callID, map[string]any{"event": "conference_start"})
+		c.control(t, http.StatusConflict, callID, map[string]any{"event": "transfer", "destination_type": "e164", "destination": third})
+		c.control(t, http.StatusConflict, callID, map[string]any{"event": "conference_remove", "member_id": "nobody"})
+
+		c.control(t, http.StatusOK, callID, map[string]any{"event": "conference_remove", "member_id": member})
+		eventually(t, 10*time.Second, "the member's call ends", func() bool {
+			report, ok := c.report(t, "+91"+other)
+			return ok && report.EndedAt != nil
+		})
+		c.addMember(t, callID, map[string]any{"participant_type": "e164", "destination": third})
+		c.heardMore(t, third, agentHz, "the next one hears the voice agent")
+		c.control(t, http.StatusOK, callID, map[string]any{"event": "conference_leave"})
+		problem = c.control(t, http.StatusConflict, callID, map[string]any{"event": "log"})
+		require.Equal(t, "AISessionTerminated", problem["code"])
+		c.heardMore(t, third, callerHz, "the others go on")
+		c.heardMore(t, caller, callerHz, "both of them")
+		c.hangUp(t, "+91"+third)
+		ended := c.endedCall(t, callID)
+		require.Equal(t, "send_bye", deref(ended.HangupDisposition))
+		c.atRest(t)
+
+		eventually(t, 10*time.Second, "the events arrive", func() bool { return len(r.ofCall(callID)) >= 8 })
+		var changes []string
+		for _, d := range r.deliveries() {
+			if d.event.Type != "ai_session.conference_changed" {
+				continue
+			}
+			change, _ := d.event.Data["change"].(string)
+			changes = append(changes, change)
+			require.Equal(t, "tenant_api", d.event.Data["actor"])
+			require.NotEmpty(t, d.event.Data["conference_id"])
+		}
+		require.Equal(t, []string{"started", "added", "removed", "added", "left", "left"}, changes)
+		require.Equal(t, "hangup", c.outcome(t, callID))
+
+		file, err := wav.Parse(c.recording(t, callID))
+		require.NoError(t, err)
+		require.Equal(t, 2, file.Channels)
+	})
+}
+
+// TestConferenceMemberFails: a member who is busy is told to the voice agent, and the conference goes on; so does one whose caller hangs up.
+func TestConferenceMemberFails(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		const caller = "9876101103"
+		callID := c.live(t, caller, "/tone?hz=1000")
+		c.control(t, http.StatusOK, callID, map[string]any{"event": "conference_start"})
+		added, ok := c.control(t, http.StatusOK, callID, map[string]any{
+			"event": "conference_add", "participant_type": "e164", "destination": "9876101160",
+		})["result"].(map[string]any)
+		require.True(t, ok)
+		member, ok := added["member_id"].(string)
+		require.True(t, ok)
+		c.toldOfMember(t, callID, member, "USER_BUSY")
+		require.Equal(t, []string{"caller", "voice_agent"}, c.participants(t, callID))
+		c.heardMore(t, caller, agentHz, "caller and voice agent go on")
+		c.hangUp(t, "+91"+caller)
+		c.endedCall(t, callID)
+		c.atRest(t)
+	})
+}
