@@ -100,6 +100,10 @@ INSERT INTO agent_status_log (tenant_id, agent_id, version, status, cause, call_
 SELECT tenant_id, agent_id, row_number() OVER (), 'on_call', 'call', id, created_at FROM calls WHERE agent_id IS NOT NULL;
 INSERT INTO audit (tenant_id, id, at, actor, action, call_id)
 SELECT tenant_id, audit_id(created_at), created_at, 'user:' || coalesce(agent_id, id), 'call.changed', id FROM calls;
+INSERT INTO escalations (tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at)
+SELECT tenant_id, audit_id(created_at), id, voice_agent_id, 'asked', 'high', created_at FROM calls;
+INSERT INTO supervisor_sessions (tenant_id, id, supervisor_id, call_id, mode, node, started_at, ended_at, end_reason)
+SELECT tenant_id, audit_id(created_at), id, id, 'listen', node, created_at, end_time, CASE WHEN end_time IS NOT NULL THEN 'call_ended' END FROM calls;
 INSERT INTO idempotent_requests (tenant_id, environment, scope, key, created_at)
 SELECT tenant_id, 'live', 'call ' || id, 'key', created_at FROM calls;
 INSERT INTO suppressions (tenant_id, phone_hash, reason) SELECT tenant_id, phone_hash, 'asked' FROM leads ON CONFLICT DO NOTHING;
@@ -111,7 +115,7 @@ ALTER TABLE calls ENABLE TRIGGER USER; ALTER TABLE leads ENABLE TRIGGER USER;
 func historyTables() []string {
 	return []string{
 		"leads", "calls", "events", "webhook_deliveries", "callback_tokens", "ai_sessions", "ai_session_logs", "flow_runs", "audit",
-		"recordings", "recording_access", "agent_status_log", "idempotent_requests", "suppressions",
+		"recordings", "recording_access", "agent_status_log", "idempotent_requests", "suppressions", "supervisor_sessions", "escalations",
 	}
 }
 

@@ -35,6 +35,8 @@ func plannedByValues() map[string][]string {
 		"{tenant}, NULL, {subscription}, NULL", "{tenant}, 'pending', NULL, NULL", "{tenant}, NULL, {subscription}, 'call.ended'",
 	}
 	const hash = "{tenant}, sha256('')"
+	const month = "audit_id(now() - interval '30 days'), audit_id(now()), now() - interval '30 days', now(), '{call.changed}', "
+	audit := []string{"{tenant}, " + month + "NULL, NULL", "{tenant}, " + month + "'user:' || {agent}, NULL", "{tenant}, " + month + "NULL, 'listen'"}
 	const campaign = "'pacer:1', now(), {tenant}, {fresh}, "
 	return map[string][]string{
 		"LeadsClaimCallbacks": {campaign + "now(), 50"},
@@ -44,13 +46,17 @@ func plannedByValues() map[string][]string {
 		"PaceHistory":         {"{tenant}, {small}, '00000000-0000-0000-0000-000000000000', 500"},
 		"CountCalls":          calls, "ListCallViews": paged(calls, ", 0, 50"),
 		"CountWebhookDeliveries": deliveries, "ListWebhookDeliveries": paged(deliveries, ", 0, 50"),
+		"FloorFigures":         {"now() - interval '8 hours', now() - interval '1 day', {tenant}, audit_id(now() - interval '1 day')"},
+		"SupervisorAuditCount": audit, "SupervisorAudit": paged(audit, ", 0, 50"),
 		"SuppressionCount": {hash}, "SuppressionList": {hash + ", 0, 50"},
 	}
 }
 
 // recentOnly tells of a query that may read all of a tenant's calls from an id on, because it counts them: those of the last second in
-// GateTrunks, those of the period that is asked for in Usage.
-func recentOnly(name string) bool { return name == "GateTrunks" || name == "Usage" }
+// GateTrunks, those of the period that is asked for in Usage, those of the last day in FloorFigures.
+func recentOnly(name string) bool {
+	return name == "GateTrunks" || name == "Usage" || name == "FloorFigures"
+}
 
 // prunedByTime are the queries that leave out partitions by the time at which they run, and would plan those otherwise, with arguments.
 func prunedByTime() map[string][]string {

@@ -27,7 +27,8 @@ const (
 
 // Retention says for how many days is kept what the tenants have no setting for; 0 is for ever.
 type Retention struct {
-	// CallDetails is for what a call leaves besides its record, after its end: AI sessions with their logs, and what flows did.
+	// CallDetails is for what a call leaves besides its record, after its end: AI sessions with their logs, what flows did, supervisors' sessions
+	// and requests for one.
 	CallDetails int
 	// AgentLog is for agents' changes of status.
 	AgentLog int
@@ -44,8 +45,9 @@ type Swept struct {
 	Leads, Calls, Keys, Tokens int64
 	// Sealed are leads, and Events events, whose numbers were in clear from before their tenant was strict.
 	Sealed, Events int64
-	// Sessions, FlowRuns, AgentLog, Audit and Accesses are rows that Retention bounds; Accesses are of recordings.
-	Sessions, FlowRuns, AgentLog, Audit, Accesses int64
+	// Sessions, FlowRuns, Supervisions, Escalations, AgentLog, Audit and Accesses are rows that Retention bounds; Supervisions are sessions of
+	// supervisors, Accesses are of recordings.
+	Sessions, FlowRuns, Supervisions, Escalations, AgentLog, Audit, Accesses int64
 }
 
 // NextSweep gives the first time after now at which the nightly sweep is due.
@@ -87,6 +89,8 @@ func (s *Store) sweep(ctx context.Context, now time.Time, keep Retention, done *
 		{"callback tokens", now.Add(-tokensKept), sweepBatch, &done.Tokens, (*db.Queries).CallbackTokensForget},
 		{"AI sessions", daysBefore(now, keep.CallDetails), sessionBatch, &done.Sessions, byID((*db.Queries).SessionsForget)},
 		{"runs of flows", daysBefore(now, keep.CallDetails), sweepBatch, &done.FlowRuns, byID((*db.Queries).FlowRunsForget)},
+		{"supervisors' sessions", daysBefore(now, keep.CallDetails), sweepBatch, &done.Supervisions, byID((*db.Queries).SupervisionsForget)},
+		{"requests for a supervisor", daysBefore(now, keep.CallDetails), sweepBatch, &done.Escalations, byID((*db.Queries).EscalationsForget)},
 		{"agents' changes of status", daysBefore(now, keep.AgentLog), sweepBatch, &done.AgentLog, (*db.Queries).AgentLogForget},
 		{"the audit", daysBefore(now, keep.Audit), sweepBatch, &done.Audit, (*db.Queries).AuditForget},
 		{"accesses to recordings", daysBefore(now, keep.Audit), sweepBatch, &done.Accesses, byID((*db.Queries).RecordingAccessForget)},

@@ -310,6 +310,10 @@ func leftovers(t *testing.T, st *store.Store, tenant, agent uuid.UUID, version i
 		VALUES ($1, $2, $3, 1, '[{"node": "n"}]', 'default', $4::timestamptz - interval '1 minute', $4)`, tenant, call, session, ended)
 	storetest.Exec(t, st, tenant, `INSERT INTO agent_status_log (tenant_id, agent_id, version, status, cause, call_id, at)
 		VALUES ($1, $2, $3, 'on_call', 'offered', $4, $5)`, tenant, agent, version, call, ended)
+	storetest.Exec(t, st, tenant, `INSERT INTO supervisor_sessions (tenant_id, id, supervisor_id, call_id, mode, node, started_at, ended_at, end_reason)
+		VALUES ($1, $2, $2, $3, 'listen', 'n', $4, $4, 'call_ended')`, tenant, session, call, ended)
+	storetest.Exec(t, st, tenant, `INSERT INTO escalations (tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at)
+		VALUES ($1, $2, $3, $2, '', 'high', $4)`, tenant, session, call, ended)
 	storetest.Exec(t, st, tenant, `INSERT INTO recording_access (tenant_id, id, call_id, recording_id, accessor, method, at)
 		VALUES ($1, $2, $3, $2, 'api_key:x', 'stream', $4)`, tenant, idAt(t, ended), call, ended)
 	storetest.Exec(t, st, tenant, `INSERT INTO audit (tenant_id, id, at, actor, action) VALUES ($1, $2, $3, 'user:x', 'call.monitored')`,
@@ -324,7 +328,8 @@ func left(t *testing.T, st *store.Store) map[string]int {
 	t.Helper()
 	out := map[string]int{}
 	for _, table := range []string{
-		"ai_sessions", "ai_session_logs", "flow_runs", "agent_status_log", "recording_access", "audit", "callback_tokens",
+		"ai_sessions", "ai_session_logs", "flow_runs", "supervisor_sessions", "escalations", "agent_status_log", "recording_access", "audit",
+		"callback_tokens",
 	} {
 		out[table] = storetest.Count(t, st, "SELECT count(*) FROM "+table)
 	}
@@ -354,6 +359,8 @@ func TestSweepForgetsWhatCallsLeave(t *testing.T) {
 		old := idAt(t, now.AddDate(-3, 0, 0))
 		storetest.Exec(t, st, tenant, "INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, ws_url) VALUES ($1, $2, $2, $2, 'x')", tenant, old)
 		storetest.Exec(t, st, tenant, "INSERT INTO flow_runs (tenant_id, call_id, flow_id, version) VALUES ($1, $2, $2, 1)", tenant, old)
+		storetest.Exec(t, st, tenant, `INSERT INTO supervisor_sessions (tenant_id, id, supervisor_id, call_id, mode, node, started_at)
+			VALUES ($1, $2, $2, $2, 'listen', 'n', now())`, tenant, old)
 	}
 	sweep := func(keep store.Retention, want store.Swept) {
 		t.Helper()
@@ -362,16 +369,18 @@ func TestSweepForgetsWhatCallsLeave(t *testing.T) {
 		require.Equal(t, want, done)
 	}
 	sweep(store.Retention{}, store.Swept{Tokens: 14})
-	sweep(store.DefaultRetention(), store.Swept{Sessions: 8, FlowRuns: 8, AgentLog: 8, Audit: 4, Accesses: 4})
+	sweep(store.DefaultRetention(), store.Swept{Sessions: 8, FlowRuns: 8, Supervisions: 8, Escalations: 8, AgentLog: 8, Audit: 4, Accesses: 4})
 	require.Equal(t, map[string]int{
-		"ai_sessions": 10, "ai_session_logs": 24, "flow_runs": 10, "agent_status_log": 8, "recording_access": 12, "audit": 12, "callback_tokens": 2,
+		"ai_sessions": 10, "ai_session_logs": 24, "flow_runs": 10, "supervisor_sessions": 10, "escalations": 8, "agent_status_log": 8,
+		"recording_access": 12, "audit": 12, "callback_tokens": 2,
 	}, left(t, st))
-	sweep(store.Retention{CallDetails: 90}, store.Swept{Sessions: 4, FlowRuns: 4})
+	sweep(store.Retention{CallDetails: 90}, store.Swept{Sessions: 4, FlowRuns: 4, Supervisions: 4, Escalations: 4})
 	sweep(store.Retention{AgentLog: 90}, store.Swept{AgentLog: 4})
 	sweep(store.Retention{Audit: 90}, store.Swept{Audit: 8, Accesses: 8})
 	sweep(store.Retention{CallDetails: 90, AgentLog: 90, Audit: 90}, store.Swept{})
 	require.Equal(t, map[string]int{
-		"ai_sessions": 6, "ai_session_logs": 12, "flow_runs": 6, "agent_status_log": 4, "recording_access": 4, "audit": 4, "callback_tokens": 2,
+		"ai_sessions": 6, "ai_session_logs": 12, "flow_runs": 6, "supervisor_sessions": 6, "escalations": 4, "agent_status_log": 4,
+		"recording_access": 4, "audit": 4, "callback_tokens": 2,
 	}, left(t, st))
 }
 

@@ -43,6 +43,23 @@ func (q *Queries) CallbackTokensForget(ctx context.Context, endedBefore time.Tim
 	return result.RowsAffected(), nil
 }
 
+const escalationsForget = `-- name: EscalationsForget :execrows
+DELETE FROM escalations d WHERE d.ctid = ANY(ARRAY(
+  SELECT o.row_at FROM tenants t CROSS JOIN LATERAL (
+    SELECT e.ctid AS row_at FROM escalations e
+    WHERE e.tenant_id = t.id AND e.id < $1 AND e.escalated_at < $2::timestamptz ORDER BY e.id LIMIT $3::int
+  ) o LIMIT $3::int))
+`
+
+// EscalationsForget takes up to a batch of voice agents' requests for a supervisor of before a moment.
+func (q *Queries) EscalationsForget(ctx context.Context, beganBefore uuid.UUID, escalatedBefore time.Time, batch int32) (int64, error) {
+	result, err := q.db.Exec(ctx, escalationsForget, beganBefore, escalatedBefore, batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const flowRunsForget = `-- name: FlowRunsForget :execrows
 DELETE FROM flow_runs d WHERE d.ctid = ANY(ARRAY(
   SELECT o.row_at FROM tenants t CROSS JOIN LATERAL (
@@ -107,6 +124,23 @@ DELETE FROM ai_sessions d WHERE d.ctid = ANY(ARRAY(
 // SessionsForget takes up to a batch of AI sessions that ended before a moment, with their logs.
 func (q *Queries) SessionsForget(ctx context.Context, beganBefore uuid.UUID, endedBefore time.Time, batch int32) (int64, error) {
 	result, err := q.db.Exec(ctx, sessionsForget, beganBefore, endedBefore, batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const supervisionsForget = `-- name: SupervisionsForget :execrows
+DELETE FROM supervisor_sessions d WHERE d.ctid = ANY(ARRAY(
+  SELECT o.row_at FROM tenants t CROSS JOIN LATERAL (
+    SELECT s.ctid AS row_at FROM supervisor_sessions s
+    WHERE s.tenant_id = t.id AND s.id < $1 AND s.ended_at < $2::timestamptz ORDER BY s.id LIMIT $3::int
+  ) o LIMIT $3::int))
+`
+
+// SupervisionsForget takes up to a batch of supervisors' sessions that ended before a moment.
+func (q *Queries) SupervisionsForget(ctx context.Context, beganBefore uuid.UUID, endedBefore time.Time, batch int32) (int64, error) {
+	result, err := q.db.Exec(ctx, supervisionsForget, beganBefore, endedBefore, batch)
 	if err != nil {
 		return 0, err
 	}

@@ -12,8 +12,83 @@ import (
 	"github.com/google/uuid"
 )
 
-const escalationInsert = `-- name: EscalationInsert :one
+const escalationClaimed = `-- name: EscalationClaimed :one
+UPDATE escalations SET claimed_by = $1::uuid, claimed_at = $2::timestamptz
+WHERE tenant_id = $3 AND id = $4 AND claim_id = $5::uuid RETURNING tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at, claim_id, claimed_by, claimed_at
+`
 
+type EscalationClaimedParams struct {
+	ClaimedBy uuid.UUID
+	At        time.Time
+	TenantID  uuid.UUID
+	ID        uuid.UUID
+	SessionID uuid.UUID
+}
+
+func (q *Queries) EscalationClaimed(ctx context.Context, arg EscalationClaimedParams) (Escalation, error) {
+	row := q.db.QueryRow(ctx, escalationClaimed,
+		arg.ClaimedBy,
+		arg.At,
+		arg.TenantID,
+		arg.ID,
+		arg.SessionID,
+	)
+	var i Escalation
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.CallID,
+		&i.VoiceAgentID,
+		&i.Reason,
+		&i.Urgency,
+		&i.EscalatedAt,
+		&i.ClaimID,
+		&i.ClaimedBy,
+		&i.ClaimedAt,
+	)
+	return i, err
+}
+
+const escalationCount = `-- name: EscalationCount :one
+SELECT count(*) FROM escalations WHERE tenant_id = $1 AND id >= $2 AND id < $3
+  AND escalated_at >= $4::timestamptz AND escalated_at < $5::timestamptz AND (NOT $6::bool OR claimed_at IS NOT NULL)
+`
+
+type EscalationCountParams struct {
+	TenantID uuid.UUID
+	FromID   uuid.UUID
+	ToID     uuid.UUID
+	Since    time.Time
+	Until    time.Time
+	Claimed  bool
+}
+
+func (q *Queries) EscalationCount(ctx context.Context, arg EscalationCountParams) (int64, error) {
+	row := q.db.QueryRow(ctx, escalationCount,
+		arg.TenantID,
+		arg.FromID,
+		arg.ToID,
+		arg.Since,
+		arg.Until,
+		arg.Claimed,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const escalationGiveBack = `-- name: EscalationGiveBack :exec
+UPDATE escalations SET claim_id = NULL
+WHERE tenant_id = $1 AND call_id = $2 AND claim_id = $3::uuid AND claimed_by IS NULL
+`
+
+// EscalationGiveBack lets others claim what a session that came to nothing was to take.
+func (q *Queries) EscalationGiveBack(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID, sessionID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, escalationGiveBack, tenantID, callID, sessionID)
+	return err
+}
+
+const escalationInsert = `-- name: EscalationInsert :one
 INSERT INTO escalations (tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7::timestamptz)
 ON CONFLICT (tenant_id, id) DO NOTHING
@@ -30,7 +105,6 @@ type EscalationInsertParams struct {
 	EscalatedAt  time.Time
 }
 
-// Supervisors: their sessions, and the calls that have asked for one.
 // EscalationInsert writes a voice agent's request for a supervisor, once.
 func (q *Queries) EscalationInsert(ctx context.Context, arg EscalationInsertParams) (Escalation, error) {
 	row := q.db.QueryRow(ctx, escalationInsert,
@@ -56,4 +130,767 @@ func (q *Queries) EscalationInsert(ctx context.Context, arg EscalationInsertPara
 		&i.ClaimedAt,
 	)
 	return i, err
+}
+
+const escalationLock = `-- name: EscalationLock :one
+SELECT tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at, claim_id, claimed_by, claimed_at FROM escalations WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+`
+
+func (q *Queries) EscalationLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Escalation, error) {
+	row := q.db.QueryRow(ctx, escalationLock, tenantID, iD)
+	var i Escalation
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.CallID,
+		&i.VoiceAgentID,
+		&i.Reason,
+		&i.Urgency,
+		&i.EscalatedAt,
+		&i.ClaimID,
+		&i.ClaimedBy,
+		&i.ClaimedAt,
+	)
+	return i, err
+}
+
+const escalationPage = `-- name: EscalationPage :many
+SELECT tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at, claim_id, claimed_by, claimed_at FROM escalations WHERE tenant_id = $1 AND id >= $2 AND id < $3
+  AND escalated_at >= $4::timestamptz AND escalated_at < $5::timestamptz AND (NOT $6::bool OR claimed_at IS NOT NULL)
+ORDER BY id DESC LIMIT $8 OFFSET $7
+`
+
+type EscalationPageParams struct {
+	TenantID   uuid.UUID
+	FromID     uuid.UUID
+	ToID       uuid.UUID
+	Since      time.Time
+	Until      time.Time
+	Claimed    bool
+	PageOffset int32
+	PageLimit  int32
+}
+
+// EscalationPage lists a tenant's escalations of a period, which the ids bound, the newest first.
+func (q *Queries) EscalationPage(ctx context.Context, arg EscalationPageParams) ([]Escalation, error) {
+	rows, err := q.db.Query(ctx, escalationPage,
+		arg.TenantID,
+		arg.FromID,
+		arg.ToID,
+		arg.Since,
+		arg.Until,
+		arg.Claimed,
+		arg.PageOffset,
+		arg.PageLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Escalation{}
+	for rows.Next() {
+		var i Escalation
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ID,
+			&i.CallID,
+			&i.VoiceAgentID,
+			&i.Reason,
+			&i.Urgency,
+			&i.EscalatedAt,
+			&i.ClaimID,
+			&i.ClaimedBy,
+			&i.ClaimedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const escalationTake = `-- name: EscalationTake :exec
+UPDATE escalations SET claim_id = $1::uuid WHERE tenant_id = $2 AND id = $3
+`
+
+// EscalationTake keeps an escalation for a session whose phone still rings.
+func (q *Queries) EscalationTake(ctx context.Context, sessionID uuid.UUID, tenantID uuid.UUID, iD uuid.UUID) error {
+	_, err := q.db.Exec(ctx, escalationTake, sessionID, tenantID, iD)
+	return err
+}
+
+const escalationsOpen = `-- name: EscalationsOpen :many
+SELECT e.tenant_id, e.id, e.call_id, e.voice_agent_id, e.reason, e.urgency, e.escalated_at, e.claim_id, e.claimed_by, e.claimed_at FROM live_calls l JOIN escalations e ON e.tenant_id = l.tenant_id AND e.call_id = l.call_id
+WHERE l.tenant_id = $1 AND l.kind = 'call' AND e.claimed_at IS NULL
+`
+
+// EscalationsOpen lists what nobody has claimed of calls that are live.
+func (q *Queries) EscalationsOpen(ctx context.Context, tenantID uuid.UUID) ([]Escalation, error) {
+	rows, err := q.db.Query(ctx, escalationsOpen, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Escalation{}
+	for rows.Next() {
+		var i Escalation
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ID,
+			&i.CallID,
+			&i.VoiceAgentID,
+			&i.Reason,
+			&i.Urgency,
+			&i.EscalatedAt,
+			&i.ClaimID,
+			&i.ClaimedBy,
+			&i.ClaimedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const floorAICalls = `-- name: FloorAICalls :many
+SELECT s.call_id, s.voice_agent_id, s.started_at FROM ai_sessions s WHERE s.tenant_id = $1 AND s.status = 'active' ORDER BY s.id
+`
+
+type FloorAICallsRow struct {
+	CallID       uuid.UUID
+	VoiceAgentID uuid.UUID
+	StartedAt    time.Time
+}
+
+// FloorAICalls lists the calls that voice agents have.
+func (q *Queries) FloorAICalls(ctx context.Context, tenantID uuid.UUID) ([]FloorAICallsRow, error) {
+	rows, err := q.db.Query(ctx, floorAICalls, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []FloorAICallsRow{}
+	for rows.Next() {
+		var i FloorAICallsRow
+		if err := rows.Scan(&i.CallID, &i.VoiceAgentID, &i.StartedAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const floorAgentCalls = `-- name: FloorAgentCalls :many
+SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, t.privacy_mode FROM agents a JOIN calls c ON c.tenant_id = a.tenant_id AND c.id = a.current_call_id
+JOIN tenants t ON t.id = a.tenant_id
+WHERE a.tenant_id = $1 AND a.current_call_id IS NOT NULL
+`
+
+type FloorAgentCallsRow struct {
+	Call        Call
+	PrivacyMode string
+}
+
+// FloorAgentCalls lists the calls that agents are on.
+func (q *Queries) FloorAgentCalls(ctx context.Context, tenantID uuid.UUID) ([]FloorAgentCallsRow, error) {
+	rows, err := q.db.Query(ctx, floorAgentCalls, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []FloorAgentCallsRow{}
+	for rows.Next() {
+		var i FloorAgentCallsRow
+		if err := rows.Scan(
+			&i.Call.TenantID,
+			&i.Call.ID,
+			&i.Call.CampaignID,
+			&i.Call.LeadID,
+			&i.Call.AgentID,
+			&i.Call.VoiceAgentID,
+			&i.Call.TrunkID,
+			&i.Call.Node,
+			&i.Call.FsUuid,
+			&i.Call.Direction,
+			&i.Call.Environment,
+			&i.Call.Status,
+			&i.Call.FromNumber,
+			&i.Call.ToNumber,
+			&i.Call.PeerHash,
+			&i.Call.PeerSealed,
+			&i.Call.DialTime,
+			&i.Call.RingTime,
+			&i.Call.AnswerTime,
+			&i.Call.AgentConnectTime,
+			&i.Call.EndTime,
+			&i.Call.HangupCause,
+			&i.Call.HangupDisposition,
+			&i.Call.SipStatus,
+			&i.Call.Disposition,
+			&i.Call.DispositionSource,
+			&i.Call.Notes,
+			&i.Call.AiSummary,
+			&i.Call.AiSentiment,
+			&i.Call.AiNextAction,
+			&i.Call.Metadata,
+			&i.Call.CreatedAt,
+			&i.Call.Amd,
+			&i.Call.AnsweredByAmd,
+			&i.Call.AmdClass,
+			&i.Call.AmdConfidence,
+			&i.Call.AmdAfterMs,
+			&i.Call.Quality,
+			&i.Call.QueuedAt,
+			&i.Call.Abandoned,
+			&i.Call.AgentDue,
+			&i.Call.FlowID,
+			&i.Call.AnnouncedAt,
+			&i.PrivacyMode,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const floorEscalations = `-- name: FloorEscalations :many
+SELECT DISTINCT ON (e.call_id) e.tenant_id, e.id, e.call_id, e.voice_agent_id, e.reason, e.urgency, e.escalated_at, e.claim_id, e.claimed_by, e.claimed_at FROM ai_sessions s JOIN escalations e ON e.tenant_id = s.tenant_id AND e.call_id = s.call_id
+WHERE s.tenant_id = $1 AND s.status = 'active' ORDER BY e.call_id, e.id DESC
+`
+
+// FloorEscalations gives the newest escalation of each of those.
+func (q *Queries) FloorEscalations(ctx context.Context, tenantID uuid.UUID) ([]Escalation, error) {
+	rows, err := q.db.Query(ctx, floorEscalations, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Escalation{}
+	for rows.Next() {
+		var i Escalation
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ID,
+			&i.CallID,
+			&i.VoiceAgentID,
+			&i.Reason,
+			&i.Urgency,
+			&i.EscalatedAt,
+			&i.ClaimID,
+			&i.ClaimedBy,
+			&i.ClaimedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const floorFigures = `-- name: FloorFigures :one
+SELECT count(*) FILTER (WHERE c.created_at >= $1::timestamptz) AS calls_today,
+  count(*) FILTER (WHERE c.created_at >= $1::timestamptz AND c.end_time IS NOT NULL) AS ended_today,
+  count(*) FILTER (WHERE c.created_at >= $1::timestamptz AND c.status = 'completed') AS completed_today,
+  count(*) FILTER (WHERE c.direction = 'outbound' AND c.campaign_id IS NOT NULL AND c.answer_time >= $2::timestamptz
+    AND c.answered_by_amd IS DISTINCT FROM 'machine') AS persons,
+  count(*) FILTER (WHERE c.direction = 'outbound' AND c.campaign_id IS NOT NULL AND c.answer_time >= $2::timestamptz
+    AND c.answered_by_amd IS DISTINCT FROM 'machine' AND c.abandoned) AS abandoned,
+  coalesce(avg(extract(epoch FROM c.agent_connect_time - coalesce(c.queued_at, c.answer_time)))
+    FILTER (WHERE c.created_at >= $1::timestamptz AND c.agent_id IS NOT NULL AND c.agent_connect_time IS NOT NULL), 0)::float8 AS wait_s
+FROM calls c WHERE c.tenant_id = $3 AND c.id >= $4 AND c.environment = 'live'
+`
+
+type FloorFiguresParams struct {
+	Today    time.Time
+	Day      time.Time
+	TenantID uuid.UUID
+	FromID   uuid.UUID
+}
+
+type FloorFiguresRow struct {
+	CallsToday     int64
+	EndedToday     int64
+	CompletedToday int64
+	Persons        int64
+	Abandoned      int64
+	WaitS          float64
+}
+
+// FloorFigures counts a tenant's calls of today, which begins at a moment, and what became of those that people answered in the last 24
+// hours. from_id is the smallest call id of a moment before both; it is planned by values, since all depends on how long ago that is.
+func (q *Queries) FloorFigures(ctx context.Context, arg FloorFiguresParams) (FloorFiguresRow, error) {
+	row := q.db.QueryRow(ctx, floorFigures,
+		arg.Today,
+		arg.Day,
+		arg.TenantID,
+		arg.FromID,
+	)
+	var i FloorFiguresRow
+	err := row.Scan(
+		&i.CallsToday,
+		&i.EndedToday,
+		&i.CompletedToday,
+		&i.Persons,
+		&i.Abandoned,
+		&i.WaitS,
+	)
+	return i, err
+}
+
+const floorLive = `-- name: FloorLive :one
+SELECT count(*) FROM live_calls WHERE tenant_id = $1 AND kind = 'call'
+`
+
+func (q *Queries) FloorLive(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, floorLive, tenantID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const supervisedAgent = `-- name: SupervisedAgent :one
+SELECT u.id, coalesce(a.status, 'offline')::text AS status, coalesce(a.node, '')::text AS node, c.id AS call_id
+FROM users u LEFT JOIN agents a ON a.tenant_id = u.tenant_id AND a.id = u.id
+LEFT JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = a.current_call_id AND c.agent_id = u.id AND c.end_time IS NULL
+  AND c.answer_time IS NOT NULL AND c.agent_connect_time IS NOT NULL
+WHERE u.tenant_id = $1 AND u.id = $2 AND u.role = 'agent'
+`
+
+type SupervisedAgentRow struct {
+	ID     uuid.UUID
+	Status string
+	Node   string
+	CallID *uuid.UUID
+}
+
+// SupervisedAgent is an agent as one who is to be followed, with the call that the agent is in.
+func (q *Queries) SupervisedAgent(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (SupervisedAgentRow, error) {
+	row := q.db.QueryRow(ctx, supervisedAgent, tenantID, iD)
+	var i SupervisedAgentRow
+	err := row.Scan(
+		&i.ID,
+		&i.Status,
+		&i.Node,
+		&i.CallID,
+	)
+	return i, err
+}
+
+const supervisionBegun = `-- name: SupervisionBegun :one
+UPDATE supervisor_sessions SET begun_at = $1::timestamptz WHERE tenant_id = $2 AND id = $3 AND ended_at IS NULL RETURNING tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason
+`
+
+// SupervisionBegun notes that the supervisor's phone is there. No row: the session has ended.
+func (q *Queries) SupervisionBegun(ctx context.Context, at time.Time, tenantID uuid.UUID, iD uuid.UUID) (SupervisorSession, error) {
+	row := q.db.QueryRow(ctx, supervisionBegun, at, tenantID, iD)
+	var i SupervisorSession
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.SupervisorID,
+		&i.CallID,
+		&i.AgentID,
+		&i.Mode,
+		&i.Node,
+		&i.StartedAt,
+		&i.BegunAt,
+		&i.EndedAt,
+		&i.EndReason,
+	)
+	return i, err
+}
+
+const supervisionEnd = `-- name: SupervisionEnd :one
+UPDATE supervisor_sessions SET ended_at = $1::timestamptz, end_reason = $2::text
+WHERE tenant_id = $3 AND id = $4 AND ended_at IS NULL RETURNING tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason
+`
+
+type SupervisionEndParams struct {
+	At       time.Time
+	Reason   string
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// SupervisionEnd ends a session. No row: it has ended.
+func (q *Queries) SupervisionEnd(ctx context.Context, arg SupervisionEndParams) (SupervisorSession, error) {
+	row := q.db.QueryRow(ctx, supervisionEnd,
+		arg.At,
+		arg.Reason,
+		arg.TenantID,
+		arg.ID,
+	)
+	var i SupervisorSession
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.SupervisorID,
+		&i.CallID,
+		&i.AgentID,
+		&i.Mode,
+		&i.Node,
+		&i.StartedAt,
+		&i.BegunAt,
+		&i.EndedAt,
+		&i.EndReason,
+	)
+	return i, err
+}
+
+const supervisionGet = `-- name: SupervisionGet :one
+SELECT tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason FROM supervisor_sessions WHERE tenant_id = $1 AND id = $2
+`
+
+func (q *Queries) SupervisionGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (SupervisorSession, error) {
+	row := q.db.QueryRow(ctx, supervisionGet, tenantID, iD)
+	var i SupervisorSession
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.SupervisorID,
+		&i.CallID,
+		&i.AgentID,
+		&i.Mode,
+		&i.Node,
+		&i.StartedAt,
+		&i.BegunAt,
+		&i.EndedAt,
+		&i.EndReason,
+	)
+	return i, err
+}
+
+const supervisionInsert = `-- name: SupervisionInsert :one
+
+INSERT INTO supervisor_sessions (tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8::timestamptz)
+RETURNING tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason
+`
+
+type SupervisionInsertParams struct {
+	TenantID     uuid.UUID
+	ID           uuid.UUID
+	SupervisorID uuid.UUID
+	CallID       *uuid.UUID
+	AgentID      *uuid.UUID
+	Mode         string
+	Node         string
+	StartedAt    time.Time
+}
+
+// Supervisors: their sessions, and the calls that have asked for one.
+// SupervisionInsert begins a session; a supervisor who has one already violates supervisor_sessions_one_each.
+func (q *Queries) SupervisionInsert(ctx context.Context, arg SupervisionInsertParams) (SupervisorSession, error) {
+	row := q.db.QueryRow(ctx, supervisionInsert,
+		arg.TenantID,
+		arg.ID,
+		arg.SupervisorID,
+		arg.CallID,
+		arg.AgentID,
+		arg.Mode,
+		arg.Node,
+		arg.StartedAt,
+	)
+	var i SupervisorSession
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.SupervisorID,
+		&i.CallID,
+		&i.AgentID,
+		&i.Mode,
+		&i.Node,
+		&i.StartedAt,
+		&i.BegunAt,
+		&i.EndedAt,
+		&i.EndReason,
+	)
+	return i, err
+}
+
+const supervisionLock = `-- name: SupervisionLock :one
+SELECT tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason FROM supervisor_sessions WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+`
+
+func (q *Queries) SupervisionLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (SupervisorSession, error) {
+	row := q.db.QueryRow(ctx, supervisionLock, tenantID, iD)
+	var i SupervisorSession
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.SupervisorID,
+		&i.CallID,
+		&i.AgentID,
+		&i.Mode,
+		&i.Node,
+		&i.StartedAt,
+		&i.BegunAt,
+		&i.EndedAt,
+		&i.EndReason,
+	)
+	return i, err
+}
+
+const supervisionOf = `-- name: SupervisionOf :one
+SELECT tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason FROM supervisor_sessions WHERE tenant_id = $1 AND supervisor_id = $2 AND ended_at IS NULL
+`
+
+func (q *Queries) SupervisionOf(ctx context.Context, tenantID uuid.UUID, supervisorID uuid.UUID) (SupervisorSession, error) {
+	row := q.db.QueryRow(ctx, supervisionOf, tenantID, supervisorID)
+	var i SupervisorSession
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.SupervisorID,
+		&i.CallID,
+		&i.AgentID,
+		&i.Mode,
+		&i.Node,
+		&i.StartedAt,
+		&i.BegunAt,
+		&i.EndedAt,
+		&i.EndReason,
+	)
+	return i, err
+}
+
+const supervisionSetCall = `-- name: SupervisionSetCall :execrows
+UPDATE supervisor_sessions SET call_id = $1::uuid WHERE tenant_id = $2 AND id = $3 AND ended_at IS NULL
+`
+
+func (q *Queries) SupervisionSetCall(ctx context.Context, callID uuid.UUID, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, supervisionSetCall, callID, tenantID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const supervisionSetMode = `-- name: SupervisionSetMode :one
+UPDATE supervisor_sessions SET mode = $1 WHERE tenant_id = $2 AND id = $3 AND ended_at IS NULL RETURNING tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason
+`
+
+func (q *Queries) SupervisionSetMode(ctx context.Context, mode string, tenantID uuid.UUID, iD uuid.UUID) (SupervisorSession, error) {
+	row := q.db.QueryRow(ctx, supervisionSetMode, mode, tenantID, iD)
+	var i SupervisorSession
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.SupervisorID,
+		&i.CallID,
+		&i.AgentID,
+		&i.Mode,
+		&i.Node,
+		&i.StartedAt,
+		&i.BegunAt,
+		&i.EndedAt,
+		&i.EndReason,
+	)
+	return i, err
+}
+
+const supervisionsOfLostNodes = `-- name: SupervisionsOfLostNodes :many
+SELECT s.tenant_id, s.id FROM supervisor_sessions s LEFT JOIN nodes n ON n.id = s.node
+WHERE s.ended_at IS NULL AND s.node <> $1 AND (n.id IS NULL OR n.lost_at IS NOT NULL)
+`
+
+type SupervisionsOfLostNodesRow struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// SupervisionsOfLostNodes lists the sessions of controllers that are lost, or unknown; like the former.
+func (q *Queries) SupervisionsOfLostNodes(ctx context.Context, node string) ([]SupervisionsOfLostNodesRow, error) {
+	rows, err := q.db.Query(ctx, supervisionsOfLostNodes, node)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SupervisionsOfLostNodesRow{}
+	for rows.Next() {
+		var i SupervisionsOfLostNodesRow
+		if err := rows.Scan(&i.TenantID, &i.ID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const supervisionsOfNode = `-- name: SupervisionsOfNode :many
+SELECT s.tenant_id, s.id, s.supervisor_id, s.call_id, s.agent_id, s.mode, s.node, s.started_at, s.begun_at, s.ended_at, s.end_reason,
+  (CASE WHEN u.id IS NULL OR NOT u.is_active OR u.role = 'agent' THEN 'deactivated' WHEN t.suspended_at IS NOT NULL THEN 'suspended' ELSE '' END)::text AS unfit,
+  coalesce(a.status, 'offline')::text AS agent_status, c.id AS next_call_id
+FROM supervisor_sessions s JOIN tenants t ON t.id = s.tenant_id
+LEFT JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.supervisor_id
+LEFT JOIN agents a ON a.tenant_id = s.tenant_id AND a.id = s.agent_id
+LEFT JOIN calls c ON c.tenant_id = s.tenant_id AND c.id = a.current_call_id AND c.agent_id = s.agent_id AND c.end_time IS NULL
+  AND c.answer_time IS NOT NULL AND c.agent_connect_time IS NOT NULL
+WHERE s.node = $1 AND s.ended_at IS NULL
+`
+
+type SupervisionsOfNodeRow struct {
+	SupervisorSession SupervisorSession
+	Unfit             string
+	AgentStatus       string
+	NextCallID        *uuid.UUID
+}
+
+// SupervisionsOfNode lists the sessions of a controller, over all tenants: it needs the system's scope. unfit says why the supervisor may have
+// none any more; next_call_id is the call that the followed agent is in now.
+func (q *Queries) SupervisionsOfNode(ctx context.Context, node string) ([]SupervisionsOfNodeRow, error) {
+	rows, err := q.db.Query(ctx, supervisionsOfNode, node)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SupervisionsOfNodeRow{}
+	for rows.Next() {
+		var i SupervisionsOfNodeRow
+		if err := rows.Scan(
+			&i.SupervisorSession.TenantID,
+			&i.SupervisorSession.ID,
+			&i.SupervisorSession.SupervisorID,
+			&i.SupervisorSession.CallID,
+			&i.SupervisorSession.AgentID,
+			&i.SupervisorSession.Mode,
+			&i.SupervisorSession.Node,
+			&i.SupervisorSession.StartedAt,
+			&i.SupervisorSession.BegunAt,
+			&i.SupervisorSession.EndedAt,
+			&i.SupervisorSession.EndReason,
+			&i.Unfit,
+			&i.AgentStatus,
+			&i.NextCallID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const supervisorAudit = `-- name: SupervisorAudit :many
+SELECT tenant_id, id, at, actor, role, action, object_id, call_id, agent_id, mode, remote_addr, request_id, before, after, details FROM audit WHERE tenant_id = $1 AND id >= $2 AND id < $3
+  AND tstzrange($4::timestamptz, $5::timestamptz) @> at AND action = ANY($6::text[]) AND ($7::text IS NULL OR actor = $7)
+  AND ($8::text IS NULL OR mode = $8)
+ORDER BY id DESC LIMIT $10 OFFSET $9
+`
+
+type SupervisorAuditParams struct {
+	TenantID   uuid.UUID
+	FromID     uuid.UUID
+	ToID       uuid.UUID
+	Since      time.Time
+	Until      time.Time
+	Actions    []string
+	Actor      *string
+	Mode       *string
+	PageOffset int32
+	PageLimit  int32
+}
+
+// SupervisorAudit pages through what supervisors, and voice agents who monitor calls, did in [since, until), the newest first. The ids bound
+// it: rows have them of when they were written. It is planned by values: an actor's rows have an index.
+func (q *Queries) SupervisorAudit(ctx context.Context, arg SupervisorAuditParams) ([]Audit, error) {
+	rows, err := q.db.Query(ctx, supervisorAudit,
+		arg.TenantID,
+		arg.FromID,
+		arg.ToID,
+		arg.Since,
+		arg.Until,
+		arg.Actions,
+		arg.Actor,
+		arg.Mode,
+		arg.PageOffset,
+		arg.PageLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Audit{}
+	for rows.Next() {
+		var i Audit
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ID,
+			&i.At,
+			&i.Actor,
+			&i.Role,
+			&i.Action,
+			&i.ObjectID,
+			&i.CallID,
+			&i.AgentID,
+			&i.Mode,
+			&i.RemoteAddr,
+			&i.RequestID,
+			&i.Before,
+			&i.After,
+			&i.Details,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const supervisorAuditCount = `-- name: SupervisorAuditCount :one
+SELECT count(*) FROM audit WHERE tenant_id = $1 AND id >= $2 AND id < $3
+  AND tstzrange($4::timestamptz, $5::timestamptz) @> at AND action = ANY($6::text[]) AND ($7::text IS NULL OR actor = $7)
+  AND ($8::text IS NULL OR mode = $8)
+`
+
+type SupervisorAuditCountParams struct {
+	TenantID uuid.UUID
+	FromID   uuid.UUID
+	ToID     uuid.UUID
+	Since    time.Time
+	Until    time.Time
+	Actions  []string
+	Actor    *string
+	Mode     *string
+}
+
+func (q *Queries) SupervisorAuditCount(ctx context.Context, arg SupervisorAuditCountParams) (int64, error) {
+	row := q.db.QueryRow(ctx, supervisorAuditCount,
+		arg.TenantID,
+		arg.FromID,
+		arg.ToID,
+		arg.Since,
+		arg.Until,
+		arg.Actions,
+		arg.Actor,
+		arg.Mode,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }

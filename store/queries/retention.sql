@@ -19,6 +19,22 @@ DELETE FROM flow_runs d WHERE d.ctid = ANY(ARRAY(
     WHERE r.tenant_id = t.id AND r.call_id < @began_before AND r.ended_at < @ended_before::timestamptz ORDER BY r.call_id LIMIT @batch::int
   ) o LIMIT @batch::int));
 
+-- SupervisionsForget takes up to a batch of supervisors' sessions that ended before a moment.
+-- name: SupervisionsForget :execrows
+DELETE FROM supervisor_sessions d WHERE d.ctid = ANY(ARRAY(
+  SELECT o.row_at FROM tenants t CROSS JOIN LATERAL (
+    SELECT s.ctid AS row_at FROM supervisor_sessions s
+    WHERE s.tenant_id = t.id AND s.id < @began_before AND s.ended_at < @ended_before::timestamptz ORDER BY s.id LIMIT @batch::int
+  ) o LIMIT @batch::int));
+
+-- EscalationsForget takes up to a batch of voice agents' requests for a supervisor of before a moment.
+-- name: EscalationsForget :execrows
+DELETE FROM escalations d WHERE d.ctid = ANY(ARRAY(
+  SELECT o.row_at FROM tenants t CROSS JOIN LATERAL (
+    SELECT e.ctid AS row_at FROM escalations e
+    WHERE e.tenant_id = t.id AND e.id < @began_before AND e.escalated_at < @escalated_before::timestamptz ORDER BY e.id LIMIT @batch::int
+  ) o LIMIT @batch::int));
+
 -- AgentLogForget takes up to a batch of agents' changes of before a moment.
 -- name: AgentLogForget :execrows
 DELETE FROM agent_status_log d WHERE d.ctid = ANY(ARRAY(
