@@ -2,7 +2,7 @@
 //
 // What a tenant keeps: campaigns, leads, voiceagents, flows (package flow says what one may hold and runs it), suppressions, and account
 // (tenants, users, keys, numbers, trunks). What is dialed: gate holds each leg against the rules, desk is where calls are asked for one by
-// one, answer says what happens on a call that is up and what its end means, scrub compares leads with the registry (package dnc). Below
+// one, answer says what happens on a call that is up and what its end means, supervisors is who watches all that and steps in, scrub compares leads with the registry (package dnc). Below
 // them: wake (who is told that something has changed), audio (what callees must hear), figures (what the database counts), week (calling
 // windows and business hours), carrier (whose inbound calls and SIP URIs are a carrier's), leadfile, acd (agents and the queue), and, both
 // pure, pacing and staffing. Each room's package comment (doc.go, or its main file) says how to read it. Rooms are named for what a tenant keeps of (campaigns, leads), or for
@@ -45,6 +45,7 @@
 //   - A leg on another route: gate, number, trunk, call, unit.
 //   - The start of an AI session: call, gate, unit. The call is answered by then, so no admission and no other route waits for it.
 //   - The end of a call: call, unit, session, trunk, agent, lead.
+//   - A supervisor who claims an escalation: escalation, supervisor's session.
 //   - What an agent does with a call: the number where its owner opts out, call, agent, lead.
 //   - Suppressions: numbers in the order of their keys, leads by id, calls.
 //   - A claim takes leads that nobody has locked (SKIP LOCKED). Pushes, scrubs and the nightly sweep take leads alone.

@@ -25,6 +25,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/scrub"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
+	"github.com/ringmaster/ringmaster/dialer/supervisors"
 	"github.com/ringmaster/ringmaster/dialer/suppressions"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/dialer/wake"
@@ -101,6 +102,8 @@ type Service struct {
 	Figures      *figures.Keeper
 	Settings     *tenantSettings
 	Pacers       *pacers
+	// Supervisors is nil without agents.
+	Supervisors *supervisors.Service
 }
 
 // New checks the configuration and returns a dialer that paces nothing until Run.
@@ -177,6 +180,11 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 		shares: staffing.NewShares(), paces: paces,
 	}
 	s.Statistics = &statistics{core: k, campaigns: s.Campaigns, pacers: s.Pacers}
+	if cfg.Agents != nil {
+		s.Supervisors = supervisors.New(supervisors.Config{
+			Store: st, Log: cfg.Logger, Now: cfg.Now, NodeID: cfg.NodeID, Queue: cfg.Agents, Zone: legal.Zone, Registerer: cfg.Registerer,
+		})
+	}
 	return s, nil
 }
 

@@ -102,16 +102,27 @@ type Waiter struct {
 	Call     uuid.UUID
 	Want     Want
 	Priority int
+	// Campaign has dialed the call; the zero id for one of no campaign.
+	Campaign uuid.UUID
+	// Since is when this wait began.
+	Since time.Time
 }
 
-// Waiting lists the tenant's callers who wait for an agent of this controller, whoever has brought them there.
+// Waiting lists the tenant's callers who wait for an agent of this controller, whoever has brought them there, in their turn.
 func (s *Service) Waiting(tenant uuid.UUID) []Waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []Waiter
+	var waiting []*caller
 	for _, c := range s.desk.room(tenant).callers {
 		if c.seat == nil {
-			out = append(out, Waiter{Call: c.call, Want: Want{Agent: c.agent, Tags: c.tags}, Priority: c.priority})
+			waiting = append(waiting, c)
+		}
+	}
+	slices.SortFunc(waiting, byTurn)
+	out := make([]Waiter, len(waiting))
+	for i, c := range waiting {
+		out[i] = Waiter{
+			Call: c.call, Want: Want{Agent: c.agent, Tags: c.tags}, Priority: c.priority, Campaign: c.campaign, Since: c.since,
 		}
 	}
 	return out

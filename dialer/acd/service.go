@@ -133,6 +133,9 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 
 func (s *Service) now() time.Time { return s.cfg.Now() }
 
+// Domain is the SIP domain of all extensions.
+func (s *Service) Domain() string { return s.cfg.Accounts.Domain() }
+
 // ReadyAgents counts the tenant's agents of this controller who could take a call now.
 func (s *Service) ReadyAgents(tenant uuid.UUID) int {
 	s.mu.Lock()

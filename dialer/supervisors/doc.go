@@ -1,0 +1,12 @@
+// Package supervisors is what supervisors see and do: the floor with its live stream, their phones at calls, the calls that voice agents ask them
+// to, calls taken from one agent to another, and the audit of all that.
+//
+// A session is a supervisor's phone that listens to a call, whispers into it or takes part in it, or does so with one agent's calls in turn. The
+// call controller has the phone (switchctl.Supervisions); the session's row says that it is there, in which mode, and who has it: a supervisor
+// has one session, on whatever controller. Nobody listens unaudited: the audit's row is committed before the phone rings, the mode changes or
+// the next call is heard.
+//
+// Read service.go first, then session.go (start, mode, end), keep.go (what ends by itself, agents who are followed, controllers that are gone),
+// escalations.go, transfer.go and audit.go. floor.go reads the floor, changes.go says what differs between two, and feed.go has one goroutine
+// per tenant with listeners compare them.
+package supervisors

@@ -1,0 +1,322 @@
+package supervisors
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store/fault"
+)
+
+const (
+	// floorEvery is how often a floor with listeners is read; floorShare is the part of the time that reading it may take.
+	floorEvery = time.Second
+	floorShare = 4
+	// floorTimeout bounds one reading.
+	floorTimeout = 5 * time.Second
+	// linger is how long a feed without listeners goes on, so that one whose connection broke can resume.
+	linger = 20 * time.Second
+	// maxListeners bounds a tenant's listeners on one controller.
+	maxListeners = 50
+	// eventsKept are for listeners who resume; eventsWaiting is how many may wait for a slow one, who is cut off then.
+	eventsKept    = 256
+	eventsWaiting = 64
+)
+
+// The names of a feed's events.
+const (
+	EventFloor  = "floor"
+	EventChange = "change"
+)
+
+// FloorEvent is one of the events of a live floor: the whole of it, or a [Change].
+type FloorEvent struct {
+	// ID is what a listener resumes after.
+	ID   string
+	Name string
+	Data json.RawMessage
+}
+
+// Listener hears a live floor.
+type Listener struct {
+	// Events ends when the listener is too slow, or the service ends.
+	Events <-chan FloorEvent
+	events chan FloorEvent
+	feed   *feed
+}
+
+// feeds have one feed for each tenant with listeners. Whoever needs both locks takes this one before a feed's.
+type feeds struct {
+	s  *Service
+	mu sync.Mutex
+	// run starts a feed; nil before accept and after refuse.
+	run      func(f *feed)
+	byTenant map[uuid.UUID]*feed
+}
+
+// feed is a tenant's live floor. Its goroutine alone reads the floor.
+type feed struct {
+	tenant uuid.UUID
+	// epoch tells the ids of this feed from those of others, which have other events.
+	epoch string
+	kick  chan struct{}
+
+	mu        sync.Mutex
+	listeners map[*Listener]bool // true until the listener has had a whole floor
+	since     time.Time          // when the last listener left
+	seq       uint64
+	kept      []FloorEvent // the newest, the last of which is seq
+	floor     *Floor       // as it was told last; nil before the first reading
+}
+
+func newFeeds(s *Service) *feeds { return &feeds{s: s, byTenant: map[uuid.UUID]*feed{}} }
+
+// accept lets feeds start until ctx ends, and gives a wait for their end.
+func (fs *feeds) accept(ctx context.Context) (wait func()) {
+	var running sync.WaitGroup
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.run = func(f *feed) { running.Go(func() { fs.work(ctx, f) }) }
+	return func() {
+		fs.mu.Lock()
+		fs.run = nil
+		fs.mu.Unlock()
+		running.Wait()
+	}
+}
+
+// listeners counts those of all tenants.
+func (fs *feeds) listeners() int {
+	fs.mu.Lock()
+	all := make([]*feed, 0, len(fs.byTenant))
+	for _, f := range fs.byTenant {
+		all = append(all, f)
+	}
+	fs.mu.Unlock()
+	n := 0
+	for _, f := range all {
+		f.mu.Lock()
+		n += len(f.listeners)
+		f.mu.Unlock()
+	}
+	return n
+}
+
+// Listen gives the tenant's live floor: what came after the event with the id last, if that is known, else the whole floor first. Errors: a
+// *fault.Error for a tenant that has as many listeners as it may. The caller calls Close.
+func (s *Service) Listen(tenant uuid.UUID, last string) (*Listener, error) {
+	fs := s.feeds
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.run == nil {
+		return nil, errNoSwitch()
+	}
+	f := fs.byTenant[tenant]
+	if f == nil {
+		f = &feed{tenant: tenant, epoch: uuid.NewString()[:8], kick: make(chan struct{}, 1), listeners: map[*Listener]bool{}}
+		fs.byTenant[tenant] = f
+		fs.run(f)
+	}
+	return f.listen(last)
+}
+
+func (f *feed) listen(last string) (*Listener, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.listeners) >= maxListeners {
+		return nil, &fault.Error{
+			Kind: fault.Limit, Code: CodeTooManyListeners, RetryAfter: linger,
+			Detail: "The tenant has " + strconv.Itoa(maxListeners) + " streams of the floor on this host, which is the most.",
+		}
+	}
+	l := &Listener{events: make(chan FloorEvent, eventsKept+eventsWaiting), feed: f}
+	l.Events = l.events
+	if missed, ok := f.after(last); ok {
+		for _, e := range missed {
+			l.events <- e
+		}
+		f.listeners[l] = false
+		return l, nil
+	}
+	f.listeners[l] = true
+	select {
+	case f.kick <- struct{}{}:
+	default:
+	}
+	return l, nil
+}
+
+// after gives the events after one that is known.
+func (f *feed) after(last string) ([]FloorEvent, bool) {
+	epoch, number, ok := strings.Cut(last, "-")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	if !ok || err != nil || epoch != f.epoch || f.floor == nil || seq > f.seq || f.seq-seq > uint64(len(f.kept)) {
+		return nil, false
+	}
+	return slices.Clone(f.kept[len(f.kept)-int(f.seq-seq):]), true
+}
+
+// Close ends the listening. It may be called more than once.
+func (l *Listener) Close() {
+	l.feed.mu.Lock()
+	defer l.feed.mu.Unlock()
+	l.feed.drop(l)
+}
+
+// drop takes a listener out.
+func (f *feed) drop(l *Listener) {
+	if _, here := f.listeners[l]; here {
+		delete(f.listeners, l)
+		close(l.events)
+		f.since = time.Now()
+	}
+}
+
+// work reads the floor and tells its changes until nobody has listened for a while, or ctx ends.
+func (fs *feeds) work(ctx context.Context, f *feed) {
+	defer fs.end(f)
+	failing := false
+	for {
+		pause := floorEvery
+		if began := time.Now(); f.heard() {
+			now, err := fs.read(ctx, f.tenant)
+			switch {
+			case err == nil:
+				failing = false
+				if err := f.tell(now); err != nil {
+					fs.s.log.ErrorContext(ctx, "telling the floor failed", "tenant_id", f.tenant, "error", err)
+				}
+			case ctx.Err() == nil && !failing:
+				failing = true
+				fs.s.log.WarnContext(ctx, "reading the floor failed", "tenant_id", f.tenant, "error", err)
+			}
+			pause = max(pause, floorShare*time.Since(began))
+		}
+		if fs.retire(f) {
+			return
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		case <-f.kick:
+			timer.Stop()
+		}
+	}
+}
+
+func (fs *feeds) read(ctx context.Context, tenant uuid.UUID) (Floor, error) {
+	ctx, cancel := context.WithTimeout(ctx, floorTimeout)
+	defer cancel()
+	return fs.s.Floor(ctx, tenant)
+}
+
+// heard tells whether anybody listens.
+func (f *feed) heard() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.listeners) > 0
+}
+
+// retire takes a feed out that nobody has listened to for a while.
+func (fs *feeds) retire(f *feed) bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.listeners) > 0 || f.since.IsZero() || time.Since(f.since) < linger {
+		return false
+	}
+	delete(fs.byTenant, f.tenant)
+	return true
+}
+
+// end takes a feed out and ends its listeners' streams.
+func (fs *feeds) end(f *feed) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.byTenant[f.tenant] == f {
+		delete(fs.byTenant, f.tenant)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for l := range f.listeners {
+		f.drop(l)
+	}
+}
+
+// tell gives each listener what is new to it.
+func (f *feed) tell(now Floor) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.floor != nil {
+		if err := f.tellChanges(now); err != nil {
+			return err
+		}
+	}
+	f.floor = &now
+	var whole FloorEvent
+	for l, fresh := range f.listeners {
+		if !fresh {
+			continue
+		}
+		if whole.ID == "" {
+			var err error
+			if whole, err = f.event(EventFloor, now); err != nil {
+				return err
+			}
+		}
+		f.listeners[l] = false
+		f.send(l, whole)
+	}
+	return nil
+}
+
+// tellChanges compares the floor with the one that was told last.
+func (f *feed) tellChanges(now Floor) error {
+	change, some := changes(*f.floor, now)
+	if !some {
+		return nil
+	}
+	f.seq++
+	e, err := f.event(EventChange, change)
+	if err != nil {
+		return err
+	}
+	if f.kept = append(f.kept, e); len(f.kept) > eventsKept {
+		f.kept = slices.Delete(f.kept, 0, len(f.kept)-eventsKept)
+	}
+	for l, fresh := range f.listeners {
+		if !fresh {
+			f.send(l, e)
+		}
+	}
+	return nil
+}
+
+// event is one with the id of the newest.
+func (f *feed) event(name string, data any) (FloorEvent, error) {
+	text, err := json.Marshal(data)
+	if err != nil {
+		return FloorEvent{}, fmt.Errorf("encode the floor: %w", err)
+	}
+	return FloorEvent{ID: f.epoch + "-" + strconv.FormatUint(f.seq, 10), Name: name, Data: text}, nil
+}
+
+// send gives a listener an event, or cuts one off who reads too slowly.
+func (f *feed) send(l *Listener, e FloorEvent) {
+	select {
+	case l.events <- e:
+	default:
+		f.drop(l)
+	}
+}

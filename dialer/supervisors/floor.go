@@ -1,0 +1,268 @@
+package supervisors
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/figures"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
+)
+
+// Floor is what goes on at a tenant's: the agents, the callers who wait for one, the calls that voice agents have, and the day's figures.
+type Floor struct {
+	Agents []Agent `json:"agents"`
+	// Queue is that of the host which is asked, in the callers' turn.
+	Queue   []QueuedCall `json:"queue"`
+	AICalls []AICall     `json:"ai_calls"`
+	KPIs    KPIs         `json:"kpis"`
+}
+
+// Agent is one on the floor.
+type Agent struct {
+	acd.Agent
+
+	LoggedInAt *time.Time `json:"logged_in_at"`
+	// Call is the one that the agent is on; nil for none.
+	Call *Call `json:"call"`
+}
+
+// Call is an agent's.
+type Call struct {
+	ID               uuid.UUID  `json:"id"`
+	CampaignID       *uuid.UUID `json:"campaign_id"`
+	LeadID           *uuid.UUID `json:"lead_id"`
+	Direction        string     `json:"direction"`
+	From             string     `json:"from"`
+	To               string     `json:"to"`
+	Status           string     `json:"status"`
+	AnswerTime       *time.Time `json:"answer_time"`
+	AgentConnectTime *time.Time `json:"agent_connect_time"`
+	// DurationS is since the answer; 0 before.
+	DurationS int `json:"duration_s"`
+}
+
+// QueuedCall is a caller who waits for an agent.
+type QueuedCall struct {
+	CallID     uuid.UUID  `json:"call_id"`
+	CampaignID *uuid.UUID `json:"campaign_id"`
+	Position   int        `json:"position"`
+	QueuedAt   time.Time  `json:"queued_at"`
+	WaitingS   int        `json:"waiting_s"`
+}
+
+// AICall is a call that a voice agent has.
+type AICall struct {
+	CallID       uuid.UUID `json:"call_id"`
+	VoiceAgentID uuid.UUID `json:"voice_agent_id"`
+	// StartedAt is when the voice agent's session began, from which DurationS counts.
+	StartedAt time.Time `json:"started_at"`
+	DurationS int       `json:"duration_s"`
+	// Escalation is the newest request for a supervisor; nil for none.
+	Escalation *Escalation `json:"escalation"`
+}
+
+// KPIs are figures of the floor. The day begins at midnight where the callees are; calls of test keys don't count.
+type KPIs struct {
+	CallsLive  int64 `json:"calls_live"`
+	CallsToday int64 `json:"calls_today"`
+	// AnswerRate is of the calls that have ended today, AbandonRate24h of those of campaigns that people have answered in the last 24 hours.
+	AnswerRate     float64 `json:"answer_rate"`
+	AbandonRate24h float64 `json:"abandon_rate_24h"`
+	// AvgWaitS is how long callers waited today whom an agent took.
+	AvgWaitS        float64 `json:"avg_wait_s"`
+	AgentsAvailable int     `json:"agents_available"`
+	AgentsOnCall    int     `json:"agents_on_call"`
+}
+
+// Floor reads what goes on.
+func (s *Service) Floor(ctx context.Context, tenant uuid.UUID) (Floor, error) {
+	agents, err := s.cfg.Queue.ListAgents(ctx, tenant)
+	if err != nil {
+		return Floor{}, fault.Wrap("read floor", err)
+	}
+	day, err := s.figures.figuresOf(ctx, tenant)
+	if err != nil {
+		return Floor{}, fault.Wrap("read floor", err)
+	}
+	now := s.now()
+	var out Floor
+	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		out = Floor{Agents: make([]Agent, 0, len(agents)), Queue: s.queue(tenant, now), KPIs: day}
+		calls, err := agentCalls(ctx, tx, tenant, now)
+		if err != nil {
+			return err
+		}
+		for _, a := range agents {
+			shown := Agent{Agent: a, LoggedInAt: a.LoggedInAt}
+			if a.CurrentCallUUID != nil {
+				shown.Call = calls[*a.CurrentCallUUID]
+			}
+			out.Agents = append(out.Agents, shown)
+		}
+		if out.AICalls, err = aiCalls(ctx, tx, tenant, now); err != nil {
+			return err
+		}
+		out.KPIs.CallsLive, err = tx.Q.FloorLive(ctx, tenant)
+		return err
+	})
+	for _, a := range out.Agents {
+		switch a.Status {
+		case acd.Available:
+			out.KPIs.AgentsAvailable++
+		case acd.OnCall:
+			out.KPIs.AgentsOnCall++
+		case acd.WrapUp, acd.Paused, acd.Offline:
+		}
+	}
+	return out, fault.Wrap("read floor", err)
+}
+
+func (s *Service) queue(tenant uuid.UUID, now time.Time) []QueuedCall {
+	waiting := s.cfg.Queue.Waiting(tenant)
+	out := make([]QueuedCall, len(waiting))
+	for i, w := range waiting {
+		out[i] = QueuedCall{CallID: w.Call, Position: i + 1, QueuedAt: w.Since.UTC(), WaitingS: seconds(w.Since, now)}
+		if w.Campaign != uuid.Nil {
+			out[i].CampaignID = &waiting[i].Campaign
+		}
+	}
+	return out
+}
+
+func agentCalls(ctx context.Context, tx *store.Tx, tenant uuid.UUID, now time.Time) (map[uuid.UUID]*Call, error) {
+	rows, err := tx.Q.FloorAgentCalls(ctx, tenant)
+	out := make(map[uuid.UUID]*Call, len(rows))
+	for _, r := range rows {
+		c := r.Call
+		shown := &Call{
+			ID: c.ID, CampaignID: c.CampaignID, LeadID: c.LeadID, Direction: c.Direction, From: c.FromNumber.Reveal(), To: c.ToNumber.Reveal(),
+			Status: c.Status, AnswerTime: utc(c.AnswerTime), AgentConnectTime: utc(c.AgentConnectTime),
+		}
+		if store.PrivacyMode(r.PrivacyMode) == store.PrivacyStrict {
+			// The tenant's own number is no secret; the peer's may be from before the tenant was strict.
+			if c.Direction == "inbound" {
+				shown.From = c.FromNumber.Mask()
+			} else {
+				shown.To = c.ToNumber.Mask()
+			}
+		}
+		if c.AnswerTime != nil {
+			shown.DurationS = seconds(*c.AnswerTime, now)
+		}
+		out[c.ID] = shown
+	}
+	return out, err
+}
+
+func aiCalls(ctx context.Context, tx *store.Tx, tenant uuid.UUID, now time.Time) ([]AICall, error) {
+	rows, err := tx.Q.FloorAICalls(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := tx.Q.FloorEscalations(ctx, tenant)
+	of := make(map[uuid.UUID]*Escalation, len(asked))
+	for _, row := range asked {
+		e := escalationOf(row)
+		of[row.CallID] = &e
+	}
+	out := make([]AICall, len(rows))
+	for i, r := range rows {
+		out[i] = AICall{
+			CallID: r.CallID, VoiceAgentID: r.VoiceAgentID, StartedAt: r.StartedAt.UTC(), DurationS: seconds(r.StartedAt, now), Escalation: of[r.CallID],
+		}
+	}
+	return out, err
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	at := t.UTC()
+	return &at
+}
+
+func seconds(since, now time.Time) int { return int(max(0, now.Sub(since)) / time.Second) }
+
+const (
+	// figuresFor is how long the day's figures of a tenant are shown, figuresShare the part of the time that counting them may take.
+	figuresFor   = 5 * time.Second
+	figuresShare = 20
+	// figuresKept is how long they are kept that nobody asks for.
+	figuresKept = 10 * time.Minute
+)
+
+// figureCache has the day's figures of tenants, which count all calls of a day.
+type figureCache struct {
+	s        *Service
+	mu       sync.Mutex
+	byTenant map[uuid.UUID]countedFigures
+}
+
+type countedFigures struct {
+	kpis  KPIs
+	at    time.Time
+	until time.Time
+}
+
+func newFigureCache(s *Service) *figureCache {
+	return &figureCache{s: s, byTenant: map[uuid.UUID]countedFigures{}}
+}
+
+// figuresOf counts, or gives what was counted a moment ago.
+func (c *figureCache) figuresOf(ctx context.Context, tenant uuid.UUID) (KPIs, error) {
+	now := c.s.now()
+	c.mu.Lock()
+	kept, ok := c.byTenant[tenant]
+	c.mu.Unlock()
+	if ok && now.Before(kept.until) && !now.Before(kept.at) {
+		return kept.kpis, nil
+	}
+	began := time.Now()
+	row, err := c.count(ctx, tenant, now)
+	if err != nil {
+		return KPIs{}, err
+	}
+	fresh := countedFigures{
+		at: now, until: now.Add(max(figuresFor, figuresShare*time.Since(began))),
+		kpis: KPIs{
+			CallsToday: row.CallsToday, AnswerRate: figures.Share(float64(row.CompletedToday), row.EndedToday, 4),
+			AbandonRate24h: figures.Share(float64(row.Abandoned), row.Persons, 4), AvgWaitS: figures.Share(row.WaitS, 1, 1),
+		},
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byTenant[tenant] = fresh
+	for id, old := range c.byTenant {
+		if now.Sub(old.at) > figuresKept {
+			delete(c.byTenant, id)
+		}
+	}
+	return fresh.kpis, nil
+}
+
+func (c *figureCache) count(ctx context.Context, tenant uuid.UUID, now time.Time) (row db.FloorFiguresRow, err error) {
+	here := now.In(c.s.cfg.Zone)
+	today := time.Date(here.Year(), here.Month(), here.Day(), 0, 0, 0, 0, c.s.cfg.Zone)
+	day := now.Add(-24 * time.Hour) // before today began, but for a day of more than 24 hours
+	from := day
+	if today.Before(from) {
+		from = today
+	}
+	err = c.s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		if err := tx.Q.PlanByValues(ctx); err != nil {
+			return err
+		}
+		row, err = tx.Q.FloorFigures(ctx, db.FloorFiguresParams{
+			TenantID: tenant, Today: today, Day: day, FromID: store.IDFloor(from.Add(-auditSkew)),
+		})
+		return err
+	})
+	return row, err
+}

@@ -1,0 +1,285 @@
+package supervisors
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// Why a session has ended. The switch's own reasons (switchctl.SupervisionHungUp and so on) come beside them.
+const (
+	// ReasonStopped: by request.
+	ReasonStopped = "stopped"
+	// ReasonNotAnswered: the phone never picked up. ReasonFailed: it could not be brought to the call.
+	ReasonNotAnswered = "not_answered"
+	ReasonFailed      = "failed"
+	// ReasonAgentOffline: the agent who was followed has logged out.
+	ReasonAgentOffline = "agent_offline"
+	// ReasonDeactivated and ReasonSuspended: the supervisor, or the tenant, may have none any more.
+	ReasonDeactivated = "deactivated"
+	ReasonSuspended   = "suspended"
+)
+
+const (
+	// followEvery is how often the sessions of this controller are compared with what their agents do.
+	followEvery = 500 * time.Millisecond
+	// nodesEvery is how often the sessions of lost controllers are looked for.
+	nodesEvery = 10 * time.Second
+	// writeTimeout bounds what must be written although the request is over.
+	writeTimeout = 10 * time.Second
+	// switchTimeout bounds what is asked of the switch behind a request.
+	switchTimeout = 5 * time.Second
+)
+
+// Run has sessions begin and end, agents followed and the floor told, until ctx ends. sw has the phones; nil begins no session.
+func (s *Service) Run(ctx context.Context, sw switchctl.Supervisions) {
+	s.mu.Lock()
+	s.sw = sw
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.sw = nil
+		s.mu.Unlock()
+	}()
+	wait := s.feeds.accept(ctx)
+	defer wait()
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	var nodesAt time.Time
+	for begun := false; ; {
+		if sw != nil {
+			begun = begun || s.endEarlier(ctx, sw)
+			s.follow(ctx, sw)
+		}
+		s.writeEnds(ctx)
+		if now := s.now(); now.Sub(nodesAt) >= nodesEvery {
+			nodesAt = now
+			s.endLost(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.kick:
+		case <-tick.C:
+		}
+	}
+}
+
+// SupervisionEnded implements [switchctl.SupervisionWatcher].
+func (s *Service) SupervisionEnded(session uuid.UUID, reason string) {
+	s.mu.Lock()
+	if live := s.live[session]; live != nil {
+		if live.stopping {
+			reason = ReasonStopped
+		}
+		s.over[session] = ending{tenant: live.tenant, supervisor: live.supervisor, reason: reason, at: s.now()}
+	}
+	s.mu.Unlock()
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// begin notes a session whose row is about to be written.
+func (s *Service) begin(id uuid.UUID, by Supervisor) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.live[id] = &liveSession{tenant: by.TenantID, supervisor: by.ID, turn: make(chan struct{}, 1)}
+}
+
+func (s *Service) forget(id uuid.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.live, id)
+	delete(s.over, id)
+}
+
+// stopping notes whether a session is being ended on purpose.
+func (s *Service) stopping(id uuid.UUID, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if live := s.live[id]; live != nil {
+		live.stopping = is
+	}
+}
+
+// has tells whether a session is this controller's.
+func (s *Service) has(id uuid.UUID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live[id] != nil
+}
+
+// hangUp ends a session's phone, whether or not the request for it is still there.
+func (s *Service) hangUp(ctx context.Context, sw switchctl.Supervisions, id uuid.UUID) bool {
+	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
+	defer cancel()
+	if err := sw.EndSupervision(ctx, id); err != nil && !errors.Is(err, store.ErrNotFound) {
+		s.log.WarnContext(ctx, "hanging up a supervisor's phone failed", "session_id", id, "error", err)
+		return false
+	}
+	return true
+}
+
+// endRow writes a session's end with its audit row, and gives back what it was to claim. What can't be written now is written by Run.
+func (s *Service) endRow(ctx context.Context, id uuid.UUID, e ending) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	err := s.writeEnd(ctx, id, e)
+	if err == nil {
+		s.forget(id)
+		return
+	}
+	s.log.WarnContext(ctx, "writing the end of a supervisor's session failed, trying again", "session_id", id, "error", err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over[id] = e
+}
+
+func (s *Service) writeEnd(ctx context.Context, id uuid.UUID, e ending) error {
+	ended := false
+	err := s.st.InTenant(ctx, e.tenant, func(tx *store.Tx) error {
+		ended = false
+		row, err := tx.Q.SupervisionEnd(ctx, db.SupervisionEndParams{TenantID: e.tenant, ID: id, At: e.at, Reason: e.reason})
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		ended = true
+		if row.BegunAt == nil && row.CallID != nil {
+			if err := tx.Q.EscalationGiveBack(ctx, id, e.tenant, *row.CallID); err != nil {
+				return err
+			}
+		}
+		return s.audit(ctx, tx, ActionEnded, row, map[string]any{"reason": e.reason})
+	})
+	if err == nil && ended {
+		s.metrics.ended.WithLabelValues(e.reason).Inc()
+	}
+	return err
+}
+
+// writeEnds writes the ends of sessions that have ended by themselves.
+func (s *Service) writeEnds(ctx context.Context) {
+	s.mu.Lock()
+	due := make(map[uuid.UUID]ending, len(s.over))
+	for id, e := range s.over {
+		due[id] = e
+	}
+	s.mu.Unlock()
+	for id, e := range due {
+		s.endRow(ctx, id, e)
+	}
+}
+
+// endEarlier ends the sessions that this controller had before its start; false when that couldn't be done yet.
+func (s *Service) endEarlier(ctx context.Context, sw switchctl.Supervisions) bool {
+	rows, err := s.sessions(ctx)
+	if err != nil {
+		return false
+	}
+	for _, r := range rows {
+		if row := r.SupervisorSession; !s.has(row.ID) {
+			s.hangUp(ctx, sw, row.ID)
+			s.endRow(ctx, row.ID, ending{tenant: row.TenantID, supervisor: row.SupervisorID, reason: switchctl.SupervisionLost, at: s.now()})
+		}
+	}
+	return true
+}
+
+// sessions reads those of this controller.
+func (s *Service) sessions(ctx context.Context) (rows []db.SupervisionsOfNodeRow, err error) {
+	err = s.st.InSystem(ctx, func(tx *store.Tx) error {
+		rows, err = tx.Q.SupervisionsOfNode(ctx, s.cfg.NodeID)
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		s.log.WarnContext(ctx, "reading supervisors' sessions failed", "error", err)
+	}
+	return rows, err
+}
+
+// endLost ends the sessions of controllers that are lost: nobody else would.
+func (s *Service) endLost(ctx context.Context) {
+	var rows []db.SupervisionsOfLostNodesRow
+	err := s.st.InSystem(ctx, func(tx *store.Tx) error {
+		var err error
+		rows, err = tx.Q.SupervisionsOfLostNodes(ctx, s.cfg.NodeID)
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		s.log.WarnContext(ctx, "looking for supervisors' sessions of lost hosts failed", "error", err)
+	}
+	for _, r := range rows {
+		s.endRow(ctx, r.ID, ending{tenant: r.TenantID, reason: switchctl.SupervisionLost, at: s.now()})
+	}
+}
+
+// follow leads sessions to their agents' next calls, and ends those that may not go on.
+func (s *Service) follow(ctx context.Context, sw switchctl.Supervisions) {
+	s.mu.Lock()
+	none := len(s.live) == 0
+	s.mu.Unlock()
+	if none {
+		return
+	}
+	rows, err := s.sessions(ctx)
+	if err != nil {
+		return
+	}
+	for _, r := range rows {
+		row := r.SupervisorSession
+		switch {
+		case row.BegunAt == nil || !s.has(row.ID):
+		case r.Unfit != "":
+			s.stop(ctx, sw, row, r.Unfit)
+		case row.AgentID == nil:
+		case r.AgentStatus == string(acd.Offline):
+			s.stop(ctx, sw, row, ReasonAgentOffline)
+		case r.NextCallID != nil && (row.CallID == nil || *row.CallID != *r.NextCallID):
+			s.lead(ctx, sw, row, *r.NextCallID)
+		}
+	}
+}
+
+// stop ends a session for a reason of our own.
+func (s *Service) stop(ctx context.Context, sw switchctl.Supervisions, row db.SupervisorSession, reason string) {
+	s.stopping(row.ID, true)
+	if s.hangUp(ctx, sw, row.ID) {
+		s.endRow(ctx, row.ID, ending{tenant: row.TenantID, supervisor: row.SupervisorID, reason: reason, at: s.now()})
+	}
+}
+
+// lead brings a session to its agent's next call, which is audited before it is heard.
+func (s *Service) lead(ctx context.Context, sw switchctl.Supervisions, row db.SupervisorSession, call uuid.UUID) {
+	err := s.st.InTenant(ctx, row.TenantID, func(tx *store.Tx) error {
+		n, err := tx.Q.SupervisionSetCall(ctx, call, row.TenantID, row.ID)
+		if err != nil || n == 0 {
+			return err
+		}
+		next := row
+		next.CallID = &call
+		return s.audit(ctx, tx, ActionCallChanged, next, nil)
+	})
+	if err != nil {
+		if ctx.Err() == nil {
+			s.log.WarnContext(ctx, "following an agent to the next call failed", "session_id", row.ID, "call_id", call, "error", err)
+		}
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
+	defer cancel()
+	if err := sw.SuperviseCall(ctx, row.ID, call); err != nil {
+		s.log.WarnContext(ctx, "following an agent to the next call failed", "session_id", row.ID, "call_id", call, "error", err)
+	}
+}
