@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"cmp"
+	"encoding/json"
 	"net/http"
 	"path"
 	"slices"
@@ -84,6 +85,12 @@ func auditBody(op httpapi.Operation, w *sweep) any {
 		return object{"name": "c", "dial_mode": "predictive"}
 	case "POST /api/campaigns/{campaign_id}/predictive/pause", "POST /api/campaigns/{campaign_id}/predictive/resume":
 		return object{}
+	case "POST /api/supervisor/transfer":
+		return object{"call_id": w.ours["call"], "extension": "1001"}
+	case "POST /api/supervisor/sessions":
+		return object{"call_id": w.ours["call"]}
+	case "PATCH /api/supervisor/sessions/{session_id}/mode":
+		return object{"mode": "barge"}
 	case "POST /api/v1/suppressions":
 		return object{"phone": "9812340001"}
 	case "POST /api/v1/suppressions:bulk":
@@ -151,6 +158,9 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		storetest.Exec(t, w.b.st, w.b.tenant, `UPDATE campaigns SET dial_mode = 'predictive', status = $2, predictive_paused = ($3 = 'resume')
 			WHERE id = $1`, w.ours["campaign"], state, path.Base(op.Path))
 		storetest.Exec(t, w.b.st, w.b.tenant, "DELETE FROM webhook_deliveries")
+		if path.Base(op.Path) == "claim" { // a supervisor has one session at a time
+			storetest.Exec(t, w.b.st, w.b.tenant, "UPDATE supervisor_sessions SET ended_at = now(), end_reason = 'stopped' WHERE ended_at IS NULL")
+		}
 		before := len(w.b.changes(t))
 		body, contentType := auditBody(op, w), ""
 		if op.File {
@@ -166,6 +176,11 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		require.Contains(t, rows[0].Actor, actor, name)
 		require.Equal(t, "127.0.0.1", *rows[0].RemoteAddr, name)
 		seen++
+		if base := path.Base(op.Path); base == "sessions" || base == "claim" { // one's own is changed and ended next
+			var session sessionAnswer
+			require.NoError(t, json.Unmarshal(answer, &session))
+			w.ours["session"] = session.ID.String()
+		}
 	}
 	require.Empty(t, exempt, "operations that are not there")
 	require.Greater(t, seen, 40)

@@ -95,7 +95,7 @@ func setup(tb testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundl
 		Store: b.st, Dialer: httpapi.Dialer{
 			Campaigns: b.service.Campaigns, Leads: b.service.Leads, Suppressions: b.service.Suppressions, VoiceAgents: b.dialer,
 			Flows: b.service.Flows, Settings: b.service.Settings, Scrubs: b.service.Scrubs, Statistics: b.service.Statistics,
-			Desk: b.service.Desk(b.line),
+			Desk: b.service.Desk(b.line), Supervisors: b.service.Supervisors,
 		}, Agents: b.agents, Calls: b.calls, Recordings: b.library, Directory: accounts,
 	}
 	for _, f := range adjust {

@@ -54,6 +54,8 @@ type Config struct {
 	WriteTimeout   time.Duration
 	IdleTimeout    time.Duration
 	RequestTimeout time.Duration
+	// StreamCheck is how often the session that opened a stream of events is looked at; 5 s by default.
+	StreamCheck time.Duration
 
 	// SessionKeys gives the keys of sign-in tokens, the newest first, which signs; all verify. It is asked at each use.
 	SessionKeys func() []keyring.Key
@@ -112,6 +114,7 @@ func (c Config) withDefaults() Config {
 		{&c.RequestTimeout, defaultRequestTimeout},
 		{&c.UploadTimeout, defaultUploadTimeout},
 		{&c.CertificateCheck, certificateCheck},
+		{&c.StreamCheck, streamCheck},
 	} {
 		if *d.value == 0 {
 			*d.value = d.def

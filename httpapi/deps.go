@@ -35,6 +35,7 @@ type Dialer struct {
 	Scrubs       Scrubs
 	Statistics   Statistics
 	Desk         Desk
+	Supervisors  Supervisors
 }
 
 // Campaigns is what the API asks of campaigns.
@@ -189,6 +190,7 @@ func (d Deps) validate() error {
 		{"scrubs", d.Dialer.Scrubs != nil},
 		{"statistics", d.Dialer.Statistics != nil},
 		{"desk", d.Dialer.Desk != nil},
+		{"supervisors", d.Dialer.Supervisors != nil},
 		{"agents", d.Agents != nil},
 		{"calls", d.Calls != nil},
 		{"recordings", d.Recordings != nil},

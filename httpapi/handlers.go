@@ -31,6 +31,7 @@ type api struct {
 	telephony    telephonyHandlers
 	settings     settingsHandlers
 	agents       agentHandlers
+	supervisors  supervisorHandlers
 	sessions     sessionHandlers
 	health       healthHandlers
 	directory    directoryHandlers
@@ -114,7 +115,7 @@ type (
 )
 
 // newAPI wires the handlers.
-func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, keys *idempotency) (*api, error) {
+func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, keys *idempotency, lasting streams) (*api, error) {
 	doc, err := openapi.Document()
 	if err != nil {
 		return nil, err
@@ -143,6 +144,7 @@ func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, key
 		users:        userHandlers{accounts},
 		telephony:    telephonyHandlers{accounts: accounts, byTenants: cfg.TenantTelephony, targets: cfg.TrunkTargets},
 		settings:     settingsHandlers{of.Settings},
+		supervisors:  supervisorHandlers{supervisors: of.Supervisors, streams: lasting, now: cfg.Now},
 		agents:       agentHandlers{agents: deps.Agents, desk: of.Desk, calls: calls},
 		sessions:     sessionHandlers{accounts: accounts, signIn: signIn, signer: signer},
 		health: healthHandlers{

@@ -108,7 +108,7 @@ func (a *api) operations() []operation {
 	var all []operation
 	for _, group := range [][]operation{
 		a.voiceAgentOperations(), a.campaignOperations(), a.suppressionOperations(), a.callOperations(), a.webhookOperations(),
-		a.dialerOperations(), a.accountOperations(), a.agentOperations(), a.healthOperations(),
+		a.dialerOperations(), a.accountOperations(), a.agentOperations(), a.supervisorOperations(), a.healthOperations(),
 	} {
 		all = append(all, group...)
 	}

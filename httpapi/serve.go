@@ -51,10 +51,12 @@ type request struct {
 
 // reply is what a handler answers: a body that is encoded as JSON, or a stream.
 type reply struct {
-	status  int
-	body    any
-	raw     []byte // encoded already
-	stream  io.ReadCloser
+	status int
+	body   any
+	raw    []byte // encoded already
+	stream io.ReadCloser
+	// live is a stream that goes on until its client leaves: what it has is sent at once.
+	live    io.ReadCloser
 	headers map[string]string
 	// contentType is the stream's or raw's; JSON when empty.
 	contentType string
@@ -301,6 +303,9 @@ func (s *Server) answer(r *request, out reply) {
 	case out.stream != nil:
 		h.SetContentType(out.contentType)
 		r.rc.Response.SetBodyStream(newChunked(out.stream, r.rc.Conn(), s.cfg.WriteTimeout), -1)
+	case out.live != nil:
+		h.SetContentType(out.contentType)
+		r.rc.Response.SetBodyStream(out.live, -1)
 	case out.raw != nil:
 		h.SetContentType(cmp.Or(out.contentType, jsonType))
 		r.rc.SetBody(out.raw)

@@ -28,6 +28,8 @@ type Server struct {
 	gate        switchGate
 	signIn      *auth.SignIn
 	idempotency *idempotency
+	// closing ends the answers that would go on until their clients leave.
+	closing context.CancelFunc
 
 	mu          sync.Mutex // guards all below
 	state       serverState
@@ -72,7 +74,12 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		signIn:      auth.NewSignIn(deps.Store, cfg.Now, cfg.Logger, metrics.signIns),
 		idempotency: &idempotency{store: deps.Store, now: cfg.Now, log: cfg.Logger, keepTimeout: cfg.RequestTimeout},
 	}
-	if s.api, err = newAPI(cfg, deps, signer, s.signIn, s.idempotency); err != nil {
+	open, closing := context.WithCancel(context.Background())
+	s.closing = closing
+	lasting := streams{
+		closing: open.Done(), authenticate: s.auth.Authenticate, timeout: cfg.WriteTimeout, beat: streamBeat, check: cfg.StreamCheck,
+	}
+	if s.api, err = newAPI(cfg, deps, signer, s.signIn, s.idempotency, lasting); err != nil {
 		return nil, err
 	}
 	if err := checkOperations(s.api.operations()); err != nil {
@@ -205,6 +212,7 @@ func (s *Server) Close(ctx context.Context) error {
 	if was != stateServing {
 		return nil
 	}
+	s.closing()
 	var errs []error
 	if err := s.main.ShutdownWithContext(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("finish HTTP requests: %w", err))

@@ -52,6 +52,7 @@ func newSweep(t *testing.T) *sweep {
 	t.Helper()
 	b := setup(t)
 	b.servePhones(t)
+	b.serveSupervisors(t)
 	w := &sweep{b: b, staff: newStaff(t, b), ops: httpapi.OperationsOf(b.srv), ours: things(t, b, b.tenant, "9812340001"), theirs: things(t, b, b.other, "9812340002")}
 	call := uuid.MustParse(w.ours["call"])
 	w.callback = b.client(b.token(t, b.tenant, call, b.clock.Now().Add(time.Hour)))
@@ -77,10 +78,15 @@ func things(t *testing.T, b *bundle, tenant uuid.UUID, number string) map[string
 	storetest.Exec(t, b.st, tenant, `INSERT INTO events (tenant_id, id, type, data, created_at) VALUES ($1, $2, 'call.ended', '{}', now())`, tenant, event)
 	storetest.Exec(t, b.st, tenant, `INSERT INTO webhook_deliveries (tenant_id, id, subscription_id, event_id, event_type, status, created_at)
 		VALUES ($1, $2, $3, $4, 'call.ended', 'dead_lettered', now())`, tenant, delivery, hook, event)
+	session, escalation, talk := storetest.NewID(t), storetest.NewID(t), b.call(t, tenant, nil, "")
+	storetest.Exec(t, b.st, tenant, `INSERT INTO supervisor_sessions (tenant_id, id, supervisor_id, call_id, mode, node, started_at, begun_at)
+		VALUES ($1, $2, $3, $4, 'listen', 'n1', now(), now())`, tenant, session, person, talk)
+	storetest.Exec(t, b.st, tenant, `INSERT INTO escalations (tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at)
+		VALUES ($1, $2, $3, $4, 'asked', 'high', now())`, tenant, escalation, talk, agent)
 	return map[string]string{
 		"voice agent": agent.String(), "campaign": campaign.String(), "lead": lead.String(), "call": b.call(t, tenant, nil, "").String(),
 		"agent": person, "user": person, "suppression": opted.ID.String(), "flow": flow.ID.String(),
-		"webhook": hook.String(), "delivery": delivery.String(),
+		"webhook": hook.String(), "delivery": delivery.String(), "session": session.String(), "escalation": escalation.String(),
 		"trunk":  storetest.Trunk(t, b.st, tenant, "192.0.2.1", 5060, 10).String(),
 		"number": storetest.InboundNumber(t, b.st, tenant, "+91800000"+number[6:]).String(),
 	}
@@ -138,6 +144,8 @@ func (w *sweep) body(t *testing.T, op httpapi.Operation) (body any, header strin
 		return nil, ""
 	case op.Control:
 		return `{"event":"hangup"}`, ""
+	case strings.HasSuffix(op.Path, "/mode"):
+		return `{"mode":"barge"}`, ""
 	case strings.HasSuffix(op.Path, "/leads"):
 		return `{"phone":"9812345699"}`, ""
 	case strings.HasSuffix(op.Path, "/leads:bulk"):

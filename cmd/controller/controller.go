@@ -215,7 +215,7 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 		Subprotocols:   c.cfg.Media.Subprotocols, TokenKeys: c.store.Keys(store.KeyCallbackTokens), DrainHangup: c.cfg.Drain.HangupCalls,
 		ControlURL: func(callID uuid.UUID) string { return base + "/api/v1/ai-sessions/" + callID.String() + "/control" },
 		Prompts:    c.prompts,
-		Logger:     c.log, Registerer: c.metrics, Phones: c.agents,
+		Logger:     c.log, Registerer: c.metrics, Phones: c.agents, Supervisions: c.dialer.Supervisors,
 	}, c.store, c.media, c.dialer.Gate, c.dialer.Answers)
 	return err
 }
@@ -272,7 +272,7 @@ func (c *Controller) buildServer() (err error) {
 	d := c.dialer
 	dialed := httpapi.Dialer{
 		Campaigns: d.Campaigns, Leads: d.Leads, Suppressions: d.Suppressions, VoiceAgents: d.VoiceAgents, Flows: d.Flows, Settings: d.Settings,
-		Scrubs: d.Scrubs, Statistics: d.Statistics, Desk: d.Desk(c.calls),
+		Scrubs: d.Scrubs, Statistics: d.Statistics, Desk: d.Desk(c.calls), Supervisors: d.Supervisors,
 	}
 	c.http, err = httpapi.New(cfg, httpapi.Deps{
 		Store: c.store, Dialer: dialed, Calls: c.calls, Recordings: c.library,
@@ -341,6 +341,7 @@ func (c *Controller) start(ctx context.Context) error {
 			c.log.ErrorContext(background, "agents' service failed", "error", err)
 		}
 	})
+	c.working.Go(func() { c.dialer.Supervisors.Run(background, c.calls) })
 	if err := c.jobs.Start(background); err != nil {
 		return err
 	}

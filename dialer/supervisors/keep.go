@@ -3,6 +3,7 @@ package supervisors
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,6 +26,8 @@ const (
 	// ReasonDeactivated and ReasonSuspended: the supervisor, or the tenant, may have none any more.
 	ReasonDeactivated = "deactivated"
 	ReasonSuspended   = "suspended"
+	// ReasonShutdown: the controller has stopped.
+	ReasonShutdown = "shutdown"
 )
 
 const (
@@ -43,11 +46,7 @@ func (s *Service) Run(ctx context.Context, sw switchctl.Supervisions) {
 	s.mu.Lock()
 	s.sw = sw
 	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		s.sw = nil
-		s.mu.Unlock()
-	}()
+	defer s.shutDown(context.WithoutCancel(ctx), sw)
 	wait := s.feeds.accept(ctx)
 	defer wait()
 	tick := time.NewTicker(followEvery)
@@ -68,6 +67,24 @@ func (s *Service) Run(ctx context.Context, sw switchctl.Supervisions) {
 			return
 		case <-s.kick:
 		case <-tick.C:
+		}
+	}
+}
+
+// shutDown begins no session any more, and ends those that there are.
+func (s *Service) shutDown(ctx context.Context, sw switchctl.Supervisions) {
+	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
+	defer cancel()
+	s.mu.Lock()
+	s.sw = nil
+	left := maps.Clone(s.live)
+	for _, live := range left {
+		live.stopping = true
+	}
+	s.mu.Unlock()
+	for id, live := range left {
+		if s.hangUp(ctx, sw, id) {
+			s.endRow(ctx, id, ending{tenant: live.tenant, supervisor: live.supervisor, reason: ReasonShutdown, at: s.now()})
 		}
 	}
 }
@@ -157,7 +174,7 @@ func (s *Service) writeEnd(ctx context.Context, id uuid.UUID, e ending) error {
 		}
 		ended = true
 		if row.BegunAt == nil && row.CallID != nil {
-			if err := tx.Q.EscalationGiveBack(ctx, id, e.tenant, *row.CallID); err != nil {
+			if err := tx.Q.EscalationGiveBack(ctx, e.tenant, *row.CallID, id); err != nil {
 				return err
 			}
 		}
@@ -172,10 +189,7 @@ func (s *Service) writeEnd(ctx context.Context, id uuid.UUID, e ending) error {
 // writeEnds writes the ends of sessions that have ended by themselves.
 func (s *Service) writeEnds(ctx context.Context) {
 	s.mu.Lock()
-	due := make(map[uuid.UUID]ending, len(s.over))
-	for id, e := range s.over {
-		due[id] = e
-	}
+	due := maps.Clone(s.over)
 	s.mu.Unlock()
 	for id, e := range due {
 		s.endRow(ctx, id, e)

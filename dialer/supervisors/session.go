@@ -163,10 +163,10 @@ func (s *Service) start(
 	var st started
 	err = s.st.InTenant(ctx, by.TenantID, func(tx *store.Tx) error {
 		st = started{row: db.SupervisorSession{TenantID: by.TenantID, ID: id, SupervisorID: by.ID, StartedAt: s.now()}}
-		if err := s.ownPhone(ctx, tx, by, &st); err != nil {
+		if err := prepare(ctx, tx, &st); err != nil {
 			return err
 		}
-		if err := prepare(ctx, tx, &st); err != nil {
+		if err := s.ownPhone(ctx, tx, by, &st); err != nil {
 			return err
 		}
 		return s.writeStart(ctx, tx, &st)
