@@ -37,6 +37,13 @@ func (c *customer) control(t *testing.T, status int, callID string, body map[str
 func (c *customer) endedCall(t *testing.T, callID string) call {
 	t.Helper()
 	var out call
+	defer func() {
+		if out.EndTime == nil { // how far it has come
+			var seen map[string]any
+			c.do(t, http.StatusOK, http.MethodGet, "/api/v1/calls/"+callID, nil, &seen)
+			t.Logf("the call is up: %v", seen)
+		}
+	}()
 	eventually(t, 15*time.Second, "the call ends", func() bool {
 		out = c.call(t, callID)
 		return out.EndTime != nil

@@ -388,14 +388,19 @@ func talking(s *simcarrier.Server) (simcarrier.Report, bool) {
 	return calls[len(calls)-1], true
 }
 
-// heard is the first onset of a frequency after a time; zero while there is none.
+// heard is the first onset of a frequency that came after a time; zero while there is none. A busy machine's is dated to when it was due, which may
+// be before that.
 func heard(r simcarrier.Report, hz float64, after time.Time) time.Time {
 	for _, h := range r.Heard {
 		if h.Hz != hz {
 			continue
 		}
-		for _, at := range h.Onsets {
-			if at.After(after) {
+		for i, at := range h.Onsets {
+			came := at
+			if i < len(h.Came) { // of a frequency that is tracked
+				came = h.Came[i]
+			}
+			if came.After(after) {
 				return at
 			}
 		}

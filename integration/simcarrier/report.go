@@ -1,6 +1,7 @@
 package simcarrier
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
@@ -208,6 +209,9 @@ func (st *stream) report(r *Report, live bool) {
 	defer st.mu.Unlock()
 	r.Codec, r.OnHold = st.media.codec.name, st.active && st.paused
 	r.Heard, r.Bursts, r.DominantHz = st.ear.Heard(), st.ear.Bursts(), st.ear.DominantHz()
+	for i, h := range r.Heard {
+		r.Heard[i].Came = slices.Clone(st.came[h.Hz])
+	}
 	if last := st.ear.LastHeard(); !last.IsZero() {
 		r.LastHeardAt = &last
 		r.HearsNow = live && time.Since(last) <= hearsWithin

@@ -77,6 +77,7 @@ type stream struct {
 	sentKey []tone.Digit
 	sent    []SentAudio
 	onsets  []time.Time
+	came    map[float64][]time.Time // of onsets heard, by frequency
 	trips   []float64
 }
 
@@ -170,9 +171,15 @@ func (st *stream) hear(h *rtp.Header, payload []byte, at time.Time) {
 	st.ear.Hear(st.clock.date(h.Timestamp, at), st.samples[:n], st.onset)
 }
 
-// onset closes the round trip of a marker.
+// onset notes when it came, and closes the round trip of a marker.
 func (st *stream) onset(hz float64, at time.Time) {
 	came := st.clock.cameAt(at)
+	if st.came == nil {
+		st.came = map[float64][]time.Time{}
+	}
+	if len(st.came[hz]) < maxSent {
+		st.came[hz] = append(st.came[hz], came)
+	}
 	if hz != markerHz || st.lastMark.IsZero() || came.Before(st.lastMark) {
 		return
 	}

@@ -22,6 +22,8 @@ const (
 type Heard struct {
 	Hz     float64     `json:"hz"`
 	Onsets []time.Time `json:"onsets"`
+	// Came is when the first packet of each onset came, where who listens tells: later than it is dated, on a busy machine.
+	Came []time.Time `json:"came,omitempty"`
 	// Ends are the ends of the tones that have ended.
 	Ends      []time.Time `json:"ends"`
 	TotalMS   float64     `json:"total_ms"`
