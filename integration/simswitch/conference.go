@@ -48,13 +48,11 @@ type member struct {
 }
 
 // leave has the member's application end. The caller holds mu.
-func (m *member) leave(kicked bool) bool {
-	if m.left {
-		return false
+func (m *member) leave(kicked bool) {
+	if !m.left {
+		m.left, m.kicked = true, kicked
+		close(m.put)
 	}
-	m.left, m.kicked = true, kicked
-	close(m.put)
-	return true
 }
 
 // say takes a frame that the member's party says.

@@ -3,6 +3,7 @@ package simswitch
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -103,7 +104,7 @@ func (c *conference) each(command, whom string, act func(m *member) (said, told 
 		n.m.tell(n.told, size)
 	}
 	if numbered && len(tell) == 0 {
-		return fmt.Sprintf("-ERR Non-Existant ID %d\n", id)
+		return fmt.Sprintf("-ERR Non-Existant ID %d\n", id) //nolint:misspell // mod_conference spells it so
 	}
 	return out.String()
 }
@@ -187,8 +188,7 @@ func (cs *conferences) list(one *conference) string {
 func (c *conference) lines() string {
 	row := c.row()
 	var out strings.Builder
-	for i := len(row.Members) - 1; i >= 0; i-- {
-		m := row.Members[i]
+	for _, m := range slices.Backward(row.Members) {
 		flags := []string{}
 		for _, f := range []struct{ name, flag string }{{"hear", "can_hear"}, {"speak", "can_speak"}} {
 			if m.Flags[f.flag] {

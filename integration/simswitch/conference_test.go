@@ -12,7 +12,7 @@ import (
 // TestConferences holds what the controller builds conferences on.
 func TestConferences(t *testing.T) {
 	t.Parallel()
-	onEachSwitch(t, map[string]func(t *testing.T, b *bundle){
+	onEachSwitch(t, 24000, map[string]func(b *bundle){
 		"a bridge becomes a conference": conferenceOfABridge,
 		"who leaves, and where to":      conferenceLeaving,
 		"mute, and what is refused":     conferenceCommands,
@@ -56,7 +56,8 @@ func (b *bundle) member(conference, user, vars string) (string, *peerCall) {
 	return id, b.peer.next()
 }
 
-func conferenceOfABridge(t *testing.T, b *bundle) {
+func conferenceOfABridge(b *bundle) {
+	t := b.t
 	id, ctl, a, m := b.bridged(reattaches, "answer-425", "answer-1000", "")
 	media, name := b.other(id), "rm-"+id
 	a.hearsJust(1000)
@@ -96,7 +97,8 @@ func conferenceOfABridge(t *testing.T, b *bundle) {
 	}
 }
 
-func conferenceLeaving(t *testing.T, b *bundle) {
+func conferenceLeaving(b *bundle) {
+	t := b.t
 	name := "rm-" + uuid.NewString()
 	first, a := b.member(name, "answer-425", ",rm_after_conference=rm_reattach")
 	second, m := b.member(name, "answer-1000", ",rm_after_conference=rm_park")
@@ -146,7 +148,8 @@ func conferenceLeaving(t *testing.T, b *bundle) {
 	require.Equal(t, "-ERR Conference "+name+" not found\n", b.esl.api("conference "+name+" json_list"))
 }
 
-func conferenceCommands(t *testing.T, b *bundle) {
+func conferenceCommands(b *bundle) {
+	t := b.t
 	name := "rm-" + uuid.NewString()
 	require.Equal(t, "-ERR Conference "+name+" not found\n", b.esl.api("conference "+name+" kick 1"))
 	first, a := b.member(name, "answer-425", "")
@@ -197,7 +200,8 @@ func conferenceCommands(t *testing.T, b *bundle) {
 	require.ElementsMatch(t, []string{first, second}, channels)
 }
 
-func conferenceAndBack(t *testing.T, b *bundle) {
+func conferenceAndBack(b *bundle) {
+	t := b.t
 	id, ctl, a, m := b.bridged(reattaches, "answer-425", "answer-1000", "")
 	agent, name := uuid.NewString(), "rm-"+id
 	require.Contains(t, b.originate(",origination_uuid="+agent, "answer-700", "rm_agent XML ringmaster"), "+OK")

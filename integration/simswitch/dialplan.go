@@ -80,7 +80,8 @@ func (sw *Switch) routeController(ch *channel, destination string) (name string,
 		return destination, []action{answer, park}
 	case destination == "rm_conference":
 		return destination, []action{
-			{"set", "hangup_after_conference=false"}, {"conference", "${rm_conference}@ringmaster"},
+			{"set", "hangup_after_conference=false"},
+			{"conference", "${rm_conference}@ringmaster"},
 			{"transfer", "rm_conference_left XML " + controllerContext},
 		}
 	case destination == "rm_conference_left" && ch.get("rm_after_conference") != "":

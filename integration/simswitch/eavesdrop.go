@@ -52,23 +52,6 @@ func (s *spySide) add(frame []int16) {
 	s.pcm = slices.Delete(s.pcm, 0, n)
 }
 
-// read takes what the party said, write what it heard.
-func (s *spy) read(pcm []int16) {
-	if s.reads {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.in.put(pcm)
-	}
-}
-
-func (s *spy) write(pcm []int16) {
-	if s.writes {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.out.put(pcm)
-	}
-}
-
 // source is what the spy's own channel plays.
 func (s *spy) source(frame []int16) bool {
 	s.mu.Lock()
@@ -78,18 +61,15 @@ func (s *spy) source(frame []int16) bool {
 	return true
 }
 
-// eavesdropApp listens to another channel until one of the two ends. The variables eavesdrop_bridge_aleg and
-// eavesdrop_bridge_bleg take one side away: what the channel says, what it hears; eavesdrop_whisper_aleg and eavesdrop_whisper_bleg put what
-// the spy says into the same two. An event with eavesdrop-command, or the spy's digits unless eavesdrop_enable_dtmf is false, change the latter.
+// eavesdropApp listens to another channel until one of the two ends. The variables eavesdrop_bridge_aleg and eavesdrop_bridge_bleg choose one
+// side: what the channel says, what it hears; eavesdrop_whisper_aleg and eavesdrop_whisper_bleg put what the spy says into the same two, as far
+// as it listens to them. An event with eavesdrop-command, or the spy's digits unless eavesdrop_enable_dtmf is false, change the latter.
 func (ch *application) eavesdropApp(arg string) {
-	s := &spy{reads: true, writes: true}
-	if v, set := ch.lookup("eavesdrop_bridge_aleg"); set {
-		s.reads = isTrue(v)
+	s := &spy{reads: isTrue(ch.get("eavesdrop_bridge_aleg")), writes: isTrue(ch.get("eavesdrop_bridge_bleg"))}
+	if !s.reads && !s.writes {
+		s.reads, s.writes = true, true
 	}
-	if v, set := ch.lookup("eavesdrop_bridge_bleg"); set {
-		s.writes = isTrue(v)
-	}
-	s.voice.toPartner.on, s.voice.toChannel.on = isTrue(ch.get("eavesdrop_whisper_aleg")), isTrue(ch.get("eavesdrop_whisper_bleg"))
+	s.heard(isTrue(ch.get("eavesdrop_whisper_aleg")), isTrue(ch.get("eavesdrop_whisper_bleg")))
 	v, set := ch.lookup("eavesdrop_enable_dtmf")
 	ch.listenTo(strings.TrimSpace(arg), s, !set || isTrue(v))
 }

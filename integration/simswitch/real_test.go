@@ -17,13 +17,14 @@ import (
 // freeswitchVariable names a real switch, on which the tests of onEachSwitch run as well.
 const freeswitchVariable = "RINGMASTER_FREESWITCH"
 
-// onEachSwitch runs tests on a simulated switch each, and on a real one, all on the same.
-func onEachSwitch(t *testing.T, tests map[string]func(t *testing.T, b *bundle)) {
+// onEachSwitch runs tests on a simulated switch each, and on a real one, all on the same. That has 500 RTP ports from rtpStart on, which are no
+// other's.
+func onEachSwitch(t *testing.T, rtpStart int, tests map[string]func(b *bundle)) {
 	t.Helper()
 	for name, test := range tests {
 		t.Run("simswitch/"+name, func(t *testing.T) {
 			t.Parallel()
-			test(t, setup(t))
+			test(setup(t))
 		})
 	}
 	t.Run("freeswitch", func(t *testing.T) {
@@ -36,7 +37,7 @@ func onEachSwitch(t *testing.T, tests map[string]func(t *testing.T, b *bundle)) 
 		dir := t.TempDir()
 		sw, err := freeswitch.Start(context.WithoutCancel(t.Context()), freeswitch.Config{Binary: binary, Dir: dir, Params: conf.Params{
 			ESLPassword: "ClueCon", SocketAddr: l.Addr().String(), CDRDir: filepath.Join(dir, "cdr"), DirectoryURL: "http://127.0.0.1:9/",
-			RTPStart: 24000, RTPEnd: 25998, // those of the suite's other real switches are below
+			RTPStart: rtpStart, RTPEnd: rtpStart + 998,
 		}})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, sw.Stop()) })
@@ -48,7 +49,7 @@ func onEachSwitch(t *testing.T, tests map[string]func(t *testing.T, b *bundle)) 
 				b.peer.mu.Unlock()
 				b.esl = b.connectTo(sw.ESLAddr())
 				defer b.esl.api("hupall")
-				test(t, b)
+				test(b)
 			})
 		}
 	})

@@ -14,7 +14,7 @@ import (
 // TestSpies holds what supervisors' and AI's monitors are built on: who hears whom when a leg eavesdrops on a caller.
 func TestSpies(t *testing.T) {
 	t.Parallel()
-	onEachSwitch(t, map[string]func(t *testing.T, b *bundle){
+	onEachSwitch(t, 25000, map[string]func(b *bundle){
 		"who hears a spy":              spyModes,
 		"through all that a call does": spyStays,
 		"from call to call":            spyMoves,
@@ -71,7 +71,8 @@ func (b *bundle) eavesdropsMore(target string, than int) {
 	require.Eventually(b.t, func() bool { return b.eavesdrops(target) > than }, waits, waits/1000)
 }
 
-func spyModes(t *testing.T, b *bundle) {
+func spyModes(b *bundle) {
+	t := b.t
 	id, _, a, m := b.bridged(reattaches, "answer-425", "answer-1000", "")
 	m.hearsJust(425)
 	want := map[byte][2][]float64{ // what the caller hears, and the media leg
@@ -100,10 +101,24 @@ func spyModes(t *testing.T, b *bundle) {
 	}
 	s.press('3', 160000)
 	check('1', s)
+	require.Equal(t, "+OK\n", b.esl.api("uuid_kill "+spy))
+	<-s.bye
+	for side, want := range map[string]struct{ a, m, s []float64 }{
+		",eavesdrop_bridge_aleg=true,eavesdrop_bridge_bleg=false": {[]float64{1000}, []float64{425, 1400}, []float64{425}},
+		",eavesdrop_bridge_bleg=true":                             {[]float64{1000, 1400}, []float64{425}, []float64{1000}},
+	} {
+		spy, s := b.spy(id, "answer-1400", whispers('3')+side)
+		a.hearsJust(want.a...)
+		m.hearsJust(want.m...)
+		s.hearsJust(want.s...)
+		require.Equal(t, "+OK\n", b.esl.api("uuid_kill "+spy))
+		<-s.bye
+	}
 	require.Contains(t, b.esl.cmd("sendevent SEND_INFO\nunique-id: "+uuid.NewString()+"\neavesdrop-command: 3"), "+OK ", "nobody is told so, too")
 }
 
-func spyStays(t *testing.T, b *bundle) {
+func spyStays(b *bundle) {
+	t := b.t
 	id, ctl, a, m := b.bridged(reattaches, "answer-425", "answer-1000", "")
 	media, name := b.other(id), "rm-"+id
 	spy, s := b.spy(id, "answer-1400", whispers('3'))
@@ -155,7 +170,8 @@ func spyStays(t *testing.T, b *bundle) {
 	<-s.bye
 }
 
-func spyMoves(t *testing.T, b *bundle) {
+func spyMoves(b *bundle) {
+	t := b.t
 	one, _, a, m := b.bridged("", "answer-425", "answer-1000", "")
 	two, _, a2, m2 := b.bridged("", "answer-700", "answer-620", "")
 	spy := uuid.NewString()
@@ -198,7 +214,7 @@ func spyMoves(t *testing.T, b *bundle) {
 	m2.hearsJust(700)
 }
 
-func twoSpies(t *testing.T, b *bundle) {
+func twoSpies(b *bundle) {
 	id, _, a, m := b.bridged("", "answer-425", "answer-1000", "")
 	one, s := b.spy(id, "answer-1400", whispers('0'))
 	two, s2 := b.spy(id, "answer-2200", whispers('0'))
@@ -221,7 +237,7 @@ func twoSpies(t *testing.T, b *bundle) {
 	}
 }
 
-func spyOfSilence(t *testing.T, b *bundle) {
+func spyOfSilence(b *bundle) {
 	id, _, a, m := b.bridged("", "answer-425", "answer-1000", "")
 	_, s := b.spy(id, "answer-1400", whispers('3'))
 	a.hearsJust(1000, 1400)
@@ -240,7 +256,8 @@ func spyOfSilence(t *testing.T, b *bundle) {
 	s.hearsJust(425, 1000)
 }
 
-func spyRecorded(t *testing.T, b *bundle) {
+func spyRecorded(b *bundle) {
+	t := b.t
 	id, _, a, m := b.bridged("", "answer-425", "answer-1000", "")
 	media := b.other(id)
 	m.hearsJust(425)
@@ -301,7 +318,8 @@ func lastOf(t *testing.T, path string) (left, right []float64) {
 	return tones(cut(file.Channel(0))), tones(cut(file.Channel(1)))
 }
 
-func spyOfAMember(t *testing.T, b *bundle) {
+func spyOfAMember(b *bundle) {
+	t := b.t
 	name := "rm-" + uuid.NewString()
 	first, a := b.member(name, "answer-425", "")
 	_, m := b.member(name, "answer-1000", "")

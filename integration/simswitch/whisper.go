@@ -44,13 +44,19 @@ func (s *spy) command(text string) bool {
 	for _, c := range text {
 		switch c {
 		case '0', '1', '2', '3':
-			s.voice.toPartner.turn(c == '1' || c == '3')
-			s.voice.toChannel.turn(c == '2' || c == '3')
+			s.heard(c == '1' || c == '3', c == '2' || c == '3')
 		case '*':
 			return false
 		}
 	}
 	return true
+}
+
+// heard says who hears the spy from now on. A spy of one side replaces the frames of that side alone (SMBF_READ_REPLACE, SMBF_WRITE_REPLACE).
+// The caller holds mu, or owns the spy.
+func (s *spy) heard(partner, channel bool) {
+	s.voice.toPartner.turn(partner && s.reads)
+	s.voice.toChannel.turn(channel && s.writes)
 }
 
 // whispers says whether the spy is heard by that side.
