@@ -72,7 +72,10 @@ func TestCallersWhomNoCampaignHasDialed(t *testing.T) {
 	require.True(t, b.svc.Crew(b.tenant)[0].Outside)
 	next := b.serve(t, b.svc, second, Request{Priority: 2, AgentID: &agent})
 	require.Eventually(t, func() bool { return len(b.svc.Waiting(b.tenant)) == 1 }, 30*time.Second, time.Millisecond)
-	require.Equal(t, Waiter{Call: second, Want: Want{Agent: &agent}, Priority: 2}, b.svc.Waiting(b.tenant)[0])
+	waiter := b.svc.Waiting(b.tenant)[0]
+	require.WithinDuration(t, time.Now(), waiter.Since, time.Minute)
+	waiter.Since = time.Time{}
+	require.Equal(t, Waiter{Call: second, Want: Want{Agent: &agent}, Priority: 2}, waiter)
 	b.bridged(t, first, agent)
 	o.answer <- switchctl.AgentEnded
 	caller.ends(t, Ended)
