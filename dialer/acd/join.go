@@ -133,6 +133,15 @@ func (s *Service) hadJoined(agent, call uuid.UUID) bool {
 	return s.joined[agent] == call
 }
 
+// WrapsUp tells whether an agent is in the wrap-up of a call.
+func (s *Service) WrapsUp(ctx context.Context, tx *store.Tx, tenant, agent, call uuid.UUID) (bool, error) {
+	row, err := tx.Q.AgentLock(ctx, tenant, agent)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && row.Status == string(WrapUp) && row.LastCallID != nil && *row.LastCallID == call, err
+}
+
 // ManagerPhone is the phone of the supervisor or administrator who has an extension. Errors: switchctl.ErrUnknownExtension.
 func (s *Service) ManagerPhone(ctx context.Context, tenant uuid.UUID, extension string) (phone.Spec, error) {
 	var who db.User

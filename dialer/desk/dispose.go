@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -44,8 +45,8 @@ func (dk *Desk) Dispose(ctx context.Context, tenant, agent uuid.UUID, in Dispose
 		if err != nil {
 			return err
 		}
-		if call.AgentID == nil || *call.AgentID != agent {
-			return &fault.Error{Kind: fault.Conflict, Code: CodeCallOfOtherAgent, Detail: "The call was not this agent's."}
+		if theirs, err := dk.theirs(ctx, tx, call, agent); err != nil || !theirs {
+			return cmp.Or[error](err, &fault.Error{Kind: fault.Conflict, Code: CodeCallOfOtherAgent, Detail: "The call was not this agent's."})
 		}
 		if moved, err = dk.Agents.Disposes(ctx, tx, tenant, agent, d.call, now); err != nil {
 			return err
@@ -65,6 +66,14 @@ func (dk *Desk) Dispose(ctx context.Context, tenant, agent uuid.UUID, in Dispose
 		return out, fault.Wrap("dispose", err)
 	}
 	return out, nil
+}
+
+// theirs tells whether an agent has a say in what a call came to: it was theirs, or they have wrap-up after a conference of it.
+func (dk *Desk) theirs(ctx context.Context, tx *store.Tx, call db.Call, agent uuid.UUID) (bool, error) {
+	if call.AgentID != nil && *call.AgentID == agent {
+		return true, nil
+	}
+	return dk.Agents.WrapsUp(ctx, tx, call.TenantID, agent, call.ID)
 }
 
 // lockDisposed takes the lock of a number that is to be opted out, before any row's: the gate takes them in this order, too.

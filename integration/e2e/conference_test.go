@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"math"
 	"net/http"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/integration/echoai"
+	"github.com/ringmaster/ringmaster/integration/simcarrier"
+	"github.com/ringmaster/ringmaster/integration/stack"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
@@ -152,6 +155,93 @@ func TestConferenceMemberFails(t *testing.T) {
 		require.Equal(t, []string{"caller", "voice_agent"}, c.participants(t, callID))
 		c.heardMore(t, caller, agentHz, "caller and voice agent go on")
 		c.hangUp(t, "+91"+caller)
+		c.endedCall(t, callID)
+		c.atRest(t)
+	})
+}
+
+// TestConferenceWithAnAgent: an agent who is free joins, hears and is heard, is on_call meanwhile, and has their phone and their wrap-up afterwards;
+// one who isn't free is refused. The agent and the caller go on when the voice agent has left, and the agent's removal ends nothing but that.
+func TestConferenceWithAnAgent(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		const caller, other = "9876101104", "9876101105"
+		a := c.login(t)
+		state := c.softphone(t, simcarrier.AgentSpec{Extension: a.SIP.Extension, Password: a.SIP.Password, Voice: "tone:1000"})
+		require.True(t, state.Registered, "%+v", state)
+		callID := c.live(t, caller, "/tone?hz=700")
+		c.confer(t, callID, other)
+		problem := c.control(t, http.StatusUnprocessableEntity, callID, map[string]any{
+			"event": "conference_add", "participant_type": "agent", "destination": "4711",
+		})
+		require.Equal(t, "validation_error", problem["code"])
+		a.api.JSON(t, http.MethodPost, "/api/agent/status", map[string]any{"status": "paused"}, http.StatusOK, &a.Agent)
+		agent := map[string]any{"event": "conference_add", "participant_type": "agent", "destination": a.SIP.Extension}
+		problem = c.control(t, http.StatusConflict, callID, agent)
+		require.Equal(t, "agent_not_available", problem["code"])
+		a.api.JSON(t, http.MethodPost, "/api/agent/status", map[string]any{"status": "available"}, http.StatusOK, &a.Agent)
+		var member string
+		eventually(t, 10*time.Second, "the agent's phone is up again", func() bool {
+			status, _, body := c.api.Do(t, http.MethodPost, "/api/v1/ai-sessions/"+callID+"/control", agent)
+			var out struct {
+				Result struct {
+					MemberID string `json:"member_id"`
+				}
+			}
+			if status == http.StatusOK {
+				require.NoError(t, json.Unmarshal(body, &out))
+				member = out.Result.MemberID
+			}
+			return status == http.StatusOK
+		})
+		c.toldOfMember(t, callID, member, "added")
+		require.Equal(t, []string{"caller", "voice_agent", "destination", "agent"}, c.participants(t, callID))
+		c.heardMore(t, caller, agentHz, "the caller hears the agent")
+		c.heardMore(t, other, agentHz, "the other one, too")
+		phone := func() *simcarrier.Report {
+			state, err := c.phones().Agent(t.Context(), a.SIP.Extension)
+			require.NoError(t, err)
+			require.NotNil(t, state.Call)
+			return state.Call
+		}
+		eventually(t, 15*time.Second, "the agent hears caller and voice agent", func() bool {
+			heard := phone().Heard
+			return len(onsets(heard, callerHz)) > 0 && len(onsets(heard, 700)) > 0
+		})
+		var who agentAccount
+		c.do(t, http.StatusOK, http.MethodGet, "/api/v1/agents/"+a.Agent.ID, nil, &who.Agent)
+		require.Equal(t, "on_call", who.Agent.Status)
+		c.control(t, http.StatusOK, callID, map[string]any{"event": "conference_leave"})
+		c.heardMore(t, caller, agentHz, "caller and agent go on")
+		c.hangUp(t, "+91"+caller)
+		require.Equal(t, "completed", c.endedCall(t, callID).Status)
+		a.dispose(t, callID)
+		require.True(t, phone().Live, "the leg is kept for the next call")
+		c.atRest(t)
+	})
+}
+
+// TestConferenceOutlivesTheController: people go on talking when the controller is killed; the restarted one finds the conference, dials the voice
+// agent back in, and takes verbs for it.
+func TestConferenceOutlivesTheController(t *testing.T) {
+	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
+		const caller, other = "9876101106", "9876101107"
+		callID := c.live(t, caller, "/tone?hz=1000&delay=0s")
+		member := c.confer(t, callID, other)
+		c.heardMore(t, other, agentHz, "the member hears the voice agent")
+		require.NoError(t, c.KillController())
+		c.heardMore(t, other, callerHz, "the people go on: the member hears the caller")
+		c.heardMore(t, caller, callerHz, "and the caller the member")
+		require.NoError(t, c.StartController(t.Context()))
+		eventually(t, 20*time.Second, "the session is resumed", func() bool { return len(c.sessions(t, callID)) == 2 })
+		c.heardMore(t, other, agentHz, "the member hears the voice agent again")
+		c.heardMore(t, caller, agentHz, "and the caller")
+		require.Equal(t, []string{"caller", "voice_agent", "destination"}, c.participants(t, callID))
+		c.control(t, http.StatusOK, callID, map[string]any{"event": "conference_remove", "member_id": member})
+		eventually(t, 10*time.Second, "the member's call ends", func() bool {
+			report, ok := c.report(t, "+91"+other)
+			return ok && report.EndedAt != nil
+		})
+		c.control(t, http.StatusOK, callID, map[string]any{"event": "hangup"})
 		c.endedCall(t, callID)
 		c.atRest(t)
 	})
