@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
+	"github.com/ringmaster/ringmaster/integration/stack"
 )
 
 // supervisorHz is what supervisors sound like.
@@ -292,6 +293,111 @@ func TestSupervisorFollowsAnAgent(t *testing.T) {
 			"supervision.ended", "supervision.mode_changed", "supervision.call_changed", "supervision.mode_changed", "supervision.call_changed",
 			"supervision.started",
 		}, s.did(t))
+		c.atRest(t)
+	})
+}
+
+// TestSupervisorOnAConference: whoever is in a conference with the caller hears a whisper, the voice agent too; the caller hears who barges in.
+func TestSupervisorOnAConference(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		const caller, member = "9876102103", "9876102104"
+		s := c.supervise(t)
+		callID := c.live(t, caller, "/tone?hz=1000")
+		c.confer(t, callID, member)
+		got := s.listen(t, map[string]any{"call_id": callID})
+		all := ears{
+			caller:     func(hz float64) int64 { return c.heard(t, caller, hz) },
+			other:      func(hz float64) int64 { return c.heard(t, member, hz) },
+			supervisor: func(hz float64) int64 { return heardOf(s.phone(t).Heard, hz) },
+		}
+		voiceAgent := ear(func(hz float64) int64 { return heardOf(c.sessions(t, callID)[0].Heard, hz) })
+		all.heardIn(t, "listen")
+		s.mode(t, got.ID, "whisper")
+		all.heardIn(t, "whisper")
+		voiceAgent.hears(t, supervisorHz, "the voice agent hears the whisper")
+		s.mode(t, got.ID, "barge")
+		all.heardIn(t, "barge")
+		s.api.JSON(t, http.MethodDelete, "/api/supervisor/sessions/"+got.ID, nil, http.StatusNoContent, nil)
+		all.caller.quiet(t, supervisorHz, "the supervisor is gone")
+		c.control(t, http.StatusOK, callID, map[string]any{"event": "hangup"})
+		c.endedCall(t, callID)
+		c.atRest(t)
+	})
+}
+
+// TestSupervisorInBypass: a call whose audio goes past the switch is brought back for the supervisor.
+func TestSupervisorInBypass(t *testing.T) {
+	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
+		const caller = "9876102105"
+		c.cli(t, nil, "trunk", "probe", "9876102106", "--tenant", "acme")
+		s := c.supervise(t)
+		callID := c.bypassed(t, caller, "/tone?hz=1000&delay=0s")
+		got := s.listen(t, map[string]any{"call_id": callID})
+		all := ears{
+			caller:     func(hz float64) int64 { return c.heard(t, caller, hz) },
+			other:      func(hz float64) int64 { return heardOf(c.sessions(t, callID)[0].Heard, hz) },
+			supervisor: func(hz float64) int64 { return heardOf(s.phone(t).Heard, hz) },
+		}
+		all.heardIn(t, "listen")
+		s.mode(t, got.ID, "barge")
+		all.heardIn(t, "barge")
+		s.mode(t, got.ID, "whisper")
+		all.heardIn(t, "whisper")
+		s.api.JSON(t, http.MethodDelete, "/api/supervisor/sessions/"+got.ID, nil, http.StatusNoContent, nil)
+		all.caller.hears(t, agentHz, "the call goes on")
+		c.hangUp(t, "+91"+caller)
+		c.endedCall(t, callID)
+		c.atRest(t)
+	})
+}
+
+// TestSupervisorOfAQueue: the floor shows who waits; a supervisor hears a caller who does, speaks with them, and gives them to an agent.
+func TestSupervisorOfAQueue(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		s := c.supervise(t)
+		a := c.login(t)
+		phone := c.softphone(t, simcarrier.AgentSpec{Extension: a.SIP.Extension, Password: a.SIP.Password, Voice: "tone:1000"})
+		require.True(t, phone.Registered, "%+v", phone)
+		a.api.JSON(t, http.MethodPost, "/api/agent/status", map[string]any{"status": "paused"}, http.StatusOK, nil)
+		c.flowOfTheNumber(t, `[{"id":"s","type":"start","next":{"default":"person"}},
+			{"id":"person","type":"connect_agent","data":{"max_wait_s":120},"next":{"ended":"h","timeout":"h","unavailable":"h"}},
+			{"id":"h","type":"hangup"}]`)
+		const from = "9876102107"
+		out := c.dialIn(t, from, c.tenant.Numbers[0])
+		require.True(t, out.Answered, "%+v", out)
+		var floor supervisors.Floor
+		eventually(t, 15*time.Second, "the floor shows the caller", func() bool {
+			floor = s.floor(t)
+			return len(floor.Queue) == 1
+		})
+		id, found := c.inboundCall(t, from)
+		require.True(t, found)
+		require.Equal(t, id, floor.Queue[0].CallID)
+		require.Equal(t, 1, floor.Queue[0].Position)
+		caller := ear(func(hz float64) int64 {
+			report, _ := c.report(t, out.CallID)
+			return heardOf(report.Heard, hz)
+		})
+		own := ear(func(hz float64) int64 { return heardOf(s.phone(t).Heard, hz) })
+		got := s.listen(t, map[string]any{"call_id": id})
+		own.hears(t, callerHz, "the supervisor hears the caller who waits")
+		caller.quiet(t, supervisorHz, "who doesn't hear the supervisor")
+		s.mode(t, got.ID, "barge")
+		caller.hears(t, supervisorHz, "the caller hears the supervisor")
+		s.api.JSON(t, http.MethodDelete, "/api/supervisor/sessions/"+got.ID, nil, http.StatusNoContent, nil)
+
+		var did supervisors.ActionResult
+		body := map[string]any{"call_id": id, "extension": a.SIP.Extension}
+		s.api.JSON(t, http.MethodPost, "/api/supervisor/transfer", body, http.StatusOK, &did)
+		require.Equal(t, supervisors.ActionResult{OK: true, CallID: id, Action: "transfer"}, did)
+		a.api.JSON(t, http.MethodPost, "/api/agent/status", map[string]any{"status": "available"}, http.StatusOK, nil)
+		caller.hears(t, agentHz, "the caller is with the agent")
+		body["extension"] = "987654"
+		status, _, _ := s.api.Do(t, http.MethodPost, "/api/supervisor/transfer", body)
+		require.Equal(t, http.StatusUnprocessableEntity, status, "nobody's extension")
+		c.hangUp(t, out.CallID)
+		c.endedCall(t, id.String())
+		a.dispose(t, id.String())
 		c.atRest(t)
 	})
 }
