@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -399,6 +400,63 @@ func FuzzControlBody(f *testing.F) {
 		var object map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal(body, &object))
 	})
+}
+
+// TestEveryVerbWithAKeyActsOnce: the same request with one key acts once, at the same time and later, and with another body not at all; without a key it
+// acts again, and after its window, too. A key is remembered as long as its own verb says, whatever comes with it then.
+func TestEveryVerbWithAKeyActsOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	// Each verb takes its own members of these.
+	const members = `"target":"caller","digits":"1","audio_url":"http://a.test/a.wav","disposition":"sold","field":"size","value":1,"status":"callback",
+		"scheduled_at":"2030-01-01T10:00:00Z","target_call_id":"0193a000-0000-7000-8000-000000000001","destination_type":"e164",
+		"destination":"+919876500000","reason":"why","urgency":"high","participant_type":"e164","member_id":"m"`
+	for _, verb := range call.Verbs() {
+		if verb.NoKey {
+			continue
+		}
+		body := func(more string) string { return `{"event":"` + verb.Name + `",` + members + more + `}` }
+		id := b.call(t, b.tenant, nil, "")
+		plain := b.scoped(t, "ai_sessions:control_admin")
+		before := len(b.calls.requests())
+		acted := func() int { return len(b.calls.requests()) - before }
+		for range 2 {
+			plain.JSON(t, http.MethodPost, controlPath(id), body(""), http.StatusOK, nil)
+		}
+		require.Equal(t, 2, acted(), "%s without a key acts again", verb.Name)
+		b.clock.Advance(2 * time.Second) // ten verbs a second
+
+		key := plain.With("Idempotency-Key", uuid.NewString())
+		release := b.calls.hold()
+		statuses := make(chan int, 4)
+		var all sync.WaitGroup
+		for range cap(statuses) {
+			all.Go(func() {
+				status, _, _ := key.Do(t, http.MethodPost, controlPath(id), body(""))
+				statuses <- status
+			})
+		}
+		require.Eventually(t, func() bool { return len(statuses) == cap(statuses)-1 }, 30*time.Second, 5*time.Millisecond)
+		release()
+		all.Wait()
+		require.Equal(t, 3, acted(), "%s at the same time", verb.Name)
+
+		window := 24 * time.Hour
+		if slices.Contains([]string{"play_audio", "whisper", "send_dtmf"}, verb.Name) {
+			window = time.Minute
+		}
+		b.clock.Advance(window - time.Second)
+		header := key.JSON(t, http.MethodPost, controlPath(id), body(""), http.StatusOK, nil)
+		require.Equal(t, "true", header.Get(replayed), verb.Name)
+		refused(t, key, http.MethodPost, controlPath(id), body(`,"x":1`), http.StatusUnprocessableEntity, "idempotency_key_reused")
+		if window > time.Minute { // a verb that is forgotten sooner doesn't take the key away
+			refused(t, key, http.MethodPost, controlPath(id), `{"event":"send_dtmf","digits":"1"}`, http.StatusUnprocessableEntity, "idempotency_key_reused")
+		}
+		require.Equal(t, 3, acted(), verb.Name)
+		b.clock.Advance(2 * time.Second)
+		key.JSON(t, http.MethodPost, controlPath(id), body(""), http.StatusOK, nil)
+		require.Equal(t, 4, acted(), "%s after its window", verb.Name)
+	}
 }
 
 // TestSendDTMFIsRepeatable dispatches the digits, and remembers their key for a minute alone.

@@ -194,7 +194,7 @@ func (d *idempotency) claim(ctx context.Context, a attempt) (bool, error) {
 		var err error
 		rows, err = tx.Q.ClaimIdempotencyKey(ctx, db.ClaimIdempotencyKeyParams{
 			TenantID: a.tenantID, Environment: string(a.environment), Scope: a.scope, Key: a.key, RequestHash: a.hash[:],
-			CreatedAt: now, ExpiredBefore: now.Add(-a.window),
+			CreatedAt: now, ExpiresAt: now.Add(a.window),
 		})
 		return err
 	})

@@ -14,24 +14,24 @@ import (
 )
 
 const claimIdempotencyKey = `-- name: ClaimIdempotencyKey :execrows
-INSERT INTO idempotent_requests AS k (tenant_id, environment, scope, key, request_hash, created_at)
-VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO idempotent_requests AS k (tenant_id, environment, scope, key, request_hash, created_at, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7::timestamptz)
 ON CONFLICT (tenant_id, environment, scope, key) DO UPDATE
-  SET request_hash = excluded.request_hash, status_code = NULL, response = NULL, created_at = excluded.created_at
-  WHERE k.created_at < $7::timestamptz
+  SET request_hash = excluded.request_hash, status_code = NULL, response = NULL, created_at = excluded.created_at, expires_at = excluded.expires_at
+  WHERE coalesce(k.expires_at, k.created_at + interval '24 hours') < excluded.created_at
 `
 
 type ClaimIdempotencyKeyParams struct {
-	TenantID      uuid.UUID
-	Environment   string
-	Scope         string
-	Key           string
-	RequestHash   []byte
-	CreatedAt     time.Time
-	ExpiredBefore time.Time
+	TenantID    uuid.UUID
+	Environment string
+	Scope       string
+	Key         string
+	RequestHash []byte
+	CreatedAt   time.Time
+	ExpiresAt   time.Time
 }
 
-// ClaimIdempotencyKey takes a key that is new, or that was last used before the replay window.
+// ClaimIdempotencyKey takes a key that is new, or whose replay window is over.
 func (q *Queries) ClaimIdempotencyKey(ctx context.Context, arg ClaimIdempotencyKeyParams) (int64, error) {
 	result, err := q.db.Exec(ctx, claimIdempotencyKey,
 		arg.TenantID,
@@ -40,7 +40,7 @@ func (q *Queries) ClaimIdempotencyKey(ctx context.Context, arg ClaimIdempotencyK
 		arg.Key,
 		arg.RequestHash,
 		arg.CreatedAt,
-		arg.ExpiredBefore,
+		arg.ExpiresAt,
 	)
 	if err != nil {
 		return 0, err
@@ -193,7 +193,7 @@ func (q *Queries) GetCallView(ctx context.Context, tenantID uuid.UUID, iD uuid.U
 }
 
 const getIdempotencyKey = `-- name: GetIdempotencyKey :one
-SELECT tenant_id, environment, scope, key, request_hash, status_code, response, created_at FROM idempotent_requests WHERE tenant_id = $1 AND environment = $2 AND scope = $3 AND key = $4
+SELECT tenant_id, environment, scope, key, request_hash, status_code, response, created_at, expires_at FROM idempotent_requests WHERE tenant_id = $1 AND environment = $2 AND scope = $3 AND key = $4
 `
 
 type GetIdempotencyKeyParams struct {
@@ -220,6 +220,7 @@ func (q *Queries) GetIdempotencyKey(ctx context.Context, arg GetIdempotencyKeyPa
 		&i.StatusCode,
 		&i.Response,
 		&i.CreatedAt,
+		&i.ExpiresAt,
 	)
 	return i, err
 }

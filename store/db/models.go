@@ -314,6 +314,7 @@ type IdempotentRequest struct {
 	StatusCode  *int32
 	Response    json.RawMessage
 	CreatedAt   time.Time
+	ExpiresAt   *time.Time
 }
 
 type Lead struct {
