@@ -136,8 +136,9 @@ func (ch *channel) row() map[string]string {
 	r["application_data"], _ = ch.vars.get("current_application_data")
 	r["call_uuid"], _ = ch.vars.get("call_uuid")
 	if ch.early {
-		for _, side := range []string{"read", "write"} {
-			r[side+"_codec"], r[side+"_rate"], r[side+"_bit_rate"] = ch.media.codecName(), "8000", "64000"
+		for _, c := range ch.codecs() {
+			side := strings.ToLower(c.way)
+			r[side+"_codec"], r[side+"_rate"], r[side+"_bit_rate"] = c.name, "8000", c.bitRate
 		}
 	}
 	return r

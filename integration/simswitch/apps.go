@@ -137,6 +137,13 @@ func (ch *application) expand(s string) string {
 	return b.String()
 }
 
+// readsLinear says whether what runs reads linear audio.
+func (ch *application) readsLinear(on bool) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.linear = on
+}
+
 // park waits for a controller's messages, a transfer or the end. Nothing is sent to the far end.
 func (ch *application) park() {
 	ch.events.emit("CHANNEL_PARK")

@@ -89,11 +89,10 @@ func (ch *reporting) describe(e *event, withVars bool) {
 		e.add("Hangup-Cause", string(ch.hangupCause))
 	}
 	if ch.media != nil && ch.early {
-		codec := ch.media.codecName()
-		for _, dir := range []string{"Read", "Write"} {
-			e.add("Channel-"+dir+"-Codec-Name", codec)
-			e.add("Channel-"+dir+"-Codec-Rate", "8000")
-			e.add("Channel-"+dir+"-Codec-Bit-Rate", "64000")
+		for _, c := range ch.codecs() {
+			e.add("Channel-"+c.way+"-Codec-Name", c.name)
+			e.add("Channel-"+c.way+"-Codec-Rate", "8000")
+			e.add("Channel-"+c.way+"-Codec-Bit-Rate", c.bitRate)
 		}
 	}
 	if ch.profile != nil {
@@ -112,6 +111,19 @@ func (ch *reporting) describe(e *event, withVars bool) {
 			e.add("variable_"+v.name, v.value)
 		}
 	}
+}
+
+// codecShown is a codec as events and rows show it.
+type codecShown struct{ way, name, bitRate string }
+
+// codecs are those of the leg's two ways. A conference, and a leg that eavesdrops, reads linear audio. The caller holds mu.
+func (ch *channel) codecs() []codecShown {
+	write := ch.media.codecName()
+	read := codecShown{"Read", write, "64000"}
+	if ch.app.linear {
+		read.name, read.bitRate = "L16", "128000"
+	}
+	return []codecShown{read, {"Write", write, "64000"}}
 }
 
 // answerState is the Answer-State header. The caller holds mu.

@@ -104,6 +104,7 @@ func (ch *application) conferenceApp(arg string) {
 	if !ch.isAnswered() {
 		ch.leg.in.preAnswer()
 	}
+	ch.readsLinear(true)
 	m := ch.sw.conferences.join(ch.channel, name, profile, append(flags, strings.Split(ch.get("conference_member_flags"), "|")...))
 	play := ch.media.startPlay(m.source)
 	ch.media.setMember(m)
@@ -113,6 +114,7 @@ func (ch *application) conferenceApp(arg string) {
 	ch.media.setMember(nil)
 	ch.media.stopPlay(play)
 	ch.sw.conferences.leave(m)
+	ch.readsLinear(false)
 	if v, set := ch.lookup("hangup_after_conference"); !m.kicked && m.left && (!set || isTrue(v)) {
 		ch.hangup(causeNormalClearing)
 	}
@@ -144,7 +146,7 @@ func (cs *conferences) join(ch *channel, name, profile string, flags []string) *
 		conference: c, ch: ch, id: ch.app.memberID, since: time.Now(), hears: make(map[*member]*spySide), put: make(chan struct{}),
 		muted: slices.Contains(flags, "mute"), deaf: slices.Contains(flags, "deaf"), ends: slices.Contains(flags, "endconf"),
 	}
-	ch.setAll([]header{{"conference_name", c.name}, {"conference_member_id", strconv.Itoa(m.id)}})
+	ch.setAll([]header{{"conference_name", c.name}, {"conference_uuid", c.uuid}, {"conference_member_id", strconv.Itoa(m.id)}})
 	if begins {
 		cs.sw.bus.fire(c.event(cs.sw, "conference-create", 0))
 	}

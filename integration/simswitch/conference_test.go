@@ -74,6 +74,8 @@ func conferenceOfABridge(b *bundle) {
 	require.Equal(t, "rm_conference", joined.get("Caller-Destination-Number"))
 	require.Equal(t, "answered", joined.get("Answer-State"))
 	require.Empty(t, joined.v("rm_call_id"), "no variables")
+	require.Equal(t, "L16", joined.get("Channel-Read-Codec-Name"))
+	require.Equal(t, "PCMU", joined.get("Channel-Write-Codec-Name"))
 	a.hearsJust(1000)
 	m.hearsJust(425)
 	for name, c := range map[string]*peerCall{"caller": a, "media": m} {
@@ -138,7 +140,8 @@ func conferenceLeaving(b *bundle) {
 	require.Equal(t, ids[second], b.maintenance(name, "add-member", second, sized("2")).get("Member-ID"), "a channel keeps its number")
 	a.hearsJust(1000)
 	require.Equal(t, "+OK\n", b.esl.api("uuid_transfer "+first+" rm_reattach XML ringmaster"))
-	ctl, _ := b.accept()
+	ctl, conn := b.accept()
+	require.Equal(t, "PCMU", conn.get("Channel-Read-Codec-Name"))
 	require.Equal(t, "rm_reattach", b.maintenance(name, "del-member", first).get("Caller-Destination-Number"))
 	ctl.execute("playback", "tone_stream://%(1000,0,620);loops=-1")
 	a.hearsJust(620)

@@ -70,6 +70,8 @@ func (ch *application) eavesdropApp(arg string) {
 		s.reads, s.writes = true, true
 	}
 	s.heard(isTrue(ch.get("eavesdrop_whisper_aleg")), isTrue(ch.get("eavesdrop_whisper_bleg")))
+	ch.readsLinear(true)
+	defer ch.readsLinear(false)
 	v, set := ch.lookup("eavesdrop_enable_dtmf")
 	ch.listenTo(strings.TrimSpace(arg), s, !set || isTrue(v))
 }

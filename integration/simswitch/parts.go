@@ -13,7 +13,8 @@ import (
 // application runs the dialplan's applications (apps.go, playback.go, eavesdrop.go, conference.go, esl_outbound.go).
 type application struct {
 	*channel
-	memberID int // in conferences, for the channel's life; 0 before the first
+	memberID int  // in conferences, for the channel's life; 0 before the first
+	linear   bool // what runs reads the leg's audio as linear samples
 	appLog   []appRecord
 	locked   int // depth of applications that run with event-lock
 	depth    int // depth of nested applications

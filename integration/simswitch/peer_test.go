@@ -439,39 +439,6 @@ func (c *peerCall) count() int {
 	return c.packets
 }
 
-// settles waits until what is counted has not changed for a while.
-func settles[N comparable](t *testing.T, unchanged time.Duration, count func() N) {
-	t.Helper()
-	last, since := count(), time.Now()
-	require.Eventually(t, func() bool {
-		if n := count(); n != last {
-			last, since = n, time.Now()
-		}
-		return time.Since(since) >= unchanged
-	}, 20*time.Second, time.Millisecond)
-}
-
-// tonal says that pcm is loud and nearly all of it at freq.
-func tonal(pcm []int16, freq float64) bool {
-	total := 0.0
-	for _, s := range pcm {
-		total += float64(s) * float64(s)
-	}
-	power := goertzel(pcm, freq)
-	return total/float64(len(pcm)) > 1e5 && power*2/float64(len(pcm)) > 0.9*total
-}
-
-// goertzel is the squared amplitude at freq, scaled so that a pure tone gives total energy * len/2.
-func goertzel(pcm []int16, freq float64) float64 {
-	re, im := 0.0, 0.0
-	for i, s := range pcm {
-		a := 2 * math.Pi * freq * float64(i) / sampleRate
-		re += float64(s) * math.Cos(a)
-		im += float64(s) * math.Sin(a)
-	}
-	return re*re + im*im
-}
-
 // dial places a call to the switch and returns its final status.
 func (p *peer) dial(to string, user string, headers ...sip.Header) (*peerCall, int) {
 	p.t.Helper()
