@@ -401,3 +401,47 @@ func TestSupervisorOfAQueue(t *testing.T) {
 		c.atRest(t)
 	})
 }
+
+// TestSupervisedCallOutlivesACrash: after kill -9 of the controller the call goes on, the session has ended with its audit row and its event, the
+// supervisor's phone hears nothing any more, and a new session begins.
+func TestSupervisedCallOutlivesACrash(t *testing.T) {
+	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
+		const caller = "9876102108"
+		r := newReceiver(t, accept)
+		c.subscribe(t, r.URL, "ai_session.conference_changed")
+		s := c.supervise(t)
+		callID := c.live(t, caller, "/tone?hz=1000&delay=0s")
+		all := ears{
+			caller: func(hz float64) int64 { return c.heard(t, caller, hz) },
+			other: func(hz float64) int64 {
+				sessions := c.sessions(t, callID) // the voice agent's socket is opened anew
+				return heardOf(sessions[len(sessions)-1].Heard, hz)
+			},
+			supervisor: func(hz float64) int64 { return heardOf(s.phone(t).Heard, hz) },
+		}
+		got := s.listen(t, map[string]any{"call_id": callID, "mode": "barge"})
+		all.heardIn(t, "barge")
+		require.NoError(t, c.KillController())
+		require.NoError(t, c.StartController(t.Context()))
+		all.caller.hears(t, agentHz, "the call goes on")
+		eventually(t, 20*time.Second, "the session has ended", func() bool { return s.active(t) == nil && !s.phone(t).Live })
+		require.Equal(t, []string{"supervision.ended", "supervision.started"}, s.did(t))
+		all.caller.quiet(t, supervisorHz, "nobody hears the supervisor")
+		status, _, _ := s.api.Do(t, http.MethodPatch, "/api/supervisor/sessions/"+got.ID+"/mode", map[string]any{"mode": "listen"})
+		require.Equal(t, http.StatusConflict, status)
+		got = s.listen(t, map[string]any{"call_id": callID, "mode": "whisper"})
+		all.heardIn(t, "whisper")
+		s.api.JSON(t, http.MethodDelete, "/api/supervisor/sessions/"+got.ID, nil, http.StatusNoContent, nil)
+		c.hangUp(t, "+91"+caller)
+		c.endedCall(t, callID)
+		c.atRest(t)
+		eventually(t, 10*time.Second, "each beginning has its end", func() bool {
+			changes := map[any]int{}
+			for _, d := range r.deliveries() {
+				require.Equal(t, "supervisor", d.event.Data["actor"])
+				changes[d.event.Data["change"]]++
+			}
+			return changes["monitor_started"] == 2 && changes["monitor_stopped"] == 2 && changes["barge"] == 1 && changes["whisper"] == 1
+		})
+	})
+}
