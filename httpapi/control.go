@@ -63,6 +63,34 @@ func (h controlHandlers) control(ctx context.Context, r *request) (reply, error)
 	})
 }
 
+type revokedView struct {
+	OK             bool   `json:"ok"`
+	JTI            string `json:"jti"`
+	RevokedUntilTS int64  `json:"revoked_until_ts"`
+}
+
+// revokeToken ends a callback token of the path's call. A callback token doesn't reach this.
+func (h controlHandlers) revokeToken(ctx context.Context, r *request) (reply, error) {
+	callID, err := h.ownCall(ctx, r)
+	if err != nil {
+		return reply{}, err
+	}
+	var in struct {
+		Token string `json:"token"`
+	}
+	if err := decodeJSON(r.rc.PostBody(), &in); err != nil {
+		return reply{}, err
+	}
+	if err := h.calls.checkEnvironment(ctx, r, callID); err != nil {
+		return reply{}, err
+	}
+	jti, until, err := h.tokens.Revoke(ctx, r.who.TenantID, callID, in.Token)
+	if err != nil {
+		return reply{}, err
+	}
+	return ok(revokedView{OK: true, JTI: jti, RevokedUntilTS: until.Unix()}), nil
+}
+
 // ownCall checks that the credential reaches the call of the path: a callback token that of its own call, a key those of its
 // tenant. A foreign call answers 403 here, and 404 only when there is none at all.
 func (h controlHandlers) ownCall(ctx context.Context, r *request) (uuid.UUID, error) {

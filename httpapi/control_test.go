@@ -187,6 +187,43 @@ func TestControlCredentials(t *testing.T) {
 	})
 }
 
+// TestRevokeToken: a key of the administrator's ends a token at once; a callback token ends none.
+func TestRevokeToken(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	call, foreignCall := b.call(t, b.tenant, nil, ""), b.call(t, b.other, nil, "")
+	soon := b.clock.Now().Add(time.Minute)
+	token := b.token(t, b.tenant, call, soon)
+	key, cb := b.scoped(t, "ai_sessions:control_admin"), b.client(token)
+	path := func(call uuid.UUID) string { return "/api/v1/ai-sessions/" + call.String() + "/revoke_token" }
+	body := func(token string) map[string]any { return map[string]any{"token": token} }
+	b.calls.answer(map[string]any{}, nil)
+	cb.JSON(t, http.MethodPost, controlPath(call), `{"event":"get_call_state"}`, http.StatusOK, nil)
+	refused(t, cb, http.MethodPost, path(call), body(token), http.StatusForbidden, "credential_not_accepted")
+	refused(t, b.api, http.MethodPost, path(call), body(token), http.StatusForbidden, "insufficient_scope")
+	refused(t, key, http.MethodPost, path(b.call(t, b.tenant, nil, "")), body(token), http.StatusForbidden, "token_of_another_call")
+	refused(t, key, http.MethodPost, path(call), body(b.token(t, b.other, foreignCall, soon)), http.StatusForbidden, "token_of_another_call")
+	refused(t, key, http.MethodPost, path(foreignCall), body(token), http.StatusForbidden, "call_not_yours")
+	refused(t, key, http.MethodPost, path(call), body("svc_cb_01ARZ3NDEKTSV4RRFFQ69G5FAV"), http.StatusNotFound, "not_found")
+	for _, wrong := range []any{"svc_cb_short", "", nil} {
+		refused(t, key, http.MethodPost, path(call), map[string]any{"token": wrong}, http.StatusUnprocessableEntity, "validation_error")
+	}
+	refused(t, key, http.MethodPost, path(call), map[string]any{"token": 5}, http.StatusUnprocessableEntity, "invalid_json")
+	for range 2 {
+		var got struct {
+			OK             bool   `json:"ok"`
+			JTI            string `json:"jti"`
+			RevokedUntilTS int64  `json:"revoked_until_ts"`
+		}
+		key.JSON(t, http.MethodPost, path(call), body(token), http.StatusOK, &got)
+		require.True(t, got.OK)
+		require.Equal(t, strings.TrimPrefix(token, "svc_cb_"), got.JTI)
+		require.Equal(t, soon.Unix(), got.RevokedUntilTS)
+	}
+	refused(t, cb, http.MethodPost, controlPath(call), `{"event":"get_call_state"}`, http.StatusUnauthorized, "invalid_credential")
+	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM audit WHERE action = 'callback_token.revoked'"))
+}
+
 func TestControlBodies(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

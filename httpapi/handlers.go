@@ -69,6 +69,7 @@ type (
 	controlHandlers struct {
 		calls       callHandlers
 		verbs       Calls
+		tokens      auth.Tokens
 		idempotency *idempotency
 		now         func() time.Time
 	}
@@ -137,7 +138,7 @@ func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, key
 		suppressions: suppressionHandlers{of.Suppressions},
 		calls:        calls,
 		recordings:   recordingHandlers{library: deps.Recordings, calls: calls, now: cfg.Now},
-		control:      controlHandlers{calls: calls, verbs: deps.Calls, idempotency: keys, now: cfg.Now},
+		control:      controlHandlers{calls: calls, verbs: deps.Calls, tokens: auth.Tokens{Store: deps.Store, Now: cfg.Now}, idempotency: keys, now: cfg.Now},
 		usage:        usageHandlers{of.Statistics, cfg.Now},
 		webhooks:     webhookHandlers{webhook.NewSubscriptions(deps.Store, cfg.WebhookTargets, ofTenant, cfg.Now)},
 		flows:        flowHandlers{of.Flows, lists},

@@ -185,6 +185,7 @@ func (a *api) callOperations() []operation {
 		{method: http.MethodGet, path: one + "/recording/audio", access: accessKey, scope: scopeRecordingsLoad, handle: a.recordings.audio},
 		{method: http.MethodGet, path: "/recordings/{call_id}", access: accessOpen, handle: a.recordings.signed},
 		{method: http.MethodPost, path: "/api/v1/ai-sessions/{call_id}/control", access: accessControl, scope: scopeControlAdmin, body: jsonBody, handle: a.control.control},
+		{method: http.MethodPost, path: "/api/v1/ai-sessions/{call_id}/revoke_token", access: accessKey, scope: scopeControlAdmin, body: jsonBody, handle: a.control.revokeToken},
 	}
 }
 

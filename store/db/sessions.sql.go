@@ -76,6 +76,18 @@ func (q *Queries) CallbackTokenInsert(ctx context.Context, arg CallbackTokenInse
 	return err
 }
 
+const callbackTokenRevoke = `-- name: CallbackTokenRevoke :execrows
+UPDATE callback_tokens SET revoked_at = $1::timestamptz WHERE tenant_id = $2 AND jti_hash = $3 AND revoked_at IS NULL
+`
+
+func (q *Queries) CallbackTokenRevoke(ctx context.Context, revokedAt time.Time, tenantID uuid.UUID, jtiHash string) (int64, error) {
+	result, err := q.db.Exec(ctx, callbackTokenRevoke, revokedAt, tenantID, jtiHash)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const callbackTokenRevokeOfSession = `-- name: CallbackTokenRevokeOfSession :execrows
 UPDATE callback_tokens SET revoked_at = $1::timestamptz
 WHERE tenant_id = $2 AND call_id = $3 AND session_id = $4 AND revoked_at IS NULL

@@ -48,6 +48,9 @@ VALUES (@tenant_id, @jti_hash, @call_id, @session_id, @jwt, @scope, @expires_at:
 UPDATE callback_tokens SET revoked_at = @revoked_at::timestamptz
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND session_id = @session_id AND revoked_at IS NULL;
 
+-- name: CallbackTokenRevoke :execrows
+UPDATE callback_tokens SET revoked_at = @revoked_at::timestamptz WHERE tenant_id = @tenant_id AND jti_hash = @jti_hash AND revoked_at IS NULL;
+
 -- name: CallbackTokenGet :one
 SELECT * FROM callback_tokens WHERE tenant_id = @tenant_id AND jti_hash = @jti_hash;
 

@@ -95,12 +95,21 @@ func (cf *conference) up() bool { return cf.phase == conferenceUp }
 // name is the conference's, on the switch and in the API.
 func (cf *conference) name() string { return fs.ConferenceName(cf.id.String()) }
 
-// id is the name while there is a conference, as get_call_state shows it; nil without one.
+// shownID is the name while there is a conference, as get_call_state shows it; nil without one.
 func (cf *conference) shownID() any {
 	if cf.up() {
 		return cf.name()
 	}
 	return nil
+}
+
+// eventID is the name while there is a conference, as events have it.
+func (cf *conference) eventID() *string {
+	if !cf.up() {
+		return nil
+	}
+	name := cf.name()
+	return &name
 }
 
 // start is conference_start: caller and voice agent go on talking in a conference. The reply comes when both are there.

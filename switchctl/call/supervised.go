@@ -207,7 +207,7 @@ func (sv *supervised) changed(ctx context.Context, l *supervisorLeg, change stri
 	}
 	call := sv.call
 	c := ledger.ConferenceChange{
-		Change: change, Actor: roleSupervisor, Members: members, At: sv.c.clock.Now().UTC(), Mode: ledger.MonitorMode(l.mode),
+		ConferenceID: sv.parties.conference.eventID(), Change: change, Actor: roleSupervisor, Members: members, At: sv.c.clock.Now().UTC(), Mode: ledger.MonitorMode(l.mode),
 		VoiceAgentID: sv.voice.ai.grant.Session.VoiceAgentID,
 	}
 	sv.record(ctx, change, func(ctx context.Context) error { return sv.c.ledger.ConferenceChanged(ctx, call, c) }, nil)
