@@ -337,8 +337,7 @@ func (s *supervision) tune(ctx context.Context, mode switchctl.SupervisorMode, r
 	s.commands.Add(s.c.goes.Go, func() {
 		ctx, cancel := context.WithTimeoutCause(ctx, listenTimeout, switchctl.ErrTimeout)
 		defer cancel()
-		name, headers := muxMode(mode).Change(leg)
-		s.post(supervisionTuned{serial: serial, mode: mode, reply: reply, err: s.c.link.SendEvent(ctx, name, headers)})
+		s.post(supervisionTuned{serial: serial, mode: mode, reply: reply, err: s.c.setMux(ctx, leg, muxMode(mode))})
 	})
 }
 

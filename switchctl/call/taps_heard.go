@@ -111,17 +111,25 @@ func (ts *taps) tune(ctx context.Context, t *tap, reply chan<- error) {
 	if len(changes) == 0 && reply == nil {
 		return
 	}
-	id, link := t.id, ts.c.link
+	id := t.id
 	ts.inTurn(&t.tunes, func() {
 		ctx, cancel := context.WithTimeoutCause(ctx, tapTimeout, switchctl.ErrTimeout)
 		defer cancel()
 		var faults []error
 		for _, ch := range changes {
-			name, headers := ch.mux.Change(ch.channel)
-			faults = append(faults, link.SendEvent(ctx, name, headers))
+			faults = append(faults, ts.c.setMux(ctx, ch.channel, ch.mux))
 		}
 		ts.post(tapTuned{id: id, reply: reply, err: errors.Join(faults...)})
 	})
+}
+
+// setMux changes who hears a leg that runs eavesdrop, or is about to.
+func (c *host) setMux(ctx context.Context, leg string, mode fs.MuxMode) error {
+	if _, err := c.link.API(ctx, mode.Set(leg)); err != nil {
+		return err
+	}
+	name, headers := mode.Change(leg)
+	return c.link.SendEvent(ctx, name, headers)
 }
 
 // tapTuned: the audience is the one that was asked for. A tap of which nobody knows who hears it ends.

@@ -8,19 +8,29 @@ import (
 // EavesdropApp is the application by which a channel listens to another, as the variable current_application names what a channel runs.
 const EavesdropApp = "eavesdrop"
 
-// Listen has a leg that is up listen to a channel, in a mode, after it was given variables, whose names and values have neither a comma nor a
-// quote. When the channel ends, or the leg stops listening, it goes to an extension of a context. A leg that is listening already listens to the
-// new channel in place of the old one.
-func Listen(leg, channel string, mode MuxMode, vars []Var, then, context string) Command {
+// Set gives a leg the variables that eavesdrop reads when it begins, for the case that it hasn't yet: an event that comes before is lost.
+func (m MuxMode) Set(channel string) Command {
+	return SetVars(channel, m.vars()...)
+}
+
+// vars are the mode's variables, by name.
+func (m MuxMode) vars() []Var {
 	own := Variables{}
-	mode.MuxVariables(own)
-	list := make([]Var, 0, len(own)+len(vars))
+	m.MuxVariables(own)
+	list := make([]Var, 0, len(own))
 	for name, value := range own {
 		list = append(list, Var{name, value})
 	}
 	slices.SortFunc(list, func(a, b Var) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Listen has a leg that is up listen to a channel, in a mode, after it was given variables, whose names and values have neither a comma nor a
+// quote. When the channel ends, or the leg stops listening, it goes to an extension of a context. A leg that is listening already listens to the
+// new channel in place of the old one.
+func Listen(leg, channel string, mode MuxMode, vars []Var, then, context string) Command {
 	run := ""
-	for _, v := range append(list, vars...) {
+	for _, v := range append(mode.vars(), vars...) {
 		run += "set:" + v.Name + "=" + v.Value + ","
 	}
 	run += EavesdropApp + ":" + channel + ",transfer:" + then + " XML " + context
