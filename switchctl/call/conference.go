@@ -261,6 +261,10 @@ func (cf *conference) begun(ctx context.Context) {
 	cf.phase = conferenceUp
 	cf.armConference()
 	cf.bypass.bridged = false
+	if sock := cf.sock; sock != nil { // it stays open on the switch, and serves nobody: the caller comes back with another
+		cf.sock = nil
+		cf.beside(func() { closeQuietly(sock) })
+	}
 	cf.log.InfoContext(ctx, "call is a conference", "conference_id", cf.name())
 	cf.changed(ctx, changeStarted, cf.source, cf.parties.members())
 	cf.transfers.callState("conference", changeStarted)
