@@ -260,7 +260,7 @@ func (s *Service) follow(ctx context.Context, sw switchctl.Supervisions) {
 		case row.AgentID == nil:
 		case r.AgentStatus == string(acd.Offline):
 			s.stop(ctx, sw, row, ReasonAgentOffline)
-		case r.NextCallID != nil && (row.CallID == nil || *row.CallID != *r.NextCallID):
+		case r.NextCallID != nil:
 			s.lead(ctx, sw, row, *r.NextCallID)
 		}
 	}
@@ -274,8 +274,39 @@ func (s *Service) stop(ctx context.Context, sw switchctl.Supervisions, row db.Su
 	}
 }
 
-// lead brings a session to its agent's next call, which is audited before it is heard.
+// lead brings a session to its agent's call, if it is another one, which is audited before it is heard. One that could not be brought there is
+// tried again as long as the agent has it.
 func (s *Service) lead(ctx context.Context, sw switchctl.Supervisions, row db.SupervisorSession, call uuid.UUID) {
+	known := row.CallID != nil && *row.CallID == call
+	again := s.setMissed(row.ID, uuid.Nil) == call
+	if known && !again {
+		return
+	}
+	if !known && !s.follows(ctx, row, call) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
+	defer cancel()
+	if err := sw.SuperviseCall(ctx, row.ID, call); err != nil {
+		s.setMissed(row.ID, call)
+		if !again {
+			s.log.WarnContext(ctx, "following an agent to the next call failed, trying again", "session_id", row.ID, "call_id", call, "error", err)
+		}
+	}
+}
+
+// setMissed notes the call that a session could not be brought to, and gives the one of before.
+func (s *Service) setMissed(id, call uuid.UUID) (was uuid.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if live := s.live[id]; live != nil {
+		was, live.missed = live.missed, call
+	}
+	return was
+}
+
+// follows writes that a session goes to another call; false when that couldn't be written.
+func (s *Service) follows(ctx context.Context, row db.SupervisorSession, call uuid.UUID) bool {
 	err := s.st.InTenant(ctx, row.TenantID, func(tx *store.Tx) error {
 		n, err := tx.Q.SupervisionSetCall(ctx, call, row.TenantID, row.ID)
 		if err != nil || n == 0 {
@@ -285,15 +316,8 @@ func (s *Service) lead(ctx context.Context, sw switchctl.Supervisions, row db.Su
 		next.CallID = &call
 		return s.audit(ctx, tx, ActionCallChanged, next, nil)
 	})
-	if err != nil {
-		if ctx.Err() == nil {
-			s.log.WarnContext(ctx, "following an agent to the next call failed", "session_id", row.ID, "call_id", call, "error", err)
-		}
-		return
+	if err != nil && ctx.Err() == nil {
+		s.log.WarnContext(ctx, "writing a supervisor's next call failed", "session_id", row.ID, "call_id", call, "error", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
-	defer cancel()
-	if err := sw.SuperviseCall(ctx, row.ID, call); err != nil {
-		s.log.WarnContext(ctx, "following an agent to the next call failed", "session_id", row.ID, "call_id", call, "error", err)
-	}
+	return err == nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -60,10 +59,18 @@ func (f *fakePhones) refuse(err error) {
 }
 
 // has tells whether the switch was asked for something.
-func (f *fakePhones) has(what string) bool {
+func (f *fakePhones) has(what string) bool { return f.count(what) > 0 }
+
+// count tells how often it was.
+func (f *fakePhones) count(what string) (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Contains(f.did, what)
+	for _, did := range f.did {
+		if did == what {
+			n++
+		}
+	}
+	return n
 }
 
 // fakeQueue has nobody in it.
@@ -180,10 +187,18 @@ func TestSessionFollowsAgent(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, call, *active.CallID)
 	}
+	// What fails is tried again, and audited once.
+	b.phones.refuse(errors.New("not yet"))
+	call := b.talk(t, agent)
+	times := func() int { return b.phones.count("call " + call.String()) }
+	require.Eventually(t, func() bool { return times() > 1 }, soon, often)
+	b.phones.refuse(nil)
+	tried := times()
+	require.Eventually(t, func() bool { return times() > tried }, soon, often)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE agents SET status = 'offline', current_call_id = NULL, logged_in_at = NULL, version = version + 1 WHERE id = $1", agent)
 	require.Eventually(t, func() bool { return b.reason(t, session.ID) == ReasonAgentOffline }, soon, often)
 	require.True(t, b.phones.has("end"))
-	require.Equal(t, []string{ActionStarted, ActionCallChanged, ActionCallChanged, ActionEnded}, b.did(t))
+	require.Equal(t, []string{ActionStarted, ActionCallChanged, ActionCallChanged, ActionCallChanged, ActionEnded}, b.did(t))
 }
 
 // A session with an agent who is on a call begins with that call.

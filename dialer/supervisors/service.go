@@ -63,6 +63,8 @@ type liveSession struct {
 	tenant, supervisor uuid.UUID
 	// stopping: it is being ended on purpose, whatever the phone says of it.
 	stopping bool
+	// missed is the agent's call that the phone could not be brought to yet; the zero id for none.
+	missed uuid.UUID
 	// turn is held by whoever changes the session.
 	turn chan struct{}
 }
