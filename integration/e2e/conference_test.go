@@ -246,3 +246,34 @@ func TestConferenceOutlivesTheController(t *testing.T) {
 		c.atRest(t)
 	})
 }
+
+// TestConferenceFromBypass: a call whose audio goes past the switch comes back to it for a conference; a supervisor is dialed in and hears and is heard,
+// and their hanging up ends nothing else.
+func TestConferenceFromBypass(t *testing.T) {
+	withOwnStackAlone(t, stack.Config{}, func(t *testing.T, c *customer) {
+		const caller = "9876101108"
+		c.cli(t, nil, "trunk", "probe", "9877130001", "--tenant", "acme")
+		s := c.supervise(t)
+		callID := c.bypassed(t, caller, "/tone?hz=1000")
+		entered := c.changes(t, "entered")
+		c.control(t, http.StatusOK, callID, map[string]any{"event": "conference_start"})
+		c.heardMore(t, caller, agentHz, "caller and voice agent go on")
+		problem := c.control(t, http.StatusUnprocessableEntity, callID, map[string]any{
+			"event": "conference_add", "participant_type": "supervisor", "destination": "4711",
+		})
+		require.Equal(t, "validation_error", problem["code"])
+		c.addMember(t, callID, map[string]any{"participant_type": "supervisor", "destination": s.extension})
+		require.Equal(t, []string{"caller", "voice_agent", "supervisor"}, c.participants(t, callID))
+		c.heardMore(t, caller, supervisorHz, "the caller hears the supervisor")
+		ear(func(hz float64) int64 { return heardOf(s.phone(t).Heard, hz) }).hears(t, callerHz, "the supervisor hears the caller")
+		_, err := c.phones().HangupAgent(t.Context(), s.extension)
+		require.NoError(t, err)
+		eventually(t, 10*time.Second, "the supervisor has left", func() bool { return !s.phone(t).Live })
+		c.heardMore(t, caller, agentHz, "the others go on")
+		require.Equal(t, []string{"caller", "voice_agent"}, c.participants(t, callID))
+		require.Equal(t, entered, c.changes(t, "entered"), "a conference's audio stays with the switch")
+		c.control(t, http.StatusOK, callID, map[string]any{"event": "hangup"})
+		c.endedCall(t, callID)
+		c.atRest(t)
+	})
+}
