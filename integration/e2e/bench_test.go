@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -154,4 +155,21 @@ func check(b *testing.B, err error) {
 	if err != nil {
 		b.Fatal(err)
 	}
+}
+
+// postStatus sends JSON, and tells the answer's status.
+func postStatus(b *testing.B, url, token string, body any) int {
+	b.Helper()
+	raw, err := json.Marshal(body)
+	check(b, err)
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, url, strings.NewReader(string(raw)))
+	check(b, err)
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	check(b, err)
+	_, err = io.Copy(io.Discard, res.Body)
+	check(b, err)
+	check(b, res.Body.Close())
+	return res.StatusCode
 }
