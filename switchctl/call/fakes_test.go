@@ -67,6 +67,7 @@ type fakeLink struct {
 	lostDumps    int             // how many of the next uuid_dump are lost
 	unregistered bool            // no account has a phone
 	looks        int             // for phones' registrations
+	loseEvents   bool            // those that are sent
 	conference   string          // json_list of the call's
 	medialeg     string          // the media leg that was originated last
 }
@@ -114,8 +115,14 @@ func (l *fakeLink) Execute(_ context.Context, channel, app, arg string) error {
 }
 
 func (l *fakeLink) SendEvent(_ context.Context, name string, headers [][2]string) error {
-	if l.Generation() == 0 {
+	l.mu.Lock()
+	up, lose := l.generation != 0, l.loseEvents
+	l.mu.Unlock()
+	if !up {
 		return switchctl.ErrLinkDown
+	}
+	if lose {
+		return hostlink.ErrLost
 	}
 	line := "sendevent " + name
 	for _, h := range headers {

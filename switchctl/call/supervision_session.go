@@ -341,11 +341,15 @@ func (s *supervision) tune(ctx context.Context, mode switchctl.SupervisorMode, r
 	})
 }
 
-// tuned: the leg is heard by others now.
+// tuned: the leg is heard by others now, or by those before.
 func (s *supervision) tuned(ctx context.Context, m supervisionTuned) {
-	if m.err != nil {
+	switch {
+	case m.err != nil:
 		s.log.WarnContext(ctx, "changing a supervisor's mode failed", "mode", string(m.mode), "error", m.err)
-	} else {
+		if !fs.IsUnsent(m.err) {
+			s.end(ctx, switchctl.SupervisionLost, m.err) // nobody knows who hears the supervisor now
+		}
+	default:
 		s.mode = m.mode
 		if m.serial == s.serial && s.phase == supervisionListening {
 			s.call.post(superviseMode{session: s.id, serial: s.serial, mode: m.mode})

@@ -32,8 +32,14 @@ func (b *bench) testSupervision() switchctl.Supervision {
 
 // superviseInput is about the one supervisor's session, and its phone, which is the only one.
 func (b *bench) superviseInput(f []string) {
-	if f[0] == "supervisorleg" {
+	switch f[0] {
+	case "supervisorleg":
 		b.supervisorLeg(f[1])
+		return
+	case "events": // that are sent: lost, or not
+		b.link.mu.Lock()
+		b.link.loseEvents = f[1] == "lost"
+		b.link.mu.Unlock()
 		return
 	}
 	s, kv, ctx := b.testSupervision(), keyValues(f[1:]), b.t.Context()

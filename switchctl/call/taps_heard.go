@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/google/uuid"
 
@@ -129,7 +130,11 @@ func (c *host) setMux(ctx context.Context, leg string, mode fs.MuxMode) error {
 		return err
 	}
 	name, headers := mode.Change(leg)
-	return c.link.SendEvent(ctx, name, headers)
+	err := c.link.SendEvent(ctx, name, headers)
+	if err != nil && !fs.IsUnsent(err) {
+		return fmt.Errorf("%w: %w", switchctl.ErrTimeout, err)
+	}
+	return err
 }
 
 // tapTuned: the audience is the one that was asked for. A tap of which nobody knows who hears it ends.
