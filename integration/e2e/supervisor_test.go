@@ -325,32 +325,6 @@ func TestSupervisorOnAConference(t *testing.T) {
 	})
 }
 
-// TestSupervisorInBypass: a call whose audio goes past the switch is brought back for the supervisor.
-func TestSupervisorInBypass(t *testing.T) {
-	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
-		const caller = "9876102105"
-		c.cli(t, nil, "trunk", "probe", "9876102106", "--tenant", "acme")
-		s := c.supervise(t)
-		callID := c.bypassed(t, caller, "/tone?hz=1000&delay=0s")
-		got := s.listen(t, map[string]any{"call_id": callID})
-		all := ears{
-			caller:     func(hz float64) int64 { return c.heard(t, caller, hz) },
-			other:      func(hz float64) int64 { return heardOf(c.sessions(t, callID)[0].Heard, hz) },
-			supervisor: func(hz float64) int64 { return heardOf(s.phone(t).Heard, hz) },
-		}
-		all.heardIn(t, "listen")
-		s.mode(t, got.ID, "barge")
-		all.heardIn(t, "barge")
-		s.mode(t, got.ID, "whisper")
-		all.heardIn(t, "whisper")
-		s.api.JSON(t, http.MethodDelete, "/api/supervisor/sessions/"+got.ID, nil, http.StatusNoContent, nil)
-		all.caller.hears(t, agentHz, "the call goes on")
-		c.hangUp(t, "+91"+caller)
-		c.endedCall(t, callID)
-		c.atRest(t)
-	})
-}
-
 // TestSupervisorOfAQueue: the floor shows who waits; a supervisor hears a caller who does, speaks with them, and gives them to an agent.
 func TestSupervisorOfAQueue(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
