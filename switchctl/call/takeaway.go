@@ -134,7 +134,7 @@ func (t *takeaway) noted(ctx context.Context, m takeNoted) (state, error) {
 	}
 	if m.err != nil {
 		m.m.reply <- m.err
-		return t.state, nil
+		return t.state, nil //nolint:nilerr // who asked is told
 	}
 	req := m.m.req
 	t.transfers.taken = &req

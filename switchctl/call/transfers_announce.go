@@ -47,7 +47,7 @@ func announceURL(metadata json.RawMessage) string {
 func checkAnnounce(metadata json.RawMessage) error {
 	var m members
 	if len(metadata) == 0 || json.Unmarshal(metadata, &m) != nil {
-		return nil
+		return nil //nolint:nilerr // what is no object was refused before
 	}
 	if _, _, err := m.audioURL("announce_url"); err != nil {
 		return switchctl.MalformedControl("metadata.announce_url", "must be an http or https address of at most 2,048 bytes")
