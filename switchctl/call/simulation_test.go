@@ -1,6 +1,7 @@
 package call
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -18,6 +19,8 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
@@ -67,7 +70,8 @@ func simulate(t *testing.T, seed uint64, calls, lines int) {
 	require.Len(t, s.b.ledger.calls, calls)
 	require.Equal(t, calls, s.b.ledger.closes, "each call is closed once")
 	s.checkEvents(t)
-	t.Logf("%d calls closed, %d refusals before dialing, outcomes %v", s.b.ledger.closes, refused.Load(), s.outcomes())
+	require.NotZero(t, s.taken.Load())
+	t.Logf("%d calls closed, %d refusals before dialing, %d taken away, outcomes %v", s.b.ledger.closes, refused.Load(), s.taken.Load(), s.outcomes())
 }
 
 // simulation is a switch whose carrier, voice agents and links fail at random.
@@ -78,6 +82,8 @@ type simulation struct {
 	rnd      *rand.Rand
 	channels map[string]*simChannel
 	to       store.Phone
+	// taken counts the callers whom a supervisor has given to somebody.
+	taken atomic.Int64
 }
 
 // simChannel is one channel of the switch.
@@ -99,6 +105,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	b.link.onBgAPI = s.command
 	b.link.dump = s.dump
 	b.media.hook = s.voiceAgent
+	b.handler.queue = s.queue
 	b.gate.detect(func() bool { return s.chance(50) })
 	b.gate.set(nil, admission.Route{Endpoint: "sofia/external/+919876543210@10.0.0.1"}, admission.Route{Endpoint: "sofia/external/+919876543210@10.0.0.2"})
 	return s
@@ -118,6 +125,14 @@ func (s *simulation) wait(limit time.Duration) {
 	time.Sleep(time.Duration(s.n(int(limit/step)+1)) * step) //nolint:forbidigo // the bubble's clock
 }
 
+// queue has a caller wait for an agent who doesn't come.
+func (s *simulation) queue(ctx context.Context, leg switchctl.Leg) error {
+	if err := leg.StartMusic(ctx, ""); err != nil {
+		return err
+	}
+	return rt.Pause(ctx, s.b.c.clock, time.Duration(1+s.n(10))*time.Second)
+}
+
 // oneCall dials and waits for the end of it.
 func (s *simulation) oneCall() bool {
 	agent := s.b.handler.agent.ID
@@ -129,6 +144,12 @@ func (s *simulation) oneCall() bool {
 		return false
 	}
 	if a := s.b.c.registry.call(call.ID); a != nil {
+		for s.chance(30) { // a supervisor gives the caller to somebody, and perhaps to somebody else then
+			s.wait(20 * time.Second)
+			if s.b.c.ForceTransfer(s.b.t.Context(), s.b.tenant, call.ID, strconv.Itoa(1001+s.n(9))) == nil {
+				s.taken.Add(1)
+			}
+		}
 		if s.chance(3) {
 			s.wait(20 * time.Second)
 			_ = s.b.c.Hangup(s.b.t.Context(), s.b.tenant, call.ID, ledger.CauseNormalClearing) // it may be over
