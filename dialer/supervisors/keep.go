@@ -112,6 +112,28 @@ func (s *Service) begin(id uuid.UUID, by Supervisor) {
 	s.live[id] = &liveSession{tenant: by.TenantID, supervisor: by.ID, turn: make(chan struct{}, 1)}
 }
 
+// begun notes that a session's phone is there.
+func (s *Service) begun(id uuid.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if live := s.live[id]; live != nil {
+		live.begun = true
+	}
+}
+
+// running are the sessions whose phones are there, as far as is known; true for those that nobody is about to end.
+func (s *Service) running() map[uuid.UUID]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := make(map[uuid.UUID]bool, len(s.live))
+	for id, live := range s.live {
+		if _, over := s.over[id]; live.begun && !over {
+			ids[id] = !live.stopping
+		}
+	}
+	return ids
+}
+
 func (s *Service) forget(id uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,12 +261,11 @@ func (s *Service) endLost(ctx context.Context) {
 	}
 }
 
-// follow leads sessions to their agents' next calls, and ends those that may not go on.
+// follow leads sessions to their agents' next calls, and ends those that may not go on: of supervisors who may listen no more, and those that
+// others have ended since they took this host for lost.
 func (s *Service) follow(ctx context.Context, sw switchctl.Supervisions) {
-	s.mu.Lock()
-	none := len(s.live) == 0
-	s.mu.Unlock()
-	if none {
+	running := s.running() // before the rows are read: a session's row is there before its phone
+	if len(running) == 0 {
 		return
 	}
 	rows, err := s.sessions(ctx)
@@ -253,6 +274,7 @@ func (s *Service) follow(ctx context.Context, sw switchctl.Supervisions) {
 	}
 	for _, r := range rows {
 		row := r.SupervisorSession
+		delete(running, row.ID)
 		switch {
 		case row.BegunAt == nil || !s.has(row.ID):
 		case r.Unfit != "":
@@ -262,6 +284,15 @@ func (s *Service) follow(ctx context.Context, sw switchctl.Supervisions) {
 			s.stop(ctx, sw, row, ReasonAgentOffline)
 		case r.NextCallID != nil:
 			s.lead(ctx, sw, row, *r.NextCallID)
+		}
+	}
+	for id, goesOn := range running {
+		if !goesOn {
+			continue
+		}
+		s.log.WarnContext(ctx, "another host has ended a supervisor's session, hanging up", "session_id", id)
+		if s.hangUp(ctx, sw, id) {
+			s.forget(id)
 		}
 	}
 }
@@ -305,11 +336,11 @@ func (s *Service) setMissed(id, call uuid.UUID) (was uuid.UUID) {
 	return was
 }
 
-// follows writes that a session goes to another call; false when that couldn't be written.
-func (s *Service) follows(ctx context.Context, row db.SupervisorSession, call uuid.UUID) bool {
+// follows writes that a session goes to another call; false when that couldn't be written, or the session has ended.
+func (s *Service) follows(ctx context.Context, row db.SupervisorSession, call uuid.UUID) (goes bool) {
 	err := s.st.InTenant(ctx, row.TenantID, func(tx *store.Tx) error {
 		n, err := tx.Q.SupervisionSetCall(ctx, call, row.TenantID, row.ID)
-		if err != nil || n == 0 {
+		if goes = n > 0; err != nil || !goes {
 			return err
 		}
 		next := row
@@ -319,5 +350,5 @@ func (s *Service) follows(ctx context.Context, row db.SupervisorSession, call uu
 	if err != nil && ctx.Err() == nil {
 		s.log.WarnContext(ctx, "writing a supervisor's next call failed", "session_id", row.ID, "call_id", call, "error", err)
 	}
-	return err == nil
+	return err == nil && goes
 }

@@ -259,6 +259,18 @@ func TestSessionsEndWithTheirController(t *testing.T) {
 	require.Error(t, err)
 }
 
+// A session that another host has ended, since it took this one for lost, is heard no more.
+func TestSessionThatAnotherHostHasEnded(t *testing.T) {
+	t.Parallel()
+	b := setup(t).run(t)
+	_, err := b.svc.StartSession(t.Context(), b.by, StartInput{CallID: input.Some(b.call(t).String())})
+	require.NoError(t, err)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE supervisor_sessions SET ended_at = now(), end_reason = 'lost'")
+	require.Eventually(t, func() bool { return b.phones.has("end") }, soon, often)
+	_, err = b.svc.StartSession(t.Context(), b.by, StartInput{CallID: input.Some(b.call(t).String())})
+	require.NoError(t, err)
+}
+
 // A mode that the switch doesn't take on isn't shown, and the audit tells of both.
 func TestModeThatTheSwitchRefuses(t *testing.T) {
 	t.Parallel()

@@ -61,6 +61,8 @@ type Service struct {
 // liveSession is a session whose phone this controller has.
 type liveSession struct {
 	tenant, supervisor uuid.UUID
+	// begun: its phone is there.
+	begun bool
 	// stopping: it is being ended on purpose, whatever the phone says of it.
 	stopping bool
 	// missed is the agent's call that the phone could not be brought to yet; the zero id for none.

@@ -269,6 +269,7 @@ func (s *Service) ring(ctx context.Context, sw switchctl.Supervisions, st starte
 		return s.claimed(ctx, tx, row, *st.take)
 	})
 	if err == nil {
+		s.begun(row.ID)
 		return row, nil
 	}
 	s.hangUp(context.WithoutCancel(ctx), sw, st.row.ID)
