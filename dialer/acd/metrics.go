@@ -24,7 +24,7 @@ func newMetrics(reg prometheus.Registerer, s *Service) *metrics {
 		}),
 		offers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ringmaster_queue_offers_total",
-			Help: "Callers given to an agent, by how that ended (ended, unavailable, lost, caller_gone, refused, error).",
+			Help: "Callers given to an agent, by how that ended (ended, unavailable, lost, caller_gone, taken, withdrawn, machine, refused, error).",
 		}, []string{"outcome"}),
 		served: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ringmaster_queue_callers_total",

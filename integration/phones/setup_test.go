@@ -287,7 +287,7 @@ func (l *line) realSwitch(tb testing.TB, binary, outbound, cdrs string) {
 func subscriber(tb testing.TB, hz float64) *simcarrier.Server {
 	tb.Helper()
 	s, err := simcarrier.New(simcarrier.Config{
-		Voice: fmt.Sprintf("steady:%g", hz), AnswerAfter: time.Millisecond, Listen: []float64{callerHz, agentHz, ringHz, toneHz, otherHz},
+		Voice: fmt.Sprintf("steady:%g", hz), AnswerAfter: time.Millisecond, Listen: []float64{callerHz, agentHz, ringHz, toneHz, aiHz, otherHz},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(tb, err)
