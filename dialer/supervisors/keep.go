@@ -284,6 +284,8 @@ func (s *Service) follow(ctx context.Context, sw switchctl.Supervisions) {
 			s.stop(ctx, sw, row, ReasonAgentOffline)
 		case r.NextCallID != nil:
 			s.lead(ctx, sw, row, *r.NextCallID)
+		case row.CallID != nil:
+			s.setMissed(row.ID, *row.CallID) // the agent may get the same caller again
 		}
 	}
 	for id, goesOn := range running {

@@ -107,7 +107,9 @@ type agentBridge struct {
 	music   *musicPlayer
 	parties *parties
 	rec     *recorder
-	talking *talking
+	// supervised are told when the agent leaves.
+	supervised *supervised
+	talking    *talking
 	// human is the call's agent; humans numbers them.
 	human  *human
 	humans uint64

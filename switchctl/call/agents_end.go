@@ -28,7 +28,7 @@ func (b *agentBridge) agentGone(ctx context.Context, reason string) state {
 	case b.killCause != "":
 		return b.state // the caller's end answers
 	case reason == phone.HungUp && h.req.KeepCaller && h.reply != nil:
-		b.part(switchctl.AgentEnded, nil)
+		b.leave(switchctl.AgentEnded)
 		b.callerComesBack(ctx) // the switch brings the caller by transfer_after_bridge
 		return b.state
 	case reason == phone.HungUp:
@@ -37,7 +37,7 @@ func (b *agentBridge) agentGone(ctx context.Context, reason string) state {
 	}
 	b.log.WarnContext(ctx, "agent is lost, the caller waits", "agent_id", h.agent.String(), "reason", reason)
 	waited := h.reply != nil
-	b.part(switchctl.AgentLost, nil)
+	b.leave(switchctl.AgentLost)
 	b.music.on = true
 	b.callerComesBack(ctx)
 	if !waited {
@@ -59,6 +59,12 @@ func (b *agentBridge) part(outcome switchctl.AgentOutcome, err error) {
 		b.freeAgent(h, h.serial, h.phase == humanBridging && outcome != switchctl.AgentCallerGone)
 	}
 	h.answer(outcome, err)
+}
+
+// leave is part where the call goes on without the agent: who listens for the agent's sake leaves, too.
+func (b *agentBridge) leave(outcome switchctl.AgentOutcome) {
+	b.part(outcome, nil)
+	b.supervised.agentLeft()
 }
 
 // callerComesBack: the switch transfers the caller to rm_reattach, unless it never left. Its socket may come before the news of the

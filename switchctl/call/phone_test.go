@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -110,9 +111,12 @@ func (b *bench) phoneInput(f []string) {
 	}
 }
 
-// phoneLeg is the channel of the one phone's leg.
+// phoneLeg is the channel of the one phone's leg; beside the supervisor's, the other one's.
 func (b *bench) phoneLeg() string {
 	legs := b.c.phones.Legs()
+	if len(legs) > 1 {
+		legs = slices.DeleteFunc(legs, b.ofSupervisor)
+	}
 	require.Len(b.t, legs, 1)
 	return legs[0]
 }

@@ -172,6 +172,15 @@ func (sv *supervised) sessionEnds(ctx context.Context) {
 	}
 }
 
+// agentLeft tells the sessions that follow the call's agent that the call goes on without them.
+func (sv *supervised) agentLeft() {
+	for _, l := range sv.list {
+		if l.owner.spec.Follows {
+			l.owner.post(supervisedAgentLeft{serial: l.serial})
+		}
+	}
+}
+
 // callEnds tells the sessions that their call is over.
 func (sv *supervised) callEnds(ctx context.Context) {
 	sv.sessionEnds(ctx)

@@ -127,8 +127,10 @@ func (c *Controller) SuperviseCall(ctx context.Context, session, call uuid.UUID)
 	return c.askSupervision(ctx, session, func(reply chan<- error) supervisionMessage { return supervisionFollow{call: call, reply: reply} })
 }
 
-// ChangeSupervision gives a running session another mode.
+// ChangeSupervision gives a running session another mode. It returns when that is decided, which a session does in bounded time, whatever becomes of
+// whoever asks: who hears a supervisor is recorded by the answer.
 func (c *Controller) ChangeSupervision(ctx context.Context, session uuid.UUID, mode switchctl.SupervisorMode) error {
+	ctx = context.WithoutCancel(ctx)
 	return c.askSupervision(ctx, session, func(reply chan<- error) supervisionMessage { return supervisionMode{mode: mode, reply: reply} })
 }
 

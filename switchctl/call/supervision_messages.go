@@ -42,8 +42,11 @@ type supervisionGrant struct {
 	err     error
 }
 
-// supervisedCallOver tells that the call has ended.
-type supervisedCallOver struct{ serial uint64 }
+// supervisedCallOver tells that the call has ended, supervisedAgentLeft that it goes on without the agent who is followed.
+type (
+	supervisedCallOver  struct{ serial uint64 }
+	supervisedAgentLeft struct{ serial uint64 }
+)
 
 // supervisionListens tells how sending the phone's leg to the call went.
 type supervisionListens struct {
@@ -52,13 +55,16 @@ type supervisionListens struct {
 	err    error
 }
 
-// supervisionTuned tells how the change of the mode went; reply is nil for one that nobody waits for.
+// supervisionTuned tells how the change of the mode went; replies are those who wait for it.
 type supervisionTuned struct {
-	serial uint64
-	mode   switchctl.SupervisorMode
-	reply  chan<- error
-	err    error
+	serial  uint64
+	mode    switchctl.SupervisorMode
+	replies []chan<- error
+	err     error
 }
+
+// supervisionStray tells that the phone's leg could not be taken from the call that the session has left.
+type supervisionStray struct{ err error }
 
 // supervisionPhone tells of the phone: its leg, or why there is none. gone: there was one.
 type supervisionPhone struct {
@@ -82,6 +88,12 @@ func (supervisionGrant) Name() string      { return "call's answer" }
 func (supervisionGrant) Essential() bool   { return true }
 func (supervisedCallOver) Name() string    { return "call over" }
 func (supervisedCallOver) Essential() bool { return true }
+
+func (supervisedAgentLeft) Name() string    { return "agent left" }
+func (supervisedAgentLeft) Essential() bool { return true }
+func (supervisionStray) Name() string       { return "phone stays in the call" }
+func (supervisionStray) Essential() bool    { return true }
+
 func (supervisionListens) Name() string    { return "phone listens" }
 func (supervisionListens) Essential() bool { return true }
 func (supervisionTuned) Name() string      { return "mode changed" }

@@ -60,7 +60,13 @@ type supervision struct {
 	// call is the one that is listened to, or asked; nil for none. serial numbers them.
 	call   *core
 	serial uint64
-	mode   switchctl.SupervisorMode
+	// led: the leg was sent to a call, and not back to silence since.
+	led bool
+	// mode is the one last asked for, heard the one that the switch has; tuning counts the changes on their way.
+	mode, heard switchctl.SupervisorMode
+	tuning      int
+	// modes are who asked for another mode while the leg was on its way: they are answered when the last one is in effect.
+	modes []chan<- error
 	// begun: whoever started the session was told that it runs.
 	begun bool
 	reply chan<- error
@@ -95,9 +101,13 @@ func (s *supervision) refuse(m supervisionMessage) {
 	case supervisionEnd:
 		m.reply <- nil
 	case supervisionTuned:
-		if m.reply != nil {
-			m.reply <- store.ErrNotFound
-		}
+		answerAll(m.replies, store.ErrNotFound)
+	}
+}
+
+func answerAll(replies []chan<- error, err error) {
+	for _, reply := range replies {
+		reply <- err
 	}
 }
 
@@ -153,6 +163,13 @@ func (s *supervision) step(ctx context.Context, m supervisionMessage) {
 		if s.call != nil && m.serial == s.serial {
 			s.callOver(ctx)
 		}
+	case supervisedAgentLeft:
+		if s.call != nil && m.serial == s.serial {
+			s.agentLeft(ctx)
+		}
+	case supervisionStray:
+		s.log.WarnContext(ctx, "taking a supervisor's phone from a call failed", "error", m.err)
+		s.end(ctx, switchctl.SupervisionLost, m.err) // nobody knows what it hears
 	case supervisionEnd:
 		s.end(ctx, "", switchctl.ErrPhoneNotReady)
 		m.reply <- nil
@@ -212,7 +229,9 @@ func (s *supervision) follow(ctx context.Context, m supervisionFollow) {
 		m.reply <- nil
 		return
 	}
-	s.leave()
+	if s.call != nil {
+		s.leave(ctx)
+	}
 	s.reply = m.reply
 	s.ask(ctx, m.call)
 }
@@ -244,7 +263,7 @@ func (s *supervision) granted(ctx context.Context, m supervisionGrant) {
 		s.notListening(ctx, m.err)
 		return
 	}
-	s.phase = supervisionJoining
+	s.phase, s.led = supervisionJoining, true
 	serial, mode, leg, call := s.serial, s.mode, s.leg, s.call.id.String()
 	cmd := fs.Listen(leg, m.channel, muxMode(mode), []fs.Var{{Name: varSupervision, Value: s.id.String()}, {Name: varSupervised, Value: call}},
 		phone.Extension, s.c.cfg.Context)
@@ -283,15 +302,19 @@ func (s *supervision) listens(ctx context.Context, m supervisionListens) {
 		return
 	case m.err != nil:
 		s.log.WarnContext(ctx, "leading a supervisor's phone to a call failed", "call_id", s.call.id.String(), "error", m.err)
-		s.leave()
+		s.leave(ctx)
 		s.notListening(ctx, m.err)
 		return
 	}
-	s.phase = supervisionListening
+	s.phase, s.heard = supervisionListening, m.mode
 	s.call.post(superviseBegan{session: s.id, serial: s.serial, mode: m.mode})
 	s.log.InfoContext(ctx, "supervisor listens", "call_id", s.call.id.String(), "mode", string(m.mode))
+	changed := s.modes
+	s.modes = nil
 	if s.mode != m.mode {
-		s.tune(ctx, s.mode, nil) // it was changed meanwhile
+		s.tune(ctx, s.mode, changed...)
+	} else {
+		answerAll(changed, nil)
 	}
 	s.answer(nil)
 }
@@ -301,6 +324,8 @@ func (s *supervision) notListening(ctx context.Context, err error) {
 	s.phase, s.call = supervisionIdle, nil
 	err = targetError(err, eventSupervise)
 	if s.begun && s.spec.Follows {
+		answerAll(s.modes, nil) // it is the next call's
+		s.modes = nil
 		s.answer(err)
 		return
 	}
@@ -321,53 +346,86 @@ func (s *supervision) callOver(ctx context.Context) {
 	}
 }
 
-// change gives the session another mode.
-func (s *supervision) change(ctx context.Context, m supervisionMode) {
-	if s.phase != supervisionListening || s.mode == m.mode {
-		s.mode = m.mode
-		m.reply <- nil
-		return
+// agentLeft: the agent who is followed hasn't the call any more, which goes on without them.
+func (s *supervision) agentLeft(ctx context.Context) {
+	listened := s.phase == supervisionListening
+	s.leave(ctx)
+	if !listened {
+		s.notListening(ctx, &switchctl.StateError{State: "on_call", Event: eventSupervise, Detail: "the agent doesn't have the call any more"})
 	}
-	s.tune(ctx, m.mode, m.reply)
+}
+
+// change gives the session another mode. The answer comes when it is in effect; one that waits for a call has it from then on.
+func (s *supervision) change(ctx context.Context, m supervisionMode) {
+	s.mode = m.mode
+	switch {
+	case s.phase == supervisionAsking || s.phase == supervisionJoining:
+		s.modes = append(s.modes, m.reply)
+	case s.phase != supervisionListening || s.tuning == 0 && s.heard == m.mode:
+		m.reply <- nil
+	default:
+		s.tune(ctx, m.mode, m.reply)
+	}
 }
 
 // tune changes who hears the leg while it listens.
-func (s *supervision) tune(ctx context.Context, mode switchctl.SupervisorMode, reply chan<- error) {
+func (s *supervision) tune(ctx context.Context, mode switchctl.SupervisorMode, replies ...chan<- error) {
+	s.tuning++
 	serial, leg := s.serial, s.leg
 	s.commands.Add(s.c.goes.Go, func() {
 		ctx, cancel := context.WithTimeoutCause(ctx, listenTimeout, switchctl.ErrTimeout)
 		defer cancel()
-		s.post(supervisionTuned{serial: serial, mode: mode, reply: reply, err: s.c.setMux(ctx, leg, muxMode(mode))})
+		s.post(supervisionTuned{serial: serial, mode: mode, replies: replies, err: s.c.setMux(ctx, leg, muxMode(mode))})
 	})
 }
 
 // tuned: the leg is heard by others now, or by those before.
 func (s *supervision) tuned(ctx context.Context, m supervisionTuned) {
+	s.tuning--
+	here := m.serial == s.serial && s.phase == supervisionListening
 	switch {
-	case m.err != nil:
+	case m.err != nil && !fs.IsUnsent(m.err):
 		s.log.WarnContext(ctx, "changing a supervisor's mode failed", "mode", string(m.mode), "error", m.err)
-		if !fs.IsUnsent(m.err) {
-			s.end(ctx, switchctl.SupervisionLost, m.err) // nobody knows who hears the supervisor now
+		s.end(ctx, switchctl.SupervisionLost, m.err) // nobody knows who hears the supervisor now
+	case !here:
+		m.err = nil // it has left the call; the next one is listened to in the mode last asked for
+	case m.err != nil:
+		s.log.WarnContext(ctx, "a supervisor's mode stays", "mode", string(s.heard), "wanted", string(m.mode), "error", m.err)
+		if s.mode == m.mode {
+			s.mode = s.heard
 		}
 	default:
-		s.mode = m.mode
-		if m.serial == s.serial && s.phase == supervisionListening {
-			s.call.post(superviseMode{session: s.id, serial: s.serial, mode: m.mode})
-		}
+		s.heard = m.mode
+		s.call.post(superviseMode{session: s.id, serial: s.serial, mode: m.mode})
 	}
-	if m.reply != nil {
-		m.reply <- m.err
-	}
+	answerAll(m.replies, m.err)
 }
 
-// leave ends the session's part in the call that it listens to, or has asked.
-func (s *supervision) leave() {
-	if s.call != nil {
-		s.call.post(superviseLeft{session: s.id, serial: s.serial})
+// leave ends the session's part in the call that it listens to, or has asked. The call is told when the leg doesn't hear it any more.
+func (s *supervision) leave(ctx context.Context) {
+	call, left := s.call, superviseLeft{session: s.id, serial: s.serial}
+	tell := func() {
+		if call != nil {
+			call.post(left)
+		}
 	}
-	s.call = nil
+	led := s.led && s.leg != ""
+	s.call, s.led, s.phase = nil, false, supervisionIdle
 	s.serial++
-	s.phase = supervisionIdle
+	if !led {
+		tell()
+		return
+	}
+	silence := fs.Transfer(s.leg, phone.Extension, s.c.cfg.Context)
+	s.commands.Add(s.c.goes.Go, func() {
+		ctx, cancel := context.WithTimeoutCause(ctx, listenTimeout, switchctl.ErrTimeout)
+		defer cancel()
+		_, err := s.c.link.API(ctx, silence)
+		tell()
+		if err != nil {
+			s.post(supervisionStray{err: err})
+		}
+	})
 }
 
 // end ends the session. reason is what the watcher is told of a session that has run; empty for one that was ended. err is for who still waits.
@@ -379,19 +437,13 @@ func (s *supervision) end(ctx context.Context, reason string, err error) {
 	if s.reply != nil {
 		s.answer(err)
 	}
-	s.leave()
+	answerAll(s.modes, store.ErrNotFound)
+	s.modes = nil
+	s.leave(ctx)
 	s.phase = supervisionOver
-	silence := fs.Transfer(s.leg, phone.Extension, s.c.cfg.Context)
 	s.commands.Add(s.c.goes.Go, func() {
 		defer close(s.freed)
-		if s.leg != "" { // a held leg goes on, in silence
-			ctx, cancel := context.WithTimeout(ctx, listenTimeout)
-			defer cancel()
-			if _, err := s.c.link.API(ctx, silence); err != nil {
-				s.log.DebugContext(ctx, "command to a supervisor's phone failed", "error", err)
-			}
-		}
-		s.c.phones.Free(s.spec.Phone.AgentID, supervisorClaim{s}, phone.Free{})
+		s.c.phones.Free(s.spec.Phone.AgentID, supervisorClaim{s}, phone.Free{}) // a held leg goes on, in silence
 	})
 	s.book.forget(s)
 	s.log.InfoContext(ctx, "supervisor's session ended", "reason", reason)

@@ -1,7 +1,9 @@
 package call
 
 import (
+	"context"
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/google/uuid"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
@@ -46,6 +49,11 @@ func (b *bench) superviseInput(f []string) {
 	if kv["mode"] != "" {
 		s.Mode = switchctl.SupervisorMode(kv["mode"])
 	}
+	if kv["asker"] == "gone" {
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		ctx = gone
+	}
 	do := map[string]func() error{
 		"start": func() error {
 			s.Follows = kv["follows"] == "yes"
@@ -75,9 +83,12 @@ func (b *bench) superviseInput(f []string) {
 
 // supervisorLeg has the switch tell what the supervisor's phone hears.
 func (b *bench) supervisorLeg(hears string) {
-	s := b.testSupervision()
+	s, legs := b.testSupervision(), b.c.phones.Legs()
+	i := slices.IndexFunc(legs, b.ofSupervisor)
+	require.GreaterOrEqual(b.t, i, 0)
+	leg := legs[i]
 	dump := map[string]string{
-		"Unique-ID": b.phoneLeg(), "Answer-State": "answered", "variable_rm_role": phone.Role, "variable_rm_node": "node-1",
+		"Unique-ID": leg, "Answer-State": "answered", "variable_rm_role": phone.Role, "variable_rm_node": "node-1",
 		"variable_rm_agent_id": s.Phone.AgentID.String(), "variable_rm_tenant_id": s.TenantID.String(), "variable_rm_extension": "2001",
 		"variable_rm_domain": "127.0.0.1", "variable_rm_phone_mode": "on_hook", "variable_current_application": "playback",
 	}
@@ -86,12 +97,23 @@ func (b *bench) supervisorLeg(hears string) {
 		dump["variable_current_application"] = "eavesdrop"
 		dump["variable_rm_supervision"], dump["variable_rm_supervised_call"] = s.ID.String(), b.call.ID.String()
 	case "gone":
-		b.link.setChannel(b.phoneLeg(), "")
+		b.link.setChannel(leg, "")
 		return
+	case "answers":
+		ev := esl.NewEvent("CHANNEL_ANSWER")
+		ev.Set("Unique-ID", leg)
+		ev.Set("variable_rm_role", phone.Role)
+		b.c.dispatch(ev)
 	}
 	raw, err := json.Marshal(dump)
 	require.NoError(b.t, err)
-	b.link.setChannel(b.phoneLeg(), string(raw))
+	b.link.setChannel(leg, string(raw))
+}
+
+// ofSupervisor tells whether a phone's leg is the supervisor's.
+func (b *bench) ofSupervisor(leg string) bool {
+	agent := b.c.phones.Agent(leg)
+	return agent != nil && *agent == b.testSupervision().Phone.AgentID
 }
 
 // TestSupervisionRefused: what needs a session is refused without one, and its end is no fault.

@@ -199,7 +199,7 @@ func (t *takeaway) fromAgent(ctx context.Context, h *human) {
 	if h.bridged() {
 		outcome = switchctl.AgentTaken
 	}
-	t.agents.part(outcome, nil)
+	t.agents.leave(outcome)
 	if !steered {
 		t.ring(ctx)
 		return

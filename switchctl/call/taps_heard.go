@@ -126,11 +126,11 @@ func (ts *taps) tune(ctx context.Context, t *tap, reply chan<- error) {
 
 // setMux changes who hears a leg that runs eavesdrop, or is about to.
 func (c *host) setMux(ctx context.Context, leg string, mode fs.MuxMode) error {
-	if _, err := c.link.API(ctx, mode.Set(leg)); err != nil {
-		return err
+	_, err := c.link.API(ctx, mode.Set(leg))
+	if err == nil {
+		name, headers := mode.Change(leg)
+		err = c.link.SendEvent(ctx, name, headers)
 	}
-	name, headers := mode.Change(leg)
-	err := c.link.SendEvent(ctx, name, headers)
 	if err != nil && !fs.IsUnsent(err) {
 		return fmt.Errorf("%w: %w", switchctl.ErrTimeout, err)
 	}
