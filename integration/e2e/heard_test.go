@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"maps"
 	"net/http"
 	"testing"
 	"time"
@@ -42,9 +43,7 @@ func (c *customer) monitorModes(t *testing.T, monitor, target string, caller, pa
 	t.Helper()
 	verb := func(status int, event string, more map[string]any) map[string]any {
 		body := map[string]any{"event": event, "target_call_id": target}
-		for k, v := range more {
-			body[k] = v
-		}
+		maps.Copy(body, more)
 		return c.control(t, status, monitor, body)
 	}
 	// By whom what the monitor plays in a second is heard.

@@ -41,6 +41,9 @@ func TestCommands(t *testing.T) {
 		"xml_flush_cache id 1001 h":                       ForgetDirectory("1001", "h"),
 		"global_getvar core_uuid":                         CoreUUID(),
 		"fsctl sync_clock_when_idle":                      SyncClock(),
+		"uuid_setvar_multi s eavesdrop_enable_dtmf=false;eavesdrop_whisper_aleg=true;eavesdrop_whisper_bleg=false": MuxPartner.Set("s"),
+		"uuid_transfer s 'set:eavesdrop_enable_dtmf=false,set:eavesdrop_whisper_aleg=true,set:eavesdrop_whisper_bleg=true,set:x=1,eavesdrop:c," +
+			"transfer:rm_agent XML ringmaster' inline": Listen("s", "c", MuxBoth, []Var{{"x", "1"}}, "rm_agent", "ringmaster"),
 	} {
 		require.Equal(t, want, got.String())
 	}

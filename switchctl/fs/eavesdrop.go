@@ -29,10 +29,10 @@ func (m MuxMode) vars() []Var {
 // quote. When the channel ends, or the leg stops listening, it goes to an extension of a context. A leg that is listening already listens to the
 // new channel in place of the old one.
 func Listen(leg, channel string, mode MuxMode, vars []Var, then, context string) Command {
-	run := ""
+	var run []string
 	for _, v := range append(mode.vars(), vars...) {
-		run += "set:" + v.Name + "=" + v.Value + ","
+		run = append(run, "set:"+v.Name+"="+v.Value)
 	}
-	run += EavesdropApp + ":" + channel + ",transfer:" + then + " XML " + context
-	return command("uuid_transfer", leg, "'"+run+"'", "inline")
+	run = append(run, EavesdropApp+":"+channel, "transfer:"+then+" XML "+context)
+	return command("uuid_transfer", leg, "'"+strings.Join(run, ",")+"'", "inline")
 }
