@@ -2,6 +2,7 @@ package dialer
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -242,12 +243,36 @@ func TestVoiceAgentRequestsSupervisor(t *testing.T) {
 	b := setup(t).trunkAndNumber(t)
 	call, _ := b.talkingCall(t, b.running(t))
 	e := switchctl.Escalation{ID: storetest.NewID(t), VoiceAgentID: storetest.NewID(t), Reason: "asks for a manager", Urgency: "high", At: b.clock.Now()}
-	require.NoError(t, b.svc.Answers.RequestSupervisor(t.Context(), call, e))
-	require.NoError(t, b.svc.Answers.RequestSupervisor(t.Context(), call, e), "again")
+	for range 2 { // once, and tried again
+		holds, err := b.svc.Answers.RequestSupervisor(t.Context(), call, e)
+		require.NoError(t, err)
+		require.Equal(t, e.ID, holds)
+	}
 	told := b.events(t, store.EventAISessionEscalated)
 	require.Equal(t, []map[string]any{{
 		"escalation_id": e.ID.String(), "call_id": call.ID.String(), "voice_agent_id": e.VoiceAgentID.String(), "reason": e.Reason, "urgency": "high",
 		"supervisor_id": nil, "escalated_at": e.At.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano),
 	}}, told)
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM escalations WHERE call_id = $1 AND claimed_at IS NULL", call.ID))
+	// Asked again and again it is the same request, told again only when it becomes more urgent.
+	for i, urgency := range []string{"high", "low", "high", "critical", "low", "urgent", "normal"} {
+		again := switchctl.Escalation{ID: storetest.NewID(t), VoiceAgentID: e.VoiceAgentID, Reason: fmt.Sprint("again ", i), Urgency: urgency, At: b.clock.Now()}
+		holds, err := b.svc.Answers.RequestSupervisor(t.Context(), call, again)
+		require.NoError(t, err)
+		require.Equal(t, e.ID, holds)
+	}
+	require.Equal(t, []string{"again 6 critical"}, storetest.Query[string](t, b.st, b.tenant,
+		"SELECT reason || ' ' || urgency FROM escalations WHERE call_id = $1", call.ID))
+	told = b.events(t, store.EventAISessionEscalated)
+	require.Len(t, told, 2)
+	require.Equal(t, "critical", told[1]["urgency"])
+	// One that is claimed is another.
+	storetest.Exec(t, b.st, b.tenant, "UPDATE escalations SET claim_id = id, claimed_by = id, claimed_at = now() WHERE id = $1", e.ID)
+	next := switchctl.Escalation{ID: storetest.NewID(t), VoiceAgentID: e.VoiceAgentID, Urgency: "low", At: b.clock.Now()}
+	for _, asked := range []switchctl.Escalation{e, next} {
+		holds, err := b.svc.Answers.RequestSupervisor(t.Context(), call, asked)
+		require.NoError(t, err)
+		require.Equal(t, asked.ID, holds)
+	}
+	require.Len(t, b.events(t, store.EventAISessionEscalated), 3)
 }

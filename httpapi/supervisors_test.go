@@ -129,9 +129,10 @@ func (b *bundle) escalate(t *testing.T, tenant, call uuid.UUID, urgency string) 
 	require.NoError(t, b.st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
 		c, err := tx.Q.GetCallView(t.Context(), tenant, call)
 		require.NoError(t, err)
-		return supervisors.Escalate(t.Context(), tx, c.Call, switchctl.Escalation{
+		_, err = supervisors.Escalate(t.Context(), tx, c.Call, switchctl.Escalation{
 			ID: id, VoiceAgentID: storetest.NewID(t), Reason: "asks for a manager", Urgency: urgency, At: b.clock.Now(),
 		})
+		return err
 	}))
 	return id
 }

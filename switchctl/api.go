@@ -69,9 +69,9 @@ type Outcomes interface {
 	SetLeadStatus(ctx context.Context, call db.Call, status string) error
 	// ScheduleCallback has the lead called again after this call.
 	ScheduleCallback(ctx context.Context, call db.Call, c Callback) error
-	// RequestSupervisor keeps the voice agent's request for a supervisor and tells ai_session.escalated; an id that was kept before is the same
-	// request.
-	RequestSupervisor(ctx context.Context, call db.Call, e Escalation) error
+	// RequestSupervisor keeps the voice agent's request for a supervisor, tells ai_session.escalated, and gives the id of the request that holds:
+	// while nobody has claimed one that the call made before, it is that one. An id that was kept before is the same request.
+	RequestSupervisor(ctx context.Context, call db.Call, e Escalation) (uuid.UUID, error)
 }
 
 // Escalation is a voice agent's request for a supervisor.

@@ -120,10 +120,13 @@ func (h *Service) ScheduleCallback(ctx context.Context, call db.Call, c switchct
 }
 
 // RequestSupervisor implements [switchctl.Outcomes].
-func (h *Service) RequestSupervisor(ctx context.Context, call db.Call, e switchctl.Escalation) error {
-	return fault.Wrap("request supervisor", h.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		return supervisors.Escalate(ctx, tx, call, e)
-	}))
+func (h *Service) RequestSupervisor(ctx context.Context, call db.Call, e switchctl.Escalation) (holds uuid.UUID, err error) {
+	err = h.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		var err error
+		holds, err = supervisors.Escalate(ctx, tx, call, e)
+		return err
+	})
+	return holds, fault.Wrap("request supervisor", err)
 }
 
 // callbackAgent checks that a voice agent can take a lead's callback: it is the tenant's and active, and the campaign's calls go to one.

@@ -1,11 +1,9 @@
 package supervisors
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -28,15 +26,38 @@ type escalatedEvent struct {
 	EscalatedAt  time.Time  `json:"escalated_at"`
 }
 
-// Escalate writes a voice agent's request for a supervisor, with its event. One that is there already changes nothing.
-func Escalate(ctx context.Context, tx *store.Tx, call db.Call, e switchctl.Escalation) error {
-	row, err := tx.Q.EscalationInsert(ctx, db.EscalationInsertParams{
-		TenantID: call.TenantID, ID: e.ID, CallID: call.ID, VoiceAgentID: e.VoiceAgentID, Reason: e.Reason, Urgency: e.Urgency, EscalatedAt: e.At,
-	})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
+// Escalate writes a voice agent's request for a supervisor, with its event, and gives the id that it has. While the call has one that nobody has
+// claimed, that is the request: it gets the new reason, and the urgency if that is greater, which alone is told again. So a call that asks without
+// end has one row, and as many events as there are urgencies. One that is there already changes nothing.
+func Escalate(ctx context.Context, tx *store.Tx, call db.Call, e switchctl.Escalation) (uuid.UUID, error) {
+	for {
+		row, err := tx.Q.EscalationInsert(ctx, db.EscalationInsertParams{
+			TenantID: call.TenantID, ID: e.ID, CallID: call.ID, VoiceAgentID: e.VoiceAgentID, Reason: e.Reason, Urgency: e.Urgency, EscalatedAt: e.At,
+		})
+		if err == nil {
+			return row.ID, emitEscalated(ctx, tx, row, call.CampaignID, e.At)
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			return uuid.Nil, err
+		}
+		if _, err := tx.Q.EscalationLock(ctx, call.TenantID, e.ID); !errors.Is(err, store.ErrNotFound) {
+			return e.ID, err
+		}
+		row, err = tx.Q.EscalationOfCall(ctx, call.TenantID, call.ID)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // somebody has claimed it in this moment
+		}
+		if err != nil {
+			return uuid.Nil, err
+		}
+		return row.ID, escalateAgain(ctx, tx, call, row, e)
 	}
-	if err != nil {
+}
+
+// escalateAgain has an open request say what the voice agent says now.
+func escalateAgain(ctx context.Context, tx *store.Tx, call db.Call, was db.Escalation, e switchctl.Escalation) error {
+	row, err := tx.Q.EscalationAgain(ctx, db.EscalationAgainParams{TenantID: was.TenantID, ID: was.ID, Reason: e.Reason, Urgency: e.Urgency})
+	if err != nil || row.Urgency == was.Urgency {
 		return err
 	}
 	return emitEscalated(ctx, tx, row, call.CampaignID, e.At)
@@ -125,28 +146,13 @@ func pastEscalations(ctx context.Context, tx *store.Tx, tenant uuid.UUID, f Esca
 	return rows, total, err
 }
 
-// openEscalations sorts here: there are as many as there are live calls, at most a few.
 func openEscalations(ctx context.Context, tx *store.Tx, tenant uuid.UUID, f EscalationFilter) ([]db.Escalation, int64, error) {
-	rows, err := tx.Q.EscalationsOpen(ctx, tenant)
-	slices.SortFunc(rows, func(a, b db.Escalation) int {
-		return cmp.Or(cmp.Compare(rank(a.Urgency), rank(b.Urgency)), a.EscalatedAt.Compare(b.EscalatedAt), slices.Compare(a.ID[:], b.ID[:]))
-	})
-	from := min(int(f.Offset), len(rows))
-	return rows[from:min(from+int(f.Limit), len(rows))], int64(len(rows)), err
-}
-
-// rank orders urgencies, of which a voice agent may have words of its own.
-func rank(urgency string) int {
-	switch urgency {
-	case "critical", "urgent", "emergency":
-		return 0
-	case "high":
-		return 1
-	case "low":
-		return 3
-	default:
-		return 2
+	total, err := tx.Q.EscalationsOpenCount(ctx, tenant)
+	if err != nil {
+		return nil, 0, err
 	}
+	rows, err := tx.Q.EscalationsOpen(ctx, tenant, f.Offset, f.Limit)
+	return rows, total, err
 }
 
 // ClaimInput is the body of a claim; without a mode the supervisor takes part in the call.

@@ -12,6 +12,43 @@ import (
 	"github.com/google/uuid"
 )
 
+const escalationAgain = `-- name: EscalationAgain :one
+UPDATE escalations SET reason = $1,
+  urgency = CASE WHEN urgency_rank($2) < urgency_rank(urgency) THEN $2 ELSE urgency END
+WHERE tenant_id = $3 AND id = $4 RETURNING tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at, claim_id, claimed_by, claimed_at
+`
+
+type EscalationAgainParams struct {
+	Reason   string
+	Urgency  string
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// EscalationAgain gives an open one another reason, and another urgency unless that is less.
+func (q *Queries) EscalationAgain(ctx context.Context, arg EscalationAgainParams) (Escalation, error) {
+	row := q.db.QueryRow(ctx, escalationAgain,
+		arg.Reason,
+		arg.Urgency,
+		arg.TenantID,
+		arg.ID,
+	)
+	var i Escalation
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.CallID,
+		&i.VoiceAgentID,
+		&i.Reason,
+		&i.Urgency,
+		&i.EscalatedAt,
+		&i.ClaimID,
+		&i.ClaimedBy,
+		&i.ClaimedAt,
+	)
+	return i, err
+}
+
 const escalationClaimed = `-- name: EscalationClaimed :one
 UPDATE escalations SET claimed_by = $1::uuid, claimed_at = $2::timestamptz
 WHERE tenant_id = $3 AND id = $4 AND claim_id = $5::uuid RETURNING tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at, claim_id, claimed_by, claimed_at
@@ -91,7 +128,7 @@ func (q *Queries) EscalationGiveBack(ctx context.Context, tenantID uuid.UUID, ca
 const escalationInsert = `-- name: EscalationInsert :one
 INSERT INTO escalations (tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7::timestamptz)
-ON CONFLICT (tenant_id, id) DO NOTHING
+ON CONFLICT DO NOTHING
 RETURNING tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at, claim_id, claimed_by, claimed_at
 `
 
@@ -105,7 +142,7 @@ type EscalationInsertParams struct {
 	EscalatedAt  time.Time
 }
 
-// EscalationInsert writes a voice agent's request for a supervisor, once.
+// EscalationInsert writes a voice agent's request for a supervisor. No row: it is there already, or the call has an open one.
 func (q *Queries) EscalationInsert(ctx context.Context, arg EscalationInsertParams) (Escalation, error) {
 	row := q.db.QueryRow(ctx, escalationInsert,
 		arg.TenantID,
@@ -138,6 +175,29 @@ SELECT tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at, cl
 
 func (q *Queries) EscalationLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Escalation, error) {
 	row := q.db.QueryRow(ctx, escalationLock, tenantID, iD)
+	var i Escalation
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.CallID,
+		&i.VoiceAgentID,
+		&i.Reason,
+		&i.Urgency,
+		&i.EscalatedAt,
+		&i.ClaimID,
+		&i.ClaimedBy,
+		&i.ClaimedAt,
+	)
+	return i, err
+}
+
+const escalationOfCall = `-- name: EscalationOfCall :one
+SELECT tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at, claim_id, claimed_by, claimed_at FROM escalations WHERE tenant_id = $1 AND call_id = $2 AND claimed_at IS NULL FOR UPDATE
+`
+
+// EscalationOfCall locks the one of a call that nobody has claimed.
+func (q *Queries) EscalationOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) (Escalation, error) {
+	row := q.db.QueryRow(ctx, escalationOfCall, tenantID, callID)
 	var i Escalation
 	err := row.Scan(
 		&i.TenantID,
@@ -225,11 +285,12 @@ func (q *Queries) EscalationTake(ctx context.Context, sessionID uuid.UUID, tenan
 const escalationsOpen = `-- name: EscalationsOpen :many
 SELECT e.tenant_id, e.id, e.call_id, e.voice_agent_id, e.reason, e.urgency, e.escalated_at, e.claim_id, e.claimed_by, e.claimed_at FROM live_calls l JOIN escalations e ON e.tenant_id = l.tenant_id AND e.call_id = l.call_id
 WHERE l.tenant_id = $1 AND l.kind = 'call' AND e.claimed_at IS NULL
+ORDER BY urgency_rank(e.urgency), e.escalated_at, e.id LIMIT $3 OFFSET $2
 `
 
-// EscalationsOpen lists what nobody has claimed of calls that are live.
-func (q *Queries) EscalationsOpen(ctx context.Context, tenantID uuid.UUID) ([]Escalation, error) {
-	rows, err := q.db.Query(ctx, escalationsOpen, tenantID)
+// EscalationsOpen lists what nobody has claimed of calls that are live: the most urgent first, then the oldest.
+func (q *Queries) EscalationsOpen(ctx context.Context, tenantID uuid.UUID, pageOffset int32, pageLimit int32) ([]Escalation, error) {
+	rows, err := q.db.Query(ctx, escalationsOpen, tenantID, pageOffset, pageLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -257,6 +318,18 @@ func (q *Queries) EscalationsOpen(ctx context.Context, tenantID uuid.UUID) ([]Es
 		return nil, err
 	}
 	return items, nil
+}
+
+const escalationsOpenCount = `-- name: EscalationsOpenCount :one
+SELECT count(*) FROM live_calls l JOIN escalations e ON e.tenant_id = l.tenant_id AND e.call_id = l.call_id
+WHERE l.tenant_id = $1 AND l.kind = 'call' AND e.claimed_at IS NULL
+`
+
+func (q *Queries) EscalationsOpenCount(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, escalationsOpenCount, tenantID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const floorAICalls = `-- name: FloorAICalls :many

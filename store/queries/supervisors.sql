@@ -56,12 +56,22 @@ LEFT JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = a.current_call_id AND 
   AND c.answer_time IS NOT NULL AND c.agent_connect_time IS NOT NULL
 WHERE u.tenant_id = @tenant_id AND u.id = @id AND u.role = 'agent';
 
--- EscalationInsert writes a voice agent's request for a supervisor, once.
+-- EscalationInsert writes a voice agent's request for a supervisor. No row: it is there already, or the call has an open one.
 -- name: EscalationInsert :one
 INSERT INTO escalations (tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at)
 VALUES (@tenant_id, @id, @call_id, @voice_agent_id, @reason, @urgency, @escalated_at::timestamptz)
-ON CONFLICT (tenant_id, id) DO NOTHING
+ON CONFLICT DO NOTHING
 RETURNING *;
+
+-- EscalationOfCall locks the one of a call that nobody has claimed.
+-- name: EscalationOfCall :one
+SELECT * FROM escalations WHERE tenant_id = @tenant_id AND call_id = @call_id AND claimed_at IS NULL FOR UPDATE;
+
+-- EscalationAgain gives an open one another reason, and another urgency unless that is less.
+-- name: EscalationAgain :one
+UPDATE escalations SET reason = @reason,
+  urgency = CASE WHEN urgency_rank(@urgency) < urgency_rank(urgency) THEN @urgency ELSE urgency END
+WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
 
 -- name: EscalationLock :one
 SELECT * FROM escalations WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
@@ -89,9 +99,14 @@ ORDER BY id DESC LIMIT @page_limit OFFSET @page_offset;
 SELECT count(*) FROM escalations WHERE tenant_id = @tenant_id AND id >= @from_id AND id < @to_id
   AND escalated_at >= @since::timestamptz AND escalated_at < @until::timestamptz AND (NOT @claimed::bool OR claimed_at IS NOT NULL);
 
--- EscalationsOpen lists what nobody has claimed of calls that are live.
+-- EscalationsOpen lists what nobody has claimed of calls that are live: the most urgent first, then the oldest.
 -- name: EscalationsOpen :many
 SELECT e.* FROM live_calls l JOIN escalations e ON e.tenant_id = l.tenant_id AND e.call_id = l.call_id
+WHERE l.tenant_id = @tenant_id AND l.kind = 'call' AND e.claimed_at IS NULL
+ORDER BY urgency_rank(e.urgency), e.escalated_at, e.id LIMIT @page_limit OFFSET @page_offset;
+
+-- name: EscalationsOpenCount :one
+SELECT count(*) FROM live_calls l JOIN escalations e ON e.tenant_id = l.tenant_id AND e.call_id = l.call_id
 WHERE l.tenant_id = @tenant_id AND l.kind = 'call' AND e.claimed_at IS NULL;
 
 -- FloorAICalls lists the calls that voice agents have.

@@ -498,9 +498,9 @@ func (h *fakeHandler) ScheduleCallback(_ context.Context, _ db.Call, c switchctl
 	return nil
 }
 
-func (h *fakeHandler) RequestSupervisor(_ context.Context, _ db.Call, e switchctl.Escalation) error {
+func (h *fakeHandler) RequestSupervisor(_ context.Context, _ db.Call, e switchctl.Escalation) (uuid.UUID, error) {
 	h.trace.add("handler escalation %q urgency %s", e.Reason, e.Urgency)
-	return nil
+	return e.ID, nil
 }
 
 func (h *fakeHandler) CanQueue(ctx context.Context, _ uuid.UUID, _ switchctl.QueueRequest) error {

@@ -31,7 +31,7 @@ func (vs *verbs) keepOutcome(
 	return vs.keepOutcomeWith(ctx, m, map[string]any{}, write)
 }
 
-// keepOutcomeWith is keepOutcome of a verb that has a result.
+// keepOutcomeWith is keepOutcome of a verb that has a result, which write may fill in.
 func (vs *verbs) keepOutcomeWith(
 	ctx context.Context, m controlCommand, result map[string]any,
 	write func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error,
@@ -68,7 +68,7 @@ func (vs *verbs) keepOutcomeWith(
 	return nil
 }
 
-// requestSupervisor is request_supervisor: the escalation is kept, and shown to supervisors.
+// requestSupervisor is request_supervisor: the escalation is kept, and shown to supervisors. One that is open already takes it in.
 func (vs *verbs) requestSupervisor(ctx context.Context, m controlCommand) error {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -77,10 +77,13 @@ func (vs *verbs) requestSupervisor(ctx context.Context, m controlCommand) error 
 	e := switchctl.Escalation{
 		ID: id, VoiceAgentID: vs.voice.ai.agent.ID, Reason: m.req.Reason, Urgency: m.req.Urgency, At: vs.c.clock.Now().UTC(),
 	}
-	return vs.keepOutcomeWith(ctx, m, map[string]any{"escalation_id": id.String()}, func(
+	result := map[string]any{}
+	return vs.keepOutcomeWith(ctx, m, result, func(
 		ctx context.Context, o switchctl.Outcomes, call db.Call, _ switchctl.ControlRequest,
 	) error {
-		return o.RequestSupervisor(ctx, call, e)
+		holds, err := o.RequestSupervisor(ctx, call, e)
+		result["escalation_id"] = holds.String()
+		return err
 	})
 }
 
