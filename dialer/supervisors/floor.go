@@ -138,13 +138,12 @@ func (s *Service) queue(tenant uuid.UUID, now time.Time) []QueuedCall {
 func agentCalls(ctx context.Context, tx *store.Tx, tenant uuid.UUID, now time.Time) (map[uuid.UUID]*Call, error) {
 	rows, err := tx.Q.FloorAgentCalls(ctx, tenant)
 	out := make(map[uuid.UUID]*Call, len(rows))
-	for _, r := range rows {
-		c := r.Call
+	for _, c := range rows {
 		shown := &Call{
 			ID: c.ID, CampaignID: c.CampaignID, LeadID: c.LeadID, Direction: c.Direction, From: c.FromNumber.Reveal(), To: c.ToNumber.Reveal(),
 			Status: c.Status, AnswerTime: utc(c.AnswerTime), AgentConnectTime: utc(c.AgentConnectTime),
 		}
-		if store.PrivacyMode(r.PrivacyMode) == store.PrivacyStrict {
+		if store.PrivacyMode(c.PrivacyMode) == store.PrivacyStrict {
 			// The tenant's own number is no secret; the peer's may be from before the tenant was strict.
 			if c.Direction == "inbound" {
 				shown.From = c.FromNumber.Mask()

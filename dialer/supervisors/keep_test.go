@@ -215,6 +215,35 @@ func TestSessionBeginsWithTheAgentsCall(t *testing.T) {
 	require.Eventually(t, func() bool { return b.reason(t, session.ID) == ReasonDeactivated }, soon, often, "a supervisor who may no longer be one")
 }
 
+// An agent who has joined a conference is in the call that is somebody else's, and is followed into it. A call of another controller is waited for.
+func TestSessionFollowsAgentIntoConference(t *testing.T) {
+	t.Parallel()
+	b := setup(t).run(t)
+	agent := b.agent(t)
+	join := func(node string) uuid.UUID {
+		call := b.call(t)
+		storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET status = 'agent_connected', agent_connect_time = now(), node = $2 WHERE id = $1", call, node)
+		storetest.Exec(t, b.st, b.tenant, "UPDATE agents SET status = 'on_call', current_call_id = $1, version = version + 1 WHERE id = $2", call, agent)
+		return call
+	}
+	first := join("n1")
+	session, err := b.svc.StartSession(t.Context(), b.by, StartInput{AgentID: input.Some(agent.String())})
+	require.NoError(t, err)
+	require.Equal(t, first, *session.CallID)
+	elsewhere := join("n2")
+	next := func() *uuid.UUID {
+		rows, err := b.svc.sessions(t.Context())
+		require.NoError(t, err)
+		require.Len(t, rows, 1)
+		return rows[0].NextCallID
+	}
+	require.Nil(t, next())
+	second := join("n1")
+	require.Equal(t, second, *next())
+	require.Eventually(t, func() bool { return b.phones.has("call " + second.String()) }, soon, often)
+	require.False(t, b.phones.has("call "+elsewhere.String()))
+}
+
 // What a controller of before had is ended at its start, with what a session that never began was to claim; so is what a lost one had.
 func TestSessionsOfDeadControllersEnd(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/ringmaster/ringmaster/store/phone"
 )
 
 const escalationAgain = `-- name: EscalationAgain :one
@@ -364,14 +365,23 @@ func (q *Queries) FloorAICalls(ctx context.Context, tenantID uuid.UUID) ([]Floor
 }
 
 const floorAgentCalls = `-- name: FloorAgentCalls :many
-SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, t.privacy_mode FROM agents a JOIN calls c ON c.tenant_id = a.tenant_id AND c.id = a.current_call_id
+SELECT c.id, c.campaign_id, c.lead_id, c.direction, c.from_number, c.to_number, c.status, c.answer_time, c.agent_connect_time, t.privacy_mode
+FROM agents a JOIN calls c ON c.tenant_id = a.tenant_id AND c.id = a.current_call_id
 JOIN tenants t ON t.id = a.tenant_id
 WHERE a.tenant_id = $1 AND a.current_call_id IS NOT NULL
 `
 
 type FloorAgentCallsRow struct {
-	Call        Call
-	PrivacyMode string
+	ID               uuid.UUID
+	CampaignID       *uuid.UUID
+	LeadID           *uuid.UUID
+	Direction        string
+	FromNumber       phone.Number
+	ToNumber         phone.Number
+	Status           string
+	AnswerTime       *time.Time
+	AgentConnectTime *time.Time
+	PrivacyMode      string
 }
 
 // FloorAgentCalls lists the calls that agents are on.
@@ -385,49 +395,15 @@ func (q *Queries) FloorAgentCalls(ctx context.Context, tenantID uuid.UUID) ([]Fl
 	for rows.Next() {
 		var i FloorAgentCallsRow
 		if err := rows.Scan(
-			&i.Call.TenantID,
-			&i.Call.ID,
-			&i.Call.CampaignID,
-			&i.Call.LeadID,
-			&i.Call.AgentID,
-			&i.Call.VoiceAgentID,
-			&i.Call.TrunkID,
-			&i.Call.Node,
-			&i.Call.FsUuid,
-			&i.Call.Direction,
-			&i.Call.Environment,
-			&i.Call.Status,
-			&i.Call.FromNumber,
-			&i.Call.ToNumber,
-			&i.Call.PeerHash,
-			&i.Call.PeerSealed,
-			&i.Call.DialTime,
-			&i.Call.RingTime,
-			&i.Call.AnswerTime,
-			&i.Call.AgentConnectTime,
-			&i.Call.EndTime,
-			&i.Call.HangupCause,
-			&i.Call.HangupDisposition,
-			&i.Call.SipStatus,
-			&i.Call.Disposition,
-			&i.Call.DispositionSource,
-			&i.Call.Notes,
-			&i.Call.AiSummary,
-			&i.Call.AiSentiment,
-			&i.Call.AiNextAction,
-			&i.Call.Metadata,
-			&i.Call.CreatedAt,
-			&i.Call.Amd,
-			&i.Call.AnsweredByAmd,
-			&i.Call.AmdClass,
-			&i.Call.AmdConfidence,
-			&i.Call.AmdAfterMs,
-			&i.Call.Quality,
-			&i.Call.QueuedAt,
-			&i.Call.Abandoned,
-			&i.Call.AgentDue,
-			&i.Call.FlowID,
-			&i.Call.AnnouncedAt,
+			&i.ID,
+			&i.CampaignID,
+			&i.LeadID,
+			&i.Direction,
+			&i.FromNumber,
+			&i.ToNumber,
+			&i.Status,
+			&i.AnswerTime,
+			&i.AgentConnectTime,
 			&i.PrivacyMode,
 		); err != nil {
 			return nil, err
@@ -541,7 +517,7 @@ func (q *Queries) FloorLive(ctx context.Context, tenantID uuid.UUID) (int64, err
 const supervisedAgent = `-- name: SupervisedAgent :one
 SELECT u.id, coalesce(a.status, 'offline')::text AS status, coalesce(a.node, '')::text AS node, c.id AS call_id
 FROM users u LEFT JOIN agents a ON a.tenant_id = u.tenant_id AND a.id = u.id
-LEFT JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = a.current_call_id AND c.agent_id = u.id AND c.end_time IS NULL
+LEFT JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = a.current_call_id AND c.node = a.node AND c.end_time IS NULL
   AND c.answer_time IS NOT NULL AND c.agent_connect_time IS NOT NULL
 WHERE u.tenant_id = $1 AND u.id = $2 AND u.role = 'agent'
 `
@@ -553,7 +529,7 @@ type SupervisedAgentRow struct {
 	CallID *uuid.UUID
 }
 
-// SupervisedAgent is an agent as one who is to be followed, with the call that the agent is in.
+// SupervisedAgent is an agent as one who is to be followed, with the call that the agent is in, as SupervisionsOfNode reads it.
 func (q *Queries) SupervisedAgent(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (SupervisedAgentRow, error) {
 	row := q.db.QueryRow(ctx, supervisedAgent, tenantID, iD)
 	var i SupervisedAgentRow
@@ -817,7 +793,7 @@ SELECT s.tenant_id, s.id, s.supervisor_id, s.call_id, s.agent_id, s.mode, s.node
 FROM supervisor_sessions s JOIN tenants t ON t.id = s.tenant_id
 LEFT JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.supervisor_id
 LEFT JOIN agents a ON a.tenant_id = s.tenant_id AND a.id = s.agent_id
-LEFT JOIN calls c ON c.tenant_id = s.tenant_id AND c.id = a.current_call_id AND c.agent_id = s.agent_id AND c.end_time IS NULL
+LEFT JOIN calls c ON c.tenant_id = s.tenant_id AND c.id = a.current_call_id AND c.node = s.node AND c.end_time IS NULL
   AND c.answer_time IS NOT NULL AND c.agent_connect_time IS NOT NULL
 WHERE s.node = $1 AND s.ended_at IS NULL
 `
@@ -830,7 +806,8 @@ type SupervisionsOfNodeRow struct {
 }
 
 // SupervisionsOfNode lists the sessions of a controller, over all tenants: it needs the system's scope. unfit says why the supervisor may have
-// none any more; next_call_id is the call that the followed agent is in now.
+// none any more; next_call_id is the call that the followed agent is in now, as the one whom it was given to or as one of its conference. One on
+// another controller can't be listened to from here; the node leads to it by the index of open calls.
 func (q *Queries) SupervisionsOfNode(ctx context.Context, node string) ([]SupervisionsOfNodeRow, error) {
 	rows, err := q.db.Query(ctx, supervisionsOfNode, node)
 	if err != nil {

@@ -31,7 +31,8 @@ UPDATE supervisor_sessions SET ended_at = @at::timestamptz, end_reason = @reason
 WHERE tenant_id = @tenant_id AND id = @id AND ended_at IS NULL RETURNING *;
 
 -- SupervisionsOfNode lists the sessions of a controller, over all tenants: it needs the system's scope. unfit says why the supervisor may have
--- none any more; next_call_id is the call that the followed agent is in now.
+-- none any more; next_call_id is the call that the followed agent is in now, as the one whom it was given to or as one of its conference. One on
+-- another controller can't be listened to from here; the node leads to it by the index of open calls.
 -- name: SupervisionsOfNode :many
 SELECT sqlc.embed(s),
   (CASE WHEN u.id IS NULL OR NOT u.is_active OR u.role = 'agent' THEN 'deactivated' WHEN t.suspended_at IS NOT NULL THEN 'suspended' ELSE '' END)::text AS unfit,
@@ -39,7 +40,7 @@ SELECT sqlc.embed(s),
 FROM supervisor_sessions s JOIN tenants t ON t.id = s.tenant_id
 LEFT JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.supervisor_id
 LEFT JOIN agents a ON a.tenant_id = s.tenant_id AND a.id = s.agent_id
-LEFT JOIN calls c ON c.tenant_id = s.tenant_id AND c.id = a.current_call_id AND c.agent_id = s.agent_id AND c.end_time IS NULL
+LEFT JOIN calls c ON c.tenant_id = s.tenant_id AND c.id = a.current_call_id AND c.node = s.node AND c.end_time IS NULL
   AND c.answer_time IS NOT NULL AND c.agent_connect_time IS NOT NULL
 WHERE s.node = @node AND s.ended_at IS NULL;
 
@@ -48,11 +49,11 @@ WHERE s.node = @node AND s.ended_at IS NULL;
 SELECT s.tenant_id, s.id FROM supervisor_sessions s LEFT JOIN nodes n ON n.id = s.node
 WHERE s.ended_at IS NULL AND s.node <> @node AND (n.id IS NULL OR n.lost_at IS NOT NULL);
 
--- SupervisedAgent is an agent as one who is to be followed, with the call that the agent is in.
+-- SupervisedAgent is an agent as one who is to be followed, with the call that the agent is in, as SupervisionsOfNode reads it.
 -- name: SupervisedAgent :one
 SELECT u.id, coalesce(a.status, 'offline')::text AS status, coalesce(a.node, '')::text AS node, c.id AS call_id
 FROM users u LEFT JOIN agents a ON a.tenant_id = u.tenant_id AND a.id = u.id
-LEFT JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = a.current_call_id AND c.agent_id = u.id AND c.end_time IS NULL
+LEFT JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = a.current_call_id AND c.node = a.node AND c.end_time IS NULL
   AND c.answer_time IS NOT NULL AND c.agent_connect_time IS NOT NULL
 WHERE u.tenant_id = @tenant_id AND u.id = @id AND u.role = 'agent';
 
@@ -120,7 +121,8 @@ WHERE s.tenant_id = @tenant_id AND s.status = 'active' ORDER BY e.call_id, e.id 
 
 -- FloorAgentCalls lists the calls that agents are on.
 -- name: FloorAgentCalls :many
-SELECT sqlc.embed(c), t.privacy_mode FROM agents a JOIN calls c ON c.tenant_id = a.tenant_id AND c.id = a.current_call_id
+SELECT c.id, c.campaign_id, c.lead_id, c.direction, c.from_number, c.to_number, c.status, c.answer_time, c.agent_connect_time, t.privacy_mode
+FROM agents a JOIN calls c ON c.tenant_id = a.tenant_id AND c.id = a.current_call_id
 JOIN tenants t ON t.id = a.tenant_id
 WHERE a.tenant_id = @tenant_id AND a.current_call_id IS NOT NULL;
 
