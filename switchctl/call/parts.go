@@ -70,8 +70,8 @@ func newParts(k *core) parts {
 		core: k, bypass: p.bypass, dial: p.dial, handling: p.handling, line: p.line, machine: p.machine, parties: who, rec: p.rec,
 		sound: p.sound, transfers: p.transfers, voice: p.voice,
 	}
-	*p.taps = taps{core: k, bypass: p.bypass, machine: p.machine, parties: who, supervised: p.supervised, voice: p.voice}
-	*p.supervised = supervised{core: k, bypass: p.bypass, parties: who, taps: p.taps, voice: p.voice}
+	*p.taps = taps{core: k, bypass: p.bypass, machine: p.machine, parties: who, voice: p.voice}
+	*p.supervised = supervised{core: k, bypass: p.bypass, parties: who, voice: p.voice}
 	*p.monitors = monitors{core: k, voice: p.voice}
 	*p.verbs = verbs{
 		core: k, conference: p.conference, keypad: p.keypad, monitors: p.monitors, parties: who, rec: p.rec, sound: p.sound, transfers: p.transfers,

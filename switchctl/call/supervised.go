@@ -67,13 +67,12 @@ type supervisorLeg struct {
 	gone bool
 }
 
-// supervised are the supervisors whose phones listen to this call: as long as there is one the call's audio is the switch's, and they count as its
-// taps do.
+// supervised are the supervisors whose phones listen to this call: as long as there is one the call's audio is the switch's, and they are
+// maxSupervisors at most.
 type supervised struct {
 	*core
 	bypass  *bypass
 	parties *parties
-	taps    *taps
 	voice   *voice
 	list    []*supervisorLeg
 }
@@ -118,8 +117,8 @@ func (sv *supervised) admit(ctx context.Context, m superviseCommand) error {
 	switch {
 	case sv.killCause != "":
 		return ledger.ErrCallEnded
-	case sv.taps.count() >= maxTaps:
-		return sv.conflict(m.Name(), "the call has as many listeners as it may have")
+	case len(sv.list) >= maxSupervisors:
+		return sv.conflict(m.Name(), "the call has as many supervisors as it may have")
 	}
 	l := &supervisorLeg{owner: m.owner, serial: m.serial, mode: m.mode, member: m.member}
 	sv.list = append(sv.list, l)

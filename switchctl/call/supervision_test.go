@@ -137,3 +137,19 @@ func TestSupervisionRefused(t *testing.T) {
 	b.c.refuseStarts()
 	require.ErrorIs(t, b.c.StartSupervision(t.Context(), s), switchctl.ErrDraining)
 }
+
+// TestSupervisorsHavePlaces: monitors don't take the places of supervisors, who have so many and no more.
+func TestSupervisorsHavePlaces(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	a := b.c.newActor(b.call, b.call.FsUuid)
+	for range maxTaps {
+		a.taps.list = append(a.taps.list, &tap{closed: true})
+	}
+	for range maxSupervisors {
+		s := newSupervision(b.c.supervisors, b.testSupervision())
+		require.NoError(t, a.supervised.admit(t.Context(), superviseCommand{owner: s, serial: 1}))
+	}
+	s := newSupervision(b.c.supervisors, b.testSupervision())
+	require.ErrorContains(t, a.supervised.admit(t.Context(), superviseCommand{owner: s, serial: 1}), "as many supervisors")
+}

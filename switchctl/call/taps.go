@@ -20,8 +20,10 @@ import (
 const (
 	// roleTap marks a leg that runs eavesdrop on a caller's channel.
 	roleTap = "tap"
-	// maxTaps bounds the taps of one call: each costs the switch about as much as half a bridge.
-	maxTaps = 8
+	// maxTaps bounds the taps of one call: each costs the switch about as much as half a bridge. Supervisors have places of their own, so that
+	// voice agents' monitors can't keep them out.
+	maxTaps        = 8
+	maxSupervisors = 4
 	// tapTimeout is how long a leg may take to come up, tapRetry the pause before it is dialed again, and tapStart how long
 	// the first one may take in all, its socket included.
 	tapTimeout = 3 * time.Second
@@ -64,9 +66,12 @@ type tap struct {
 	held bool
 	// detects: it listens for a machine.
 	detects bool
-	// audience is who hears what its socket sends. tunes keeps the changes of that in order.
+	// audience is who hears what its socket sends. tunes keeps the changes of that in order, and tuning counts those on their way; hushed: nothing
+	// is said until the switch has the last one.
 	audience audience
 	tunes    rt.Serial
+	tuning   int
+	hushed   bool
 }
 
 // tapLeg is one eavesdropping leg of the switch.
@@ -90,10 +95,8 @@ type taps struct {
 	bypass  *bypass
 	machine *machine
 	parties *parties
-	// supervised are the others who listen.
-	supervised *supervised
-	voice      *voice
-	list       []*tap
+	voice   *voice
+	list    []*tap
 }
 
 // tapping is a message of a tap.
@@ -126,9 +129,6 @@ func (ts *taps) tapping(ctx context.Context, m message) (state, error) {
 	return ts.state, nil
 }
 
-// count is how many listen to the call.
-func (ts *taps) count() int { return len(ts.list) + len(ts.supervised.list) }
-
 func (ts *taps) tap(id uuid.UUID) *tap {
 	i := slices.IndexFunc(ts.list, func(t *tap) bool { return t.id == id })
 	if i < 0 {
@@ -142,7 +142,7 @@ func (ts *taps) startTap(ctx context.Context, m tapCommand) error {
 	switch {
 	case ts.killCause != "":
 		return ledger.ErrCallEnded
-	case ts.count() >= maxTaps:
+	case len(ts.list) >= maxTaps:
 		return &switchctl.StateError{State: ts.state.String(), Event: m.Name(), Detail: "the call has as many taps as it may have"}
 	}
 	t := &tap{
@@ -251,6 +251,9 @@ func (ts *taps) tapReported(ctx context.Context, m tapReport) {
 		l.up, l.dialing, l.upAt = true, false, ts.c.clock.Now()
 		if l.mux != 0 {
 			ts.tune(ctx, t, nil) // the audience was changed while it was dialed
+		}
+		if t.hushed {
+			ts.speak(t)
 		}
 		if !slices.ContainsFunc(t.legs, func(l *tapLeg) bool { return !l.up }) {
 			t.tell(tapUp{members: ts.parties.members()})

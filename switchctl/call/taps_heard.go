@@ -90,7 +90,7 @@ func (ts *taps) hear(ctx context.Context, m tapHear) error {
 	case ts.c.link.Generation() == 0:
 		return switchctl.ErrLinkDown
 	}
-	t.audience = m.audience
+	t.audience, t.hushed = m.audience, true
 	t.legs[0].session.Speak(false)
 	ts.tune(ctx, t, m.reply)
 	return nil
@@ -112,6 +112,7 @@ func (ts *taps) tune(ctx context.Context, t *tap, reply chan<- error) {
 	if len(changes) == 0 && reply == nil {
 		return
 	}
+	t.tuning++
 	id := t.id
 	ts.inTurn(&t.tunes, func() {
 		ctx, cancel := context.WithTimeoutCause(ctx, tapTimeout, switchctl.ErrTimeout)
@@ -140,6 +141,9 @@ func (c *host) setMux(ctx context.Context, leg string, mode fs.MuxMode) error {
 // tapTuned: the audience is the one that was asked for. A tap of which nobody knows who hears it ends.
 func (ts *taps) tapTuned(ctx context.Context, m tapTuned) {
 	t := ts.tap(m.id)
+	if t != nil {
+		t.tuning--
+	}
 	switch {
 	case t == nil:
 		m.refused(ts.core, ts.errMonitorOver(VerbMonitorStart))
@@ -147,14 +151,23 @@ func (ts *taps) tapTuned(ctx context.Context, m tapTuned) {
 	case m.err != nil:
 		ts.log.ErrorContext(ctx, "changing who hears a tap failed, ending it", "tap_id", t.id.String(), "error", m.err)
 		ts.endTap(ctx, t, media.CloseError)
-	case m.reply != nil:
+	case t.hushed:
 		ts.speak(t)
 	}
 	m.refused(ts.core, m.err)
 }
 
-// speak lets a tap be heard, if it has an audience.
+// speak lets a tap be heard, if it has an audience, unless a leg is heard by another one still: its change is on its way, or it was dialed before.
 func (ts *taps) speak(t *tap) {
+	if t.tuning > 0 {
+		return
+	}
+	for i, l := range t.legs {
+		if l.dialing && l.mux != t.mux(i) {
+			return
+		}
+	}
+	t.hushed = false
 	if t.audience != audienceNone {
 		t.legs[0].session.Speak(true)
 	}
@@ -168,6 +181,8 @@ func (ts *taps) say(m tapSay) {
 		m.reply <- ts.errMonitorOver(VerbWhisper)
 	case t.audience == audienceAll:
 		m.reply <- ts.conflict(VerbWhisper, errBargedDetail)
+	case t.hushed:
+		m.reply <- ts.conflict(VerbWhisper, "who hears the monitor is being changed")
 	default:
 		m.reply <- ts.playFault(VerbWhisper, t.legs[0].session.Play(m.clip))
 	}
