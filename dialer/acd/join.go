@@ -41,7 +41,12 @@ func (s *Service) Join(
 	if err != nil {
 		return fmt.Errorf("join agent: %w", err)
 	}
-	got, err := connect(ctx, switchctl.AgentConnect{Phone: spec, RingTimeout: s.cfg.RingTimeout})
+	got, err := connect(ctx, switchctl.AgentConnect{
+		Phone: spec, RingTimeout: s.cfg.RingTimeout, Connecting: func() { s.joining(agent, call.ID) },
+	})
+	if errors.Is(err, switchctl.ErrDraining) {
+		return nil // they talk on, and the next start finds them
+	}
 	if err != nil {
 		s.log.WarnContext(ctx, "connecting the agent failed", "call_id", call.ID, "agent_id", agent, "error", err)
 	} else {
@@ -80,11 +85,15 @@ func (s *Service) joins(ctx context.Context, call db.Call, agent uuid.UUID) erro
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.joined[agent] = call.ID
-	s.mu.Unlock()
 	s.apply(row)
 	return nil
+}
+
+// joining: the agent's phone is in the call.
+func (s *Service) joining(agent, call uuid.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.joined[agent] = call
 }
 
 // left gives an agent who had joined a call the state that follows. One whom the call's end has freed is left alone.

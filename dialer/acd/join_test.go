@@ -3,6 +3,7 @@ package acd
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -20,8 +21,15 @@ func (b *bundle) join(t *testing.T, call, agent uuid.UUID) (joined chan switchct
 	row := b.row(t, call)
 	go func() {
 		done <- b.svc.Join(t.Context(), row, agent, func(_ context.Context, req switchctl.AgentConnect) (switchctl.AgentOutcome, error) {
+			b.sw.inCall(agent, call)
+			req.Connecting()
 			joined <- req
-			return <-out, nil
+			switch got := <-out; got {
+			case "":
+				return "", switchctl.ErrDraining
+			default:
+				return got, nil
+			}
 		})
 	}()
 	return joined, out, done
@@ -40,6 +48,9 @@ func TestAgentsJoinACall(t *testing.T) {
 	joined, others, otherDone := b.join(t, call, second)
 	require.Equal(t, second, (<-joined).Phone.AgentID)
 	require.Zero(t, b.svc.ReadyAgents(b.tenant))
+	b.clock.Advance(time.Hour)
+	b.svc.keeper(b.sw).look(t.Context())
+	require.Equal(t, OnCall, b.status(t, first), "the keeper knows that their phone is in the call")
 	_, _, refused := b.join(t, call, first)
 	require.ErrorIs(t, <-refused, switchctl.ErrAgentBusy)
 
@@ -60,6 +71,21 @@ func TestAgentsJoinACall(t *testing.T) {
 		require.True(t, theirs)
 		return err
 	}))
+}
+
+// TestAgentInAConferenceOverARestart: a stop of the controller, which goes on with the call at its next start, moves nobody.
+func TestAgentInAConferenceOverARestart(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	agent := b.online(t)
+	joined, leaves, done := b.join(t, b.call(t, nil), agent)
+	<-joined
+	leaves <- ""
+	require.NoError(t, <-done)
+	require.Equal(t, OnCall, b.status(t, agent))
+	b.clock.Advance(time.Hour)
+	b.svc.keeper(b.sw).look(t.Context())
+	require.Equal(t, OnCall, b.status(t, agent))
 }
 
 // TestAgentWhoDoesNotJoin: one whose phone doesn't answer, or is lost, is put where a call of the queue would put them.

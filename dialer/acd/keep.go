@@ -74,6 +74,8 @@ type keeper struct {
 	*Service
 	sw    Switch
 	nodes *cluster.Watch
+	// phonesIn are the calls that agents' phones are in, as the call controller has it.
+	phonesIn map[uuid.UUID]uuid.UUID
 }
 
 func (s *Service) keeper(sw Switch) *keeper {
@@ -182,7 +184,11 @@ func agentRow(r db.AgentsOfNodeRow) db.Agent {
 
 // seePhones takes up changes of phones that were told while nobody listened.
 func (k *keeper) seePhones() {
+	k.phonesIn = map[uuid.UUID]uuid.UUID{}
 	for _, p := range k.sw.Phones() {
+		if p.CallID != nil {
+			k.phonesIn[p.AgentID] = *p.CallID
+		}
 		k.mu.Lock()
 		a := k.desk.agents[p.AgentID]
 		changed := a != nil && a.phoneUp != p.Up
@@ -225,6 +231,9 @@ func (k *keeper) correct(ctx context.Context, r db.AgentsOfNodeRow, readAt time.
 		}
 	}
 	served := r.CurrentCallID != nil && k.desk.callers[*r.CurrentCallID] != nil && !elsewhere
+	if call, in := k.phonesIn[r.ID]; in && r.CurrentCallID != nil && call == *r.CurrentCallID {
+		served = true // a conference, which is in no queue
+	}
 	k.mu.Unlock()
 	if outdated { // the agent has gone on since it was read: the next look sees how
 		return nil

@@ -27,6 +27,7 @@ type fakeSwitch struct {
 	freed   int      // how often a phone was released
 	// forgetting, if any, is called while the switch is told to forget a password.
 	forgetting func()
+	calls      map[uuid.UUID]uuid.UUID // that phones are in
 }
 
 func (f *fakeSwitch) HoldPhone(_ context.Context, p phone.Spec) error {
@@ -74,9 +75,23 @@ func (f *fakeSwitch) Phones() []phone.State {
 	defer f.mu.Unlock()
 	out := make([]phone.State, 0, len(f.held))
 	for id, p := range f.held {
-		out = append(out, phone.State{TenantID: p.TenantID, AgentID: id, Up: !f.down[id]})
+		state := phone.State{TenantID: p.TenantID, AgentID: id, Up: !f.down[id]}
+		if call, in := f.calls[id]; in {
+			state.CallID = &call
+		}
+		out = append(out, state)
 	}
 	return out
+}
+
+// inCall has an agent's phone be in a call.
+func (f *fakeSwitch) inCall(agent, call uuid.UUID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calls == nil {
+		f.calls = map[uuid.UUID]uuid.UUID{}
+	}
+	f.calls[agent] = call
 }
 
 func (f *fakeSwitch) Hangup(_ context.Context, _, call uuid.UUID, _ string) error {

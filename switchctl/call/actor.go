@@ -186,6 +186,8 @@ func (a *actor) jobReply(ctx context.Context, m jobDone) (state, error) {
 			a.log.WarnContext(ctx, "media leg failed", "reply", reason)
 			return a.voice.bridgeRefused()
 		}
+	case jobConferenceMute:
+		a.conference.muted(ctx, m)
 	case jobConferenceMember:
 		if reason := refusedJob(m); reason != "" {
 			a.log.WarnContext(ctx, "command on a conference's member failed", "reply", reason)

@@ -21,6 +21,8 @@ const (
 	conferenceExtension = "rm_conference"
 	varConference       = "rm_conference"
 	varAfterConference  = "rm_after_conference"
+	// varConferenceTold is on the caller's channel once the conference's start is told.
+	varConferenceTold = "rm_conference_told"
 	// conferenceTimeout is how long the way into a conference may take: the caller's and the voice agent's, or that of a leg that has answered.
 	conferenceTimeout = 5 * time.Second
 	// maxMembers bounds those who were added to a conference.
@@ -58,8 +60,13 @@ type conference struct {
 	// reply and source are of the conference_start.
 	reply  chan<- controlResult
 	source string
-	// members are who was added, in that order.
+	// members are who was added, in that order; added counts them.
 	members []*member
+	added   int
+	// begunAt is when the conference began here: a look at the switch from before says nothing of it.
+	begunAt time.Time
+	// mutes: the switch silences the caller for the others, so that the media endpoint need not.
+	mutes bool
 }
 
 // The changes of a conference that ai_session.conference_changed tells of.
@@ -176,22 +183,33 @@ func (cf *conference) startFailed(ctx context.Context, err error) {
 	}
 }
 
+// holds reports whether the caller is in a conference, or on the way into one.
+func (cf *conference) holds() bool { return cf.phase != conferenceNone }
+
 // dissolve ends the conference, whose members are let go. Where the caller goes is somebody else's business: the channel is as it was before.
 func (cf *conference) dissolve(ctx context.Context) {
 	if cf.phase == conferenceNone {
 		return
 	}
-	cf.phase, cf.caller, cf.agent = conferenceNone, "", ""
+	peopled := len(cf.present()) > 0
+	cf.phase, cf.caller, cf.agent, cf.mutes = conferenceNone, "", "", false
 	cf.disarm(timerConference)
-	for _, m := range cf.members {
+	cf.answer(controlResult{err: errNoConference})
+	members := cf.members
+	cf.members = nil
+	for _, m := range members {
 		cf.drop(ctx, m)
 	}
-	cf.members = nil
+	if peopled {
+		cf.changed(ctx, changeLeft, "", cf.parties.members())
+	}
+	cf.sound.reapply()
 	cf.bypass.switchMediaDone(ctx)
 	if cf.killCause != "" {
 		return
 	}
-	cf.command(ctx, jobConferenceMember, fs.SetVars(cf.channel, fs.Var{Name: varConference}, fs.Var{Name: varAfterConference}))
+	cf.command(ctx, jobConferenceMember, fs.SetVars(cf.channel, fs.Var{Name: varConference}, fs.Var{Name: varAfterConference},
+		fs.Var{Name: varConferenceTold}))
 }
 
 // close ends what is left of a conference with its call.
@@ -208,6 +226,9 @@ func (cf *conference) letGo() {
 	cf.answer(controlResult{err: ledger.ErrCallEnded})
 	for _, m := range cf.members {
 		m.answer(controlResult{err: ledger.ErrCallEnded})
+		if m.phone != nil {
+			m.phone.answer("", switchctl.ErrDraining) // they talk on
+		}
 	}
 }
 
@@ -221,20 +242,20 @@ func (cf *conference) answer(r controlResult) {
 
 // event is one of the conference's own.
 func (cf *conference) event(ctx context.Context, ev *esl.Event) {
-	if cf.phase == conferenceNone || ev.Get("Event-Subclass") != fs.ConferenceMaintenance {
-		return
-	}
 	channel, number := ev.UUID(), ev.Get("Member-ID")
 	switch ev.Get("Action") {
 	case fs.ConferenceAddMember:
 		cf.joined(ctx, channel, number)
 	case fs.ConferenceDelMember:
+		if cf.phase == conferenceNone {
+			return
+		}
 		switch {
 		case channel == cf.channel:
 			cf.caller = "" // the channel's end follows, or its socket
 		case cf.voice.ai != nil && channel == cf.voice.ai.leg:
 			cf.agent = ""
-		default:
+		case ev.Get("Answer-State") != "hangup": // else the leg's end says more
 			cf.memberLeft(ctx, channel)
 		}
 	}
@@ -247,18 +268,24 @@ func (cf *conference) joined(ctx context.Context, channel, number string) {
 		cf.caller = number
 	case cf.voice.ai != nil && channel == cf.voice.ai.leg:
 		cf.agent = number
-	default:
-		cf.memberJoined(ctx, channel, number)
+	case !cf.memberJoined(ctx, channel, number):
+		// One who was given up, or removed, while the leg was on its way: nobody would know of them.
+		cf.log.WarnContext(ctx, "stranger in the conference, taking them out", "channel", channel)
+		cf.command(ctx, jobConferenceMember, fs.ConferenceKick(cf.name(), number))
 		return
 	}
-	if cf.phase == conferenceStarting && cf.caller != "" && cf.agent != "" {
+	switch {
+	case cf.phase != conferenceStarting || cf.caller == "" || cf.agent == "":
+	case !cf.voice.ai.live():
+		cf.startFailed(ctx, errNoConference) // it has ended meanwhile
+	default:
 		cf.begun(ctx)
 	}
 }
 
 // begun: caller and voice agent hear each other in the conference.
 func (cf *conference) begun(ctx context.Context) {
-	cf.phase = conferenceUp
+	cf.phase, cf.begunAt = conferenceUp, cf.c.clock.Now()
 	cf.armConference()
 	cf.bypass.bridged = false
 	if sock := cf.sock; sock != nil { // it stays open on the switch, and serves nobody: the caller comes back with another
@@ -268,23 +295,33 @@ func (cf *conference) begun(ctx context.Context) {
 	cf.log.InfoContext(ctx, "call is a conference", "conference_id", cf.name())
 	cf.changed(ctx, changeStarted, cf.source, cf.parties.members())
 	cf.transfers.callState("conference", changeStarted)
-	if cf.sound.callerMuted {
-		cf.sound.apply()
-		cf.muteCaller(ctx)
-	}
+	cf.command(ctx, jobConferenceMember, fs.SetVar(cf.channel, varConferenceTold, "true"))
+	cf.muteCaller(ctx)
 	cf.answer(controlResult{result: map[string]any{"conference_id": cf.name()}})
 }
 
-// muteCaller has the switch silence the caller for the others, or ends that.
+// muteCaller has the switch silence the caller for the others, or ends that. Until it has, the media endpoint does, for all of them.
 func (cf *conference) muteCaller(ctx context.Context) {
-	if !cf.up() || cf.caller == "" {
+	switch {
+	case !cf.up() || cf.caller == "":
+	case cf.sound.callerMuted:
+		cf.command(ctx, jobConferenceMute, fs.ConferenceMute(cf.name(), cf.caller))
+	case cf.mutes:
+		cf.mutes = false
+		cf.command(ctx, jobConferenceMember, fs.ConferenceUnmute(cf.name(), cf.caller))
+	}
+}
+
+// muted: the switch has silenced the caller, or has refused to.
+func (cf *conference) muted(ctx context.Context, m jobDone) {
+	if reason := refusedJob(m); reason != "" {
+		cf.log.WarnContext(ctx, "muting the caller in the conference failed, the voice agent alone hears silence", "reply", reason)
 		return
 	}
-	cmd := fs.ConferenceUnmute(cf.name(), cf.caller)
-	if cf.sound.callerMuted {
-		cmd = fs.ConferenceMute(cf.name(), cf.caller)
+	if cf.up() && cf.sound.callerMuted {
+		cf.mutes = true
+		cf.sound.reapply()
 	}
-	cf.command(ctx, jobConferenceMember, cmd)
 }
 
 // callerCame: the caller's channel has a new socket, so it is in no conference any more. With the voice agent it goes on in a bridge.
@@ -296,7 +333,6 @@ func (cf *conference) callerCame(ctx context.Context) {
 		return
 	}
 	cf.log.WarnContext(ctx, "conference has ended on the switch")
-	cf.answer(controlResult{err: cf.conflict(VerbConferenceStart, "the conference has ended on the switch")})
 	cf.dissolve(ctx)
 	if !cf.voice.ai.live() && cf.killCause == "" {
 		cf.kill(ctx, ledger.CauseNormalClearing) // nobody is with the caller
@@ -317,8 +353,8 @@ func (cf *conference) leave(ctx context.Context, m controlCommand) error {
 	return nil
 }
 
-// peopled reports whether the caller has somebody besides the voice agent.
-func (cf *conference) peopled() bool { return cf.up() && len(cf.members) > 0 }
+// peopled reports whether the caller talks with somebody besides the voice agent.
+func (cf *conference) peopled() bool { return cf.up() && len(cf.present()) > 0 }
 
 // voiceAgentLeaves ends the AI session and its leg; the switch records the rest.
 func (cf *conference) voiceAgentLeaves(ctx context.Context, source string, end ledger.SessionEnd, reason media.CloseReason) {
@@ -334,7 +370,7 @@ func (cf *conference) voiceAgentLeaves(ctx context.Context, source string, end l
 	cf.log.InfoContext(ctx, "voice agent leaves the conference", "outcome", string(end.Outcome))
 	cf.changed(ctx, changeLeft, source, left)
 	cf.voice.endSessionWith(ctx, end, reason)
-	if s.media != nil {
+	if s.media != nil || s.resumed {
 		cf.rec.recordRest(ctx, end.At)
 	}
 	s.legUp, s.bridging, cf.agent = false, false, ""
@@ -356,7 +392,7 @@ func (cf *conference) changed(ctx context.Context, change, source string, member
 	name, call := cf.name(), cf.call
 	c := ledger.ConferenceChange{
 		Change: change, Actor: conferenceActor(source), Members: members, At: cf.c.clock.Now().UTC(), ConferenceID: &name,
-		VoiceAgentID: cf.voice.ai.agent.ID,
+		VoiceAgentID: cf.voice.ai.grant.Session.VoiceAgentID,
 	}
 	cf.record(ctx, change, func(ctx context.Context) error { return cf.c.ledger.ConferenceChanged(ctx, call, c) }, nil)
 }

@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -17,12 +18,15 @@ const varMemberRole = "rm_member_role"
 // foundConference is a conference as the switch has it.
 type foundConference struct {
 	members []foundMember
+	// told: its start is told.
+	told bool
 }
 
 // foundMember is one of its members: what the leg's variables say of it.
 type foundMember struct {
 	channel, number       string
 	id, role, destination string
+	by                    string
 	unit                  uuid.UUID
 	// agent is whose phone it is; nil for a number.
 	agent *uuid.UUID
@@ -38,7 +42,7 @@ func (c *host) findConference(ctx context.Context, a *core, caller *esl.Event) (
 	if err != nil {
 		return nil, err
 	}
-	found := &foundConference{}
+	found := &foundConference{told: caller.Var(varConferenceTold) == "true"}
 	for _, one := range list {
 		m := foundMember{channel: one.Channel, number: one.Number}
 		if m.channel != a.channel {
@@ -50,6 +54,7 @@ func (c *host) findConference(ctx context.Context, a *core, caller *esl.Event) (
 				continue // it has just left
 			}
 			m.id, m.role, m.destination = ev.Var(varMember), ev.Var(varMemberRole), ev.Var(varDestination)
+			m.by = ev.Var(varMemberBy)
 			m.agent = c.phones.Agent(m.channel)
 			m.unit, _ = uuid.Parse(ev.Var(varMemberUnit)) // a phone has none
 		}
@@ -59,8 +64,12 @@ func (c *host) findConference(ctx context.Context, a *core, caller *esl.Event) (
 }
 
 // found compares the conference with what the switch says of it, and takes one up that has outlived us. It reports whether the call is one.
-func (cf *conference) found(ctx context.Context, f *foundConference) bool {
+//
+// asked is when the switch was asked, by our clock.
+func (cf *conference) found(ctx context.Context, f *foundConference, asked time.Time) bool {
 	switch {
+	case f == nil && asked.Before(cf.begunAt):
+		return cf.up() // it has begun since
 	case f == nil:
 		if cf.up() {
 			cf.callerCame(ctx) // it has ended while there was no link
@@ -71,7 +80,11 @@ func (cf *conference) found(ctx context.Context, f *foundConference) bool {
 	case cf.phase == conferenceNone:
 		cf.phase = conferenceUp
 		cf.bypass.holds++
-		cf.transfers.now = nil // the unit was a member's: it is known by the leg's variables
+		cf.begunAt = asked
+		cf.dropRinging(ctx, f)
+		if !f.told && cf.voice.ai != nil {
+			cf.changed(ctx, changeStarted, "", cf.parties.members())
+		}
 		cf.c.metrics.recovered.WithLabelValues("resumed").Inc()
 		cf.log.InfoContext(ctx, "conference has been found", "members", len(f.members))
 	}
@@ -94,9 +107,19 @@ func (cf *conference) found(ctx context.Context, f *foundConference) bool {
 	return cf.up()
 }
 
+// dropRinging ends the leg that the process before was dialing, unless it is a member's by now, who is known by the leg's own variables.
+func (cf *conference) dropRinging(ctx context.Context, f *foundConference) {
+	t := cf.transfers.now
+	cf.transfers.now = nil
+	if t == nil || slices.ContainsFunc(f.members, func(m foundMember) bool { return m.channel == t.channel || m.unit == t.adm.UnitID }) {
+		return
+	}
+	cf.transfers.dropTransferLeg(ctx, t)
+}
+
 // adopt takes a member up whom a process before us has added.
 func (cf *conference) adopt(f foundMember) {
-	m := &member{id: f.id, role: f.role, destination: f.destination, phase: memberIn, channel: f.channel, number: f.number}
+	m := &member{id: f.id, role: f.role, destination: f.destination, source: f.by, phase: memberIn, channel: f.channel, number: f.number}
 	m.adm.UnitID = f.unit
 	if f.agent != nil {
 		m.phone = &memberPhone{claimed: true, spec: phone.Spec{TenantID: cf.tenant, AgentID: *f.agent, Mode: phone.Held}}

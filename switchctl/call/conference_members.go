@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/cdr"
@@ -20,8 +21,9 @@ import (
 const (
 	// roleMember marks the leg of a number that was added to a conference.
 	roleMember = "member"
-	// varMember, varMemberUnit and varDestination tell a restarted controller who such a leg is.
+	// varMember, varMemberUnit, varMemberBy and varDestination tell a restarted controller who such a leg is.
 	varMember      = "rm_member_id"
+	varMemberBy    = "rm_member_by"
 	varMemberUnit  = "rm_unit_id"
 	varDestination = "rm_destination"
 )
@@ -64,6 +66,19 @@ type member struct {
 
 	// phone is an agent's or a supervisor's; nil for a number.
 	phone *memberPhone
+}
+
+// shownAs is the destination as it may be shown: a strict tenant's numbers are masked, in SIP URIs, too.
+func (m *member) shownAs(privacy store.PrivacyMode) string {
+	if m.uri == "" {
+		return m.to.EchoE164(privacy)
+	}
+	user, host, found := strings.Cut(strings.TrimPrefix(m.uri, "sip:"), "@")
+	number, err := store.ParsePhone(user)
+	if !found || err != nil || privacy == store.PrivacyStandard {
+		return m.uri
+	}
+	return "sip:" + number.EchoE164(privacy) + "@" + host
 }
 
 // answer tells conference_add, once.
@@ -127,6 +142,8 @@ func (cf *conference) add(ctx context.Context, m controlCommand) error {
 		return cf.conflict(m.req.Event, "the conference has as many members as it may have")
 	case cf.c.link.Generation() == 0:
 		return switchctl.ErrLinkDown
+	case cf.added >= maxAdded:
+		return errAdded
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -136,6 +153,7 @@ func (cf *conference) add(ctx context.Context, m controlCommand) error {
 	switch m.req.ParticipantType {
 	case roleAgent, roleSupervisor:
 		one.role = m.req.ParticipantType
+		cf.added++
 		cf.enter(one)
 		cf.addPhone(ctx, one)
 		return nil
@@ -151,10 +169,20 @@ func (cf *conference) add(ctx context.Context, m controlCommand) error {
 		}
 		one.to, one.destination = to, to.E164()
 	}
+	if cf.member(func(m *member) bool { return m.to == one.to && m.uri == one.uri && m.phone == nil }) != nil {
+		return cf.conflict(m.req.Event, "that destination is in the conference, or is being dialed")
+	}
+	cf.added++
 	cf.enter(one)
 	cf.admitMember(ctx, one, m.req.Metadata)
 	return nil
 }
+
+// maxAdded bounds how often somebody is added to the conference of one call: it is no dialer.
+const maxAdded = 50
+
+// errAdded refuses more (429).
+var errAdded error = &fault.Error{Kind: fault.Limit, Code: "rate_limited", Detail: "The call has added as many people to its conference as it may."}
 
 // enter puts somebody on the list.
 func (cf *conference) enter(m *member) {
@@ -191,11 +219,10 @@ func (cf *conference) memberAllowed(ctx context.Context, m memberAdmitted) error
 		cf.log.InfoContext(ctx, "conference member refused by the gate", "error", m.err)
 		one.answer(controlResult{err: m.err})
 		cf.forget(ctx, one)
+		cf.considerEnd(ctx)
 		return nil //nolint:nilerr // the failure is the event, and it is handled
 	}
-	if !one.to.IsZero() {
-		one.destination = one.to.EchoE164(one.adm.Privacy)
-	}
+	one.destination = one.shownAs(one.adm.Privacy)
 	one.answer(controlResult{result: map[string]any{"conference_id": cf.name(), "member_id": one.id}})
 	cf.dialMember(ctx, one, one.adm.UnitID)
 	return nil
@@ -215,7 +242,8 @@ func (cf *conference) dialMember(ctx context.Context, m *member, channel uuid.UU
 	delete(v, varAfterBridge)
 	delete(v, "continue_on_fail")
 	v["rm_role"], v[varConference] = roleMember, cf.name()
-	v[varMember], v[varMemberRole], v[varMemberUnit], v[varDestination] = m.id, m.role, m.adm.UnitID.String(), m.destination
+	v[varMember], v[varMemberRole], v[varMemberUnit], v[varMemberBy] = m.id, m.role, m.adm.UnitID.String(), m.source
+	v[varDestination] = m.destination
 	route := m.adm.Routes[m.route]
 	cmd, err := fs.Originate(outboundVariables(v, m.channel, m.adm.From, m.adm.RingTimeout, route), route.Endpoint,
 		fs.Extension(conferenceExtension, cf.c.cfg.Context))
@@ -268,17 +296,21 @@ func (cf *conference) memberOn(channel string) *member {
 	return cf.member(func(m *member) bool { return m.channel == channel && channel != "" })
 }
 
-// memberJoined: a member's leg is in the conference.
-func (cf *conference) memberJoined(ctx context.Context, channel, number string) {
+// memberJoined: a member's leg is in the conference; false for one that is nobody's.
+func (cf *conference) memberJoined(ctx context.Context, channel, number string) bool {
 	m := cf.memberOn(channel)
 	if m == nil || m.phase == memberIn {
-		return
+		return m != nil
 	}
 	m.phase, m.number, m.due = memberIn, number, time.Time{}
+	if m.phone != nil && m.phone.connecting != nil {
+		m.phone.connecting()
+	}
 	cf.armConference()
 	cf.log.InfoContext(ctx, "member has joined the conference", "role", m.role, "member_id", m.id)
 	cf.changed(ctx, changeAdded, m.source, cf.parties.members())
 	cf.tellState("conference", changeAdded, m, "")
+	return true
 }
 
 // memberLeft: a member's leg is in the conference no more; a number's leg ends then, a phone is freed.
@@ -292,7 +324,8 @@ func (cf *conference) memberLeft(ctx context.Context, channel string) {
 func (cf *conference) memberEvent(ctx context.Context, ev channelEvent) {
 	m := cf.memberOn(ev.ev.UUID())
 	if m == nil {
-		return // of a leg that was given up
+		cf.endStray(ctx, ev)
+		return
 	}
 	switch ev.ev.Name() {
 	case fs.ChannelAnswer:
@@ -302,6 +335,15 @@ func (cf *conference) memberEvent(ctx context.Context, ev channelEvent) {
 		}
 	case fs.ChannelHangupComplete:
 		cf.memberEnded(ctx, m, cdr.Final(ev.ev.Get, cf.c.clock.Now()))
+	}
+}
+
+// endStray ends a leg that was given up before the switch had it: the kill of then found no channel.
+func (k *core) endStray(ctx context.Context, ev channelEvent) {
+	switch ev.ev.Name() {
+	case fs.ChannelCreate, fs.ChannelAnswer:
+		k.log.WarnContext(ctx, "killing a leg that was given up", "channel", ev.ev.UUID(), "role", ev.role)
+		k.command(ctx, jobKillLeg, fs.Kill(ev.ev.UUID(), ledger.CauseNormalClearing))
 	}
 }
 
@@ -356,8 +398,11 @@ func (cf *conference) memberGone(ctx context.Context, m *member, change, source 
 
 // remove is conference_remove. One who is still being dialed is dialed no more.
 func (cf *conference) remove(ctx context.Context, c controlCommand) error {
-	if !cf.up() {
+	switch {
+	case !cf.up():
 		return cf.conflict(c.req.Event, "the call is no conference")
+	case cf.c.link.Generation() == 0:
+		return switchctl.ErrLinkDown
 	}
 	switch c.req.MemberID {
 	case cf.channel:

@@ -18,6 +18,8 @@ type memberPhone struct {
 	spec phone.Spec
 	// reply answers whoever has the agent; nil for a supervisor.
 	reply chan<- agentResult
+	// connecting, unless nil, is called when the leg is in.
+	connecting func()
 	// claimed: the phone is ours to free.
 	claimed bool
 }
@@ -108,7 +110,7 @@ func (cf *conference) addPhone(ctx context.Context, m *member) {
 			case r := <-reply:
 				return r.outcome, r.err
 			case <-cf.done:
-				return switchctl.AgentCallerGone, nil
+				return "", switchctl.ErrDraining // whoever is in stays in
 			}
 		})
 		if err != nil {
@@ -131,7 +133,7 @@ func (cf *conference) phoneFound(ctx context.Context, f memberPhoneFound) error 
 		cf.considerEnd(ctx)
 		return nil
 	}
-	m.phone.spec, m.phone.reply = f.req.Phone, f.reply
+	m.phone.spec, m.phone.reply, m.phone.connecting = f.req.Phone, f.reply, f.req.Connecting
 	claim := phone.Claim{
 		Call: memberClaim{cf.core, m.id}, Ring: f.req.RingTimeout, Number: cf.peerNumber(), Caller: f.req.CallerName,
 	}
@@ -139,7 +141,8 @@ func (cf *conference) phoneFound(ctx context.Context, f memberPhoneFound) error 
 		m.phone.answer(switchctl.AgentUnavailable, err)
 		m.answer(controlResult{err: err})
 		cf.forget(ctx, m)
-		return nil
+		cf.considerEnd(ctx)
+		return nil //nolint:nilerr // the failure is the event, and it is handled
 	}
 	m.phone.claimed, m.phase = true, memberDialing
 	m.due = cf.c.clock.Now().Add(cmp.Or(f.req.RingTimeout, defaultRing) + fs.OriginateSlack)
@@ -178,7 +181,7 @@ func (cf *conference) phoneLeg(ctx context.Context, l memberLeg) {
 		cf.tellMember(ctx, m, fs.Script{
 			fs.SetVars(m.channel, fs.Var{Name: varConference, Value: cf.name()}, fs.Var{Name: varAfterConference, Value: after},
 				fs.Var{Name: varMember, Value: m.id}, fs.Var{Name: varMemberRole, Value: m.role},
-				fs.Var{Name: varDestination, Value: m.destination}),
+				fs.Var{Name: varMemberBy, Value: m.source}, fs.Var{Name: varDestination, Value: m.phone.spec.Extension}),
 		}, fs.Transfer(m.channel, conferenceExtension, cf.c.cfg.Context))
 	}
 }
@@ -203,7 +206,7 @@ func (cf *conference) freePhone(ctx context.Context, m *member) {
 	p := m.phone
 	outcome := switchctl.AgentEnded
 	if m.phase != memberIn {
-		outcome = switchctl.AgentUnavailable
+		outcome = switchctl.AgentCallerGone // it is no fault of theirs
 	}
 	p.answer(outcome, nil)
 	if m.channel != "" {
@@ -213,10 +216,13 @@ func (cf *conference) freePhone(ctx context.Context, m *member) {
 		return
 	}
 	p.claimed = false
-	if m.channel != "" && p.spec.Mode != phone.OnHook {
-		cf.command(ctx, jobKillLeg, fs.Transfer(m.channel, phone.Extension, cf.c.cfg.Context))
+	free := func() { cf.c.phones.Free(p.spec.AgentID, memberClaim{cf.core, m.id}, phone.Free{}) }
+	if m.channel == "" || p.spec.Mode == phone.OnHook {
+		free()
+		return
 	}
-	cf.c.phones.Free(p.spec.AgentID, memberClaim{cf.core, m.id}, phone.Free{})
+	// Freed before it has left, it could be taken out of the call that comes next.
+	cf.inOrder(ctx, nil, fs.Transfer(m.channel, phone.Extension, cf.c.cfg.Context), func(string, error) { free() })
 }
 
 // peerNumber is the number of the party outside, as far as the call's row may hold it.

@@ -27,6 +27,7 @@ func (b *bench) conferenceInput(f []string) {
 	case "memberleg":
 		ev := b.legEvent(f[1], keyValues(f[2:]))
 		ev.Set("variable_rm_role", roleMember)
+		ev.Set("variable_rm_node", "node-1")
 		b.c.dispatch(ev)
 	case "conference": // is what a look at the switch finds
 		type entry struct {
@@ -44,6 +45,7 @@ func (b *bench) conferenceInput(f []string) {
 			}
 			switch who {
 			case "caller":
+				dump[varPrefix+varConferenceTold] = "true"
 				dump["Caller-Channel-Answered-Time"] = micros(b.times["answered"])
 			case "member":
 				dump["variable_rm_role"], dump[varPrefix+varMember] = roleMember, b.memberID()

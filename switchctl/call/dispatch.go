@@ -1,11 +1,14 @@
 package call
 
 import (
+	"context"
 	"errors"
+	"time"
 
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
@@ -27,6 +30,7 @@ func (c *Controller) dispatch(ev *esl.Event) {
 	}
 	a := c.registry.find(channel, ev.Var("rm_call_id"))
 	if a == nil {
+		c.endStray(ev)
 		return
 	}
 	role := roleCaller
@@ -38,6 +42,26 @@ func (c *Controller) dispatch(ev *esl.Event) {
 		}
 	}
 	c.put(a, channelEvent{ev: ev, role: role})
+}
+
+// strayTimeout bounds the end of such a leg.
+const strayTimeout = 5 * time.Second
+
+// endStray ends a second leg of ours whose call is over: it was given up before the switch had it.
+func (c *Controller) endStray(ev *esl.Event) {
+	role := ev.Var("rm_role")
+	if role != roleMember && role != roleTransfer || ev.Var("rm_node") != c.cfg.NodeID || ev.Name() != fs.ChannelAnswer {
+		return
+	}
+	channel := ev.UUID()
+	c.log.Warn("killing a leg of a call that is over", "channel", channel, "call_id", ev.Var("rm_call_id"), "role", role)
+	c.goes.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), strayTimeout)
+		defer cancel()
+		if err := fs.EndChannel(ctx, c.link, channel, ledger.CauseNormalClearing); err != nil {
+			c.log.Warn("killing a leg of a call that is over failed", "channel", channel, "error", err)
+		}
+	})
 }
 
 // dispatchConference brings an event of a conference to its call: the one that has the member's channel, else the one that the conference is

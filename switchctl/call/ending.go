@@ -126,6 +126,10 @@ func (e *ending) closing(ctx context.Context, m message) (state, error) {
 		return e.state, ledger.ErrCallEnded
 	case begin:
 		return e.state, e.notTaken(m)
+	case channelEvent:
+		if m.role == roleMember || m.role == roleTransfer {
+			e.endStray(ctx, m)
+		}
 	}
 	e.refuse(m, ledger.ErrCallEnded) // late, or told twice: the final record stands
 	return e.state, nil

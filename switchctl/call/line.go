@@ -231,7 +231,7 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 		}
 		next = l.dial.answers(ctx, at, at.Add(m.ahead))
 	}
-	if l.conference.found(ctx, m.conference) {
+	if l.conference.found(ctx, m.conference, m.asked) {
 		if found {
 			l.resume(ctx, next)
 		}

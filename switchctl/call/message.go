@@ -86,6 +86,7 @@ const (
 	jobReneg
 	jobConference
 	jobConferenceMember
+	jobConferenceMute
 	jobMediaOriginate
 	jobAgentBridge
 	jobStopRecord
@@ -113,6 +114,8 @@ func (k jobKind) String() string {
 		return "media on"
 	case jobConference:
 		return "way into a conference"
+	case jobConferenceMute:
+		return "mute of a conference's member"
 	case jobConferenceMember:
 		return "command on a conference's member"
 	case jobMediaOriginate:
@@ -148,7 +151,9 @@ func (socketDown) Essential() bool { return true }
 type channelFound struct {
 	// conference is who is with a caller who is in a conference; nil for one who is in none.
 	conference *foundConference
-	answered   bool
+	// asked is when the switch was asked.
+	asked    time.Time
+	answered bool
 	// answeredAt is zero when the switch doesn't tell.
 	answeredAt time.Time
 	// other is the channel that it is bridged with; empty for none.

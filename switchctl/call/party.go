@@ -95,7 +95,7 @@ func (u use) limits() limits {
 		},
 		endWithHandler: {voice: gripPending, agent: gripConnected, destination: gripConnected, conference: gripConnected},
 		stayOnSocket:   {agent: gripBridging, destination: gripConnected, conference: gripBridging},
-		toTakeAway:     {conference: gripBridging},
+		toTakeAway:     {},
 	}[u]
 }
 

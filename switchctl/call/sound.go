@@ -67,18 +67,25 @@ func (s *sound) mute(ctx context.Context, target string, muted bool) {
 		return
 	}
 	*side = muted
-	s.apply()
 	if target != sideAgent {
 		s.conference.muteCaller(ctx)
 	}
+	s.apply()
 	s.note(ctx)
 }
 
 // apply tells the session who is muted.
 func (s *sound) apply() {
 	session := s.voice.ai.media
-	session.SetMute(media.FromCaller, s.callerMuted && !s.conference.up()) // in a conference the switch does it: the others are heard
+	session.SetMute(media.FromCaller, s.callerMuted && !s.conference.mutes) // in a conference the switch does it: the others are heard
 	session.SetMute(media.FromAgent, s.agentMuted || s.machine.taken())
+}
+
+// reapply tells a session that there is who is muted, after something else has changed.
+func (s *sound) reapply() {
+	if ai := s.voice.ai; s.callerMuted && ai.live() && ai.media != nil {
+		s.apply()
+	}
 }
 
 // restore applies what was asked for before the session's media was opened, which is a crash of ours.

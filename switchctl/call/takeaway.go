@@ -115,6 +115,8 @@ func (t *takeaway) refusal(req switchctl.QueueRequest) error {
 		return t.conflict(eventTake, "A machine has answered the call.")
 	case t.transfers.now.bridging():
 		return t.conflict(eventTake, "The caller is just being connected with the destination of a transfer.")
+	case t.parties.conference.phase == conferenceStarting:
+		return t.conflict(eventTake, "The call is just being made a conference.")
 	case h.bridged() && h.req.Phone.Extension == req.Extension:
 		return t.conflict(eventTake, "The agent with this extension has the call.")
 	}
@@ -183,6 +185,11 @@ func (t *takeaway) fromOthers(ctx context.Context, req switchctl.QueueRequest) {
 		t.fromAgent(ctx, h)
 	case now.bridged():
 		t.fromDestination(ctx, now)
+	case t.parties.conference.up():
+		t.parties.conference.dissolve(ctx)
+		t.music.ringNext()
+		t.away = true
+		t.line.reattach(ctx, "", false)
 	default:
 		if now != nil {
 			t.disarm(timerTransfer)

@@ -177,6 +177,10 @@ func (x *transfers) handOver(ctx context.Context, t *transfer) {
 		end.Outcome, end.Transfer, reason = ledger.SessionTimeout, nil, media.CloseTimeout
 	}
 	x.log.InfoContext(ctx, "caller is handed over", "queue", h.req.Queue, "destination", h.req.Extension)
+	fromConference := x.conference.holds()
+	if fromConference {
+		x.conference.dissolve(ctx)
+	}
 	x.away = s.legUp || s.bridging
 	s.reply = nil // the handler's context tells
 	if x.handling.stopHandler != nil {
@@ -188,8 +192,7 @@ func (x *transfers) handOver(ctx context.Context, t *transfer) {
 	}
 	x.music.ringNext()
 	switch {
-	case x.conference.up():
-		x.conference.dissolve(ctx)
+	case fromConference:
 		x.away = true
 		x.line.reattach(ctx, s.leg, false)
 	case s.bridging && !s.legUp:
