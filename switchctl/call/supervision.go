@@ -103,7 +103,7 @@ func (c *Controller) StartSupervision(ctx context.Context, sp switchctl.Supervis
 		return err
 	}
 	if sp.CallID != uuid.Nil {
-		if _, err := c.liveCall(ctx, sp.TenantID, sp.CallID, eventSupervise); err != nil {
+		if err := c.canSupervise(ctx, sp.TenantID, sp.CallID); err != nil {
 			return err
 		}
 	}
@@ -119,6 +119,18 @@ func (c *Controller) StartSupervision(ctx context.Context, sp switchctl.Supervis
 		return refused
 	}
 	s.post(supervisionEnd{reply: make(chan error, 1)}) // nobody waits for it any more
+	return err
+}
+
+// canSupervise refuses a call that can't be listened to before a phone rings for it.
+func (c *Controller) canSupervise(ctx context.Context, tenant, call uuid.UUID) error {
+	if _, err := c.liveCall(ctx, tenant, call, eventSupervise); err != nil {
+		return err
+	}
+	status, _, err := c.ledger.CallState(ctx, tenant, call)
+	if err == nil && (status == ledger.StatusDialing || status == ledger.StatusRinging) {
+		err = &switchctl.StateError{State: status, Event: eventSupervise, Detail: "the target call is " + status}
+	}
 	return err
 }
 
