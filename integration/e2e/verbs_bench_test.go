@@ -217,7 +217,7 @@ func (v *verbBench) plays(b *testing.B, ws string) {
 		if i > 0 { // the first one is fetched
 			v.note("play_audio", sent, at)
 		}
-		check(b, retry.Pause(b.Context(), 300*time.Millisecond))
+		v.next(b, "the end of the audio", n, func() []time.Time { _, e := heardTimes(v.report(b, number), playedHz); return e })
 	}
 	speech := dsptest.Tone(agentHz, recordingRate, 2*recordingRate)
 	raw := make([]byte, 0, 2*len(speech))
