@@ -21,8 +21,10 @@ func (r *rehearsal) act(t *testing.T) string {
 		return call.alive && (call.session || r.random.IntN(4) == 0)
 	})
 	switch n := r.random.IntN(100); {
-	case n < 76:
+	case n < 72:
 		return r.speak(t, call)
+	case n < 76:
+		return r.volley(t, call)
 	case n < 79 && len(r.past) > 0:
 		return r.tell(t, r.past[r.random.IntN(len(r.past))], r.verb(call))
 	case n < 81:
@@ -166,6 +168,11 @@ func (r *rehearsal) transfers(t *testing.T, call *modelCall) {
 	case busy:
 		r.transferFails(t, call)
 	case answers:
+		if r.random.IntN(4) == 0 { // about when it is answered
+			<-time.After(time.Duration(700+r.random.IntN(600)) * time.Millisecond)
+			r.calleeLeaves(t, call)
+			return
+		}
 		eventually(t, patience, "the call is transferred", func() bool {
 			answer, _ := r.ask(t, call, verb{event: "get_call_state"})
 			return answer == over
@@ -211,24 +218,40 @@ func (r *rehearsal) otherLeaves(t *testing.T, call *modelCall) string {
 	return "nobody else hangs up"
 }
 
-// race has the callee hang up while a verb is on its way: it is refused, or has its effect.
+// race has a callee hang up while a verb is on its way, that of the call or that of the one which the verb is about: it is refused, or has its effect.
 func (r *rehearsal) race(t *testing.T, call *modelCall) string {
 	t.Helper()
 	v := r.verb(call)
-	right := append(r.model.judge(call, v), over, clash)
-	gone := make(chan error, 1)
-	go func() { gone <- r.c.phones().Hangup(t.Context(), "+91"+call.number) }()
-	answer, _ := r.ask(t, call, v)
+	leaves, right := call, append(r.model.judge(call, v), over, clash)
+	if v.other != nil && v.other.alive && r.random.IntN(2) == 0 {
+		leaves, right = v.other, append(r.model.judge(call, v), clash, unrelated)
+	}
+	var answer string
+	r.whileLeaving(t, leaves, func() { answer, _ = r.ask(t, call, v) })
+	what := fmt.Sprintf("call %d (%s): %v while the callee of call %d hangs up → %s", call.slot, call.id, v.body(), leaves.slot, answer)
+	require.Contains(t, right, answer, what)
+	switch {
+	case answer == done && v.event == "set_disposition":
+		call.disposition = v.word
+	case answer == done && leaves != call:
+		r.model.apply(call, v, "")
+	}
+	r.model.ends(leaves)
+	return what
+}
+
+// whileLeaving has a callee hang up while something happens.
+func (r *rehearsal) whileLeaving(t *testing.T, call *modelCall, happens func()) {
+	t.Helper()
+	gone, after := make(chan error, 1), time.Duration(r.random.IntN(20))*time.Millisecond
+	go func() {
+		<-time.After(after)
+		gone <- r.c.phones().Hangup(t.Context(), "+91"+call.number)
+	}()
+	happens()
 	if err := <-gone; !call.fleeting {
 		require.NoError(t, err)
 	}
-	what := fmt.Sprintf("call %d (%s): %v while the callee hangs up → %s", call.slot, call.id, v.body(), answer)
-	require.Contains(t, right, answer, what)
-	if answer == done && v.event == "set_disposition" {
-		call.disposition = v.word
-	}
-	r.model.ends(call)
-	return what
 }
 
 // supervise begins, changes or ends the supervisor's session.
@@ -241,6 +264,14 @@ func (r *rehearsal) supervise(t *testing.T, call *modelCall) string {
 		eventually(t, patience, "the session before has ended", func() bool { return r.supervisor.active(t) == nil })
 	}
 	switch n := r.random.IntN(3); {
+	case on == nil && r.random.IntN(5) == 0:
+		var status int
+		r.whileLeaving(t, call, func() {
+			status, _, _ = r.supervisor.api.Do(t, http.MethodPost, sessions, map[string]any{"call_id": call.id, "mode": mode})
+		})
+		require.Contains(t, []int{http.StatusCreated, http.StatusConflict}, status)
+		r.model.ends(call)
+		return fmt.Sprintf("supervisor at call %d (%s) while the callee hangs up → %d", call.slot, call.id, status)
 	case n == 0 || on == nil:
 		_, listening := r.model.listeners(call)
 		status, _, raw := r.supervisor.api.Do(t, http.MethodPost, sessions, map[string]any{"call_id": call.id, "mode": mode})

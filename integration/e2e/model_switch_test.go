@@ -38,6 +38,7 @@ type switchView struct {
 	legs        map[string]map[string]int
 	spied       []string // the channels that a phone listens to
 	spies       []string // and those of the phones
+	phones      []string // what phones do that listen to none
 	taps        map[string][]string
 	conferences map[string][]conferee
 	callers     map[string]string // a call's caller
@@ -92,8 +93,10 @@ func (l *lens) look(t *testing.T) switchView {
 		callID, role := of[0], of[1]
 		if role == "agent" {
 			callID = ""
-			if row.Application == "eavesdrop" {
+			if row.Application == fs.EavesdropApp {
 				v.spied, v.spies = append(v.spied, row.Data), append(v.spies, row.UUID)
+			} else {
+				v.phones = append(v.phones, fmt.Sprintf("%s runs %s, %s", row.UUID, row.Application, l.getvar(t, row.UUID, "current_application")))
 			}
 		}
 		switch role {
@@ -167,7 +170,7 @@ func (v switchView) disagrees(m *model) (found []string) {
 		spied = append(spied, v.callers[m.supervised.id])
 	}
 	if !slices.Equal(v.spied, spied) || v.legs[""]["agent"] != len(spied) {
-		say("the supervisor's phone listens to %v, want %v, and has %d legs", v.spied, spied, v.legs[""]["agent"])
+		say("the supervisor's phone listens to %v, want %v, and has %d legs: %v", v.spied, spied, v.legs[""]["agent"], v.phones)
 	}
 	return found
 }

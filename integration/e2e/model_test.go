@@ -52,6 +52,7 @@ type rehearsal struct {
 	random     *rand.Rand
 	lens       *lens
 	supervisor supervisor
+	events     *receiver
 	audio      string
 	campaign   string
 	before     map[string]int // goroutines
@@ -79,6 +80,8 @@ func newRehearsal(t *testing.T, c *customer) *rehearsal {
 		c: c, st: c.open(t), random: rand.New(rand.NewPCG(uint64(seed), 1)), //nolint:gosec // to be repeated
 		lens: c.lens(t), audio: audioServer(t, playedHz, 100*time.Millisecond), asked: map[string][]time.Time{}, answers: map[string]int{},
 	}
+	r.events = newReceiver(t, accept)
+	c.subscribe(t, r.events.URL, "ai_session.*")
 	r.supervisor = c.supervise(t)
 	r.before = c.goroutines(t)
 	r.campaign = c.campaign(t, c.voiceAgent(t, "/tone?hz=1000", nil), nil)
@@ -272,7 +275,7 @@ func (r *rehearsal) agrees(t *testing.T, after string) {
 	defer tick.Stop()
 	for ; ; <-tick.C {
 		r.catchUp(t)
-		found = r.lens.look(t).disagrees(&r.model)
+		found = append(r.lens.look(t).disagrees(&r.model), r.units(t)...)
 		if len(found) == 0 {
 			break
 		}
@@ -327,6 +330,11 @@ func (r *rehearsal) shows(t *testing.T, call *modelCall) {
 		shown = shownParticipants(state)
 		return shown == call.participants()
 	})
+	eventually(t, patience, "the voice agent has as many connections as it should", func() bool {
+		r.catchUp(t)
+		now, want := r.connections(t, call)
+		return now == want
+	})
 	eventually(t, patience, "the channel notes mute and hold", func() bool {
 		channel := r.lens.look(t).callers[call.id]
 		r.catchUp(t)
@@ -365,8 +373,17 @@ func (r *rehearsal) finish(t *testing.T) {
 		view := r.lens.look(t)
 		return len(view.legs) == 0 && len(view.conferences) == 0
 	})
+	for _, call := range append(r.past, r.model.calls...) {
+		r.model.ends(call)
+		eventually(t, patience, "the voice agent's connections are closed", func() bool {
+			now, _ := r.connections(t, call)
+			return now == 0
+		})
+	}
 	eventually(t, patience, "the supervisor's session ends with its call", func() bool { return r.supervisor.active(t) == nil })
 	r.c.atRest(t)
+	eventually(t, patience, "nobody is on the line", func() bool { return r.quiet(t) })
+	r.told(t)
 	var more []string
 	eventually(t, time.Minute, "the calls' goroutines end", func() bool {
 		more = r.c.leftOver(t, r.before)
