@@ -229,10 +229,22 @@ func (l *fakeLink) getvar(args string) string {
 
 // reply answers the oldest job whose command begins with name.
 func (l *fakeLink) reply(name, body string) bool {
+	return l.replyTo(func(cmd string) bool { return strings.HasPrefix(cmd, name) }, body)
+}
+
+// placed ends the originate of a leg, if it is still under way: the leg is up.
+func (l *fakeLink) placed(leg string) {
+	l.replyTo(func(cmd string) bool {
+		return strings.HasPrefix(cmd, "originate ") && strings.Contains(cmd, "origination_uuid="+leg)
+	}, "+OK "+leg)
+}
+
+// replyTo answers the oldest job whose command is one of those.
+func (l *fakeLink) replyTo(is func(cmd string) bool, body string) bool {
 	l.mu.Lock()
 	var found *fakeJob
 	for i, job := range l.jobs {
-		if strings.HasPrefix(job.cmd, name) {
+		if is(job.cmd) {
 			found = &job
 			l.jobs = append(l.jobs[:i:i], l.jobs[i+1:]...)
 			break

@@ -82,8 +82,13 @@ func (b *bench) phoneInput(f []string) {
 		c.goes.Go(func() {
 			b.trace.add("released %v", c.ReleasePhone(context.Background(), testPhone(phone.Held).AgentID))
 		})
+	case "picks": // up, before the originate has ended
+		c.dispatch(b.phoneEvent(fs.ChannelAnswer))
 	case "phone":
 		ev := b.phoneEvent(f[1])
+		if f[1] == fs.ChannelAnswer {
+			b.link.placed(b.phoneLeg())
+		}
 		for k, v := range keyValues(f[2:]) {
 			ev.Set(k, v)
 		}

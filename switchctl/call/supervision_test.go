@@ -100,6 +100,7 @@ func (b *bench) supervisorLeg(hears string) {
 		b.link.setChannel(leg, "")
 		return
 	case "answers":
+		b.link.placed(leg)
 		ev := esl.NewEvent("CHANNEL_ANSWER")
 		ev.Set("Unique-ID", leg)
 		ev.Set("variable_rm_role", phone.Role)

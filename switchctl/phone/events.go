@@ -22,9 +22,8 @@ func (p *phone) legEvent(ctx context.Context, m legEvent) {
 	}
 	switch m.ev.Name() {
 	case fs.ChannelAnswer:
-		if p.phase == legDialing {
-			p.answered(ctx)
-		}
+		p.picked = true
+		p.arrives(ctx)
 	case fs.ChannelHangupComplete:
 		rec := cdr.Final(m.ev.Get, p.book.host.Clock.Now())
 		p.legOver(ctx, p.endReason(rec))
@@ -34,6 +33,14 @@ func (p *phone) legEvent(ctx context.Context, m legEvent) {
 		if p.claim != nil {
 			p.claim.Call.LegBridged(m.ev) // the switch has taken the legs in the other order
 		}
+	}
+}
+
+// arrives: a phone that was picked up is ready for who has claimed it when its originate is done, too. Before, the switch would still send the leg to its
+// silence, away from where we have led it meanwhile.
+func (p *phone) arrives(ctx context.Context) {
+	if p.phase == legDialing && p.picked && p.placed {
+		p.answered(ctx)
 	}
 }
 
@@ -92,7 +99,7 @@ func dialReason(cause string) string {
 	return Lost
 }
 
-// originateReply: +OK says what the events say better; -ERR without a channel is all there will be.
+// originateReply: after +OK nothing but us sends the leg anywhere; -ERR without a channel is all there will be.
 func (p *phone) originateReply(ctx context.Context, m dialed) {
 	if m.attempt != p.attempt || p.phase != legDialing && (p.phase != legEnding || !m.unsent) {
 		return
@@ -108,6 +115,9 @@ func (p *phone) originateReply(ctx context.Context, m dialed) {
 			return
 		}
 		p.legOver(ctx, reason)
+	default:
+		p.placed = true
+		p.arrives(ctx)
 	}
 }
 
@@ -312,6 +322,8 @@ func (p *phone) checked(ctx context.Context, m checked) {
 	switch {
 	case m.there && p.phase == legEnding:
 		p.hangup(ctx)
+	case m.there && p.phase == legDialing && p.picked:
+		p.answered(ctx) // the originate's end was missed
 	case m.there:
 	case m.record != nil:
 		p.legOver(ctx, p.endReason(*m.record))

@@ -77,6 +77,8 @@ type phone struct {
 	// attempt numbers the originates; generation is the host link's that the newest was sent over.
 	attempt    int
 	generation uint64
+	// picked: the newest attempt was picked up; placed: its originate has ended, and the switch has sent the leg where it goes by itself.
+	picked, placed bool
 	// wanted is the newest attempt while its leg is still wanted, else 0: for who looks where the phone is, before the switch is asked.
 	wanted atomic.Int64
 	// registeredIn is the newest attempt during which the phone has registered: the switch may have looked for it before.
@@ -393,6 +395,7 @@ func (p *phone) dial(ctx context.Context, ring time.Duration) {
 		return
 	}
 	p.attempt++
+	p.picked, p.placed = false, false
 	p.dialed = p.contact
 	p.phase, p.leg, p.generation = legDialing, channel.String(), p.book.host.Link.Generation()
 	p.book.bind(p, p.leg)
