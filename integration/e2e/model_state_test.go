@@ -17,7 +17,7 @@ const (
 // The bounds that the model knows of.
 const (
 	modelMonitors = 8  // that one session has
-	modelTaps     = 8  // that listen to one call, supervisors among them
+	modelTaps     = 8  // that listen to one call
 	modelMembers  = 10 // of one conference
 )
 
@@ -131,18 +131,14 @@ func (c *modelCall) listens() bool {
 	return false
 }
 
-// listeners counts who has forked a call's audio.
-func (m *model) listeners(to *modelCall) (monitors, all int) {
+// listeners counts the sessions that have forked a call's audio.
+func (m *model) listeners(to *modelCall) (monitors int) {
 	for _, c := range m.calls {
 		if mon := c.monitors[to]; mon != nil && mon.active {
 			monitors++
 		}
 	}
-	all = monitors
-	if m.supervised == to {
-		all++
-	}
-	return monitors, all
+	return monitors
 }
 
 // judge says which answers are right for a verb.
@@ -219,8 +215,7 @@ func (m *model) judgeMonitor(c *modelCall, v verb) string {
 				live++
 			}
 		}
-		_, listening := m.listeners(v.other)
-		return clashIf(!v.other.alive || live >= modelMonitors || listening >= modelTaps)
+		return clashIf(!v.other.alive || live >= modelMonitors || m.listeners(v.other) >= modelTaps)
 	case !active:
 		return unrelated
 	case v.event == "whisper":
@@ -322,7 +317,7 @@ func (m *model) legs(c *modelCall) map[string][2]int {
 	if c.session {
 		legs["media"] = [2]int{1, 1}
 	}
-	if taps, _ := m.listeners(c); taps > 0 {
+	if taps := m.listeners(c); taps > 0 {
 		legs["tap"] = [2]int{taps, taps}
 	}
 	var in int
