@@ -207,3 +207,22 @@ func (s *Service) claimed(ctx context.Context, tx *store.Tx, session db.Supervis
 	}
 	return emitEscalated(ctx, tx, row, call.Call.CampaignID, at)
 }
+
+// reopen gives back what a lost session had claimed a moment ago, since nobody has come to the call, and tells so: the event names no supervisor.
+// Older claims stand, as the supervisor has talked.
+func reopen(ctx context.Context, tx *store.Tx, session db.SupervisorSession, at time.Time) error {
+	row, err := tx.Q.EscalationReopen(ctx, db.EscalationReopenParams{
+		TenantID: session.TenantID, CallID: *session.CallID, SessionID: session.ID, Since: at.Add(-reopenFor),
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	call, err := tx.Q.GetCallView(ctx, row.TenantID, row.CallID)
+	if err != nil {
+		return err
+	}
+	return emitEscalated(ctx, tx, row, call.Call.CampaignID, at)
+}

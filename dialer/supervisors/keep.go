@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -26,6 +26,8 @@ const (
 	// ReasonDeactivated and ReasonSuspended: the supervisor, or the tenant, may have none any more.
 	ReasonDeactivated = "deactivated"
 	ReasonSuspended   = "suspended"
+	// ReasonSignedOut: the supervisor has signed out since, or has another password, address or role.
+	ReasonSignedOut = "signed_out"
 	// ReasonShutdown: the controller has stopped.
 	ReasonShutdown = "shutdown"
 )
@@ -33,8 +35,12 @@ const (
 const (
 	// followEvery is how often the sessions of this controller are compared with what their agents do.
 	followEvery = 500 * time.Millisecond
-	// nodesEvery is how often the sessions of lost controllers are looked for.
-	nodesEvery = 10 * time.Second
+	// sweepEvery is how often sessions are looked for that nobody is behind: those of lost controllers, and this one's own that are older than
+	// orphanAge.
+	sweepEvery = 10 * time.Second
+	orphanAge  = time.Minute
+	// reopenFor is how long after the claim an escalation is open again if the session that has it is lost.
+	reopenFor = 2 * time.Minute
 	// writeTimeout bounds what must be written although the request is over.
 	writeTimeout = 10 * time.Second
 	// switchTimeout bounds what is asked of the switch behind a request.
@@ -51,21 +57,38 @@ func (s *Service) Run(ctx context.Context, sw switchctl.Supervisions) {
 	defer wait()
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
-	var nodesAt time.Time
-	for begun := false; ; {
+	if sw != nil {
+		s.beside.Go(func() { s.sweep(ctx, sw) })
+	}
+	defer s.beside.Wait()
+	for {
 		if sw != nil {
-			begun = begun || s.endEarlier(ctx, sw)
 			s.follow(ctx, sw)
 		}
 		s.writeEnds(ctx)
-		if now := s.now(); now.Sub(nodesAt) >= nodesEvery {
-			nodesAt = now
-			s.endLost(ctx)
-		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.kick:
+		case <-tick.C:
+		}
+	}
+}
+
+// sweep ends sessions that nobody is behind, until ctx ends: at first all that this controller had before its start.
+func (s *Service) sweep(ctx context.Context, sw switchctl.Supervisions) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for begun := false; ; {
+		age := orphanAge
+		if !begun {
+			age = 0
+		}
+		begun = s.endOrphans(ctx, sw, age) || begun
+		s.endLost(ctx)
+		select {
+		case <-ctx.Done():
+			return
 		case <-tick.C:
 		}
 	}
@@ -82,15 +105,27 @@ func (s *Service) shutDown(ctx context.Context, sw switchctl.Supervisions) {
 		live.stopping = true
 	}
 	s.mu.Unlock()
+	var ending sync.WaitGroup
+	defer ending.Wait()
 	for id, live := range left {
-		if s.hangUp(ctx, sw, id) {
-			s.endRow(ctx, id, ending{tenant: live.tenant, supervisor: live.supervisor, reason: ReasonShutdown, at: s.now()})
-		}
+		ending.Go(func() { s.endWith(ctx, sw, id, live.tenant, live.supervisor, ReasonShutdown) })
 	}
 }
 
+// endWith hangs a session's phone up and writes its end; false when the phone may still be there.
+func (s *Service) endWith(ctx context.Context, sw switchctl.Supervisions, id, tenant, supervisor uuid.UUID, reason string) bool {
+	if !s.hangUp(ctx, sw, id) {
+		return false
+	}
+	s.endRow(ctx, id, ending{tenant: tenant, supervisor: supervisor, reason: reason, at: s.now()})
+	return true
+}
+
 // SupervisionEnded implements [switchctl.SupervisionWatcher].
-func (s *Service) SupervisionEnded(session uuid.UUID, reason string) {
+func (s *Service) SupervisionEnded(session uuid.UUID, reason string) { s.ends(session, reason) }
+
+// ends has Run write a session's end.
+func (s *Service) ends(session uuid.UUID, reason string) {
 	s.mu.Lock()
 	if live := s.live[session]; live != nil {
 		if live.stopping {
@@ -99,6 +134,11 @@ func (s *Service) SupervisionEnded(session uuid.UUID, reason string) {
 		s.over[session] = ending{tenant: live.tenant, supervisor: live.supervisor, reason: reason, at: s.now()}
 	}
 	s.mu.Unlock()
+	s.look()
+}
+
+// look has Run look at once.
+func (s *Service) look() {
 	select {
 	case s.kick <- struct{}{}:
 	default:
@@ -200,6 +240,11 @@ func (s *Service) writeEnd(ctx context.Context, id uuid.UUID, e ending) error {
 				return err
 			}
 		}
+		if e.reason == switchctl.SupervisionLost && row.CallID != nil {
+			if err := reopen(ctx, tx, row, e.at); err != nil {
+				return err
+			}
+		}
 		return s.audit(ctx, tx, ActionEnded, row, map[string]any{"reason": e.reason})
 	})
 	if err == nil && ended {
@@ -218,14 +263,15 @@ func (s *Service) writeEnds(ctx context.Context) {
 	}
 }
 
-// endEarlier ends the sessions that this controller had before its start; false when that couldn't be done yet.
-func (s *Service) endEarlier(ctx context.Context, sw switchctl.Supervisions) bool {
+// endOrphans ends the sessions of this controller's name that it doesn't have and that are older than age: those from before its start, and
+// those whose commit was thought to have failed. False when that couldn't be done yet.
+func (s *Service) endOrphans(ctx context.Context, sw switchctl.Supervisions, age time.Duration) bool {
 	rows, err := s.sessions(ctx)
 	if err != nil {
 		return false
 	}
 	for _, r := range rows {
-		if row := r.SupervisorSession; !s.has(row.ID) {
+		if row := r.SupervisorSession; !s.has(row.ID) && s.now().Sub(row.StartedAt) >= age {
 			s.hangUp(ctx, sw, row.ID)
 			s.endRow(ctx, row.ID, ending{tenant: row.TenantID, supervisor: row.SupervisorID, reason: switchctl.SupervisionLost, at: s.now()})
 		}
@@ -259,98 +305,4 @@ func (s *Service) endLost(ctx context.Context) {
 	for _, r := range rows {
 		s.endRow(ctx, r.ID, ending{tenant: r.TenantID, reason: switchctl.SupervisionLost, at: s.now()})
 	}
-}
-
-// follow leads sessions to their agents' next calls, and ends those that may not go on: of supervisors who may listen no more, and those that
-// others have ended since they took this host for lost.
-func (s *Service) follow(ctx context.Context, sw switchctl.Supervisions) {
-	running := s.running() // before the rows are read: a session's row is there before its phone
-	if len(running) == 0 {
-		return
-	}
-	rows, err := s.sessions(ctx)
-	if err != nil {
-		return
-	}
-	for _, r := range rows {
-		row := r.SupervisorSession
-		delete(running, row.ID)
-		switch {
-		case row.BegunAt == nil || !s.has(row.ID):
-		case r.Unfit != "":
-			s.stop(ctx, sw, row, r.Unfit)
-		case row.AgentID == nil:
-		case r.AgentStatus == string(acd.Offline):
-			s.stop(ctx, sw, row, ReasonAgentOffline)
-		case r.NextCallID != nil:
-			s.lead(ctx, sw, row, *r.NextCallID)
-		case row.CallID != nil:
-			s.setMissed(row.ID, *row.CallID) // the agent may get the same caller again
-		}
-	}
-	for id, goesOn := range running {
-		if !goesOn {
-			continue
-		}
-		s.log.WarnContext(ctx, "another host has ended a supervisor's session, hanging up", "session_id", id)
-		if s.hangUp(ctx, sw, id) {
-			s.forget(id)
-		}
-	}
-}
-
-// stop ends a session for a reason of our own.
-func (s *Service) stop(ctx context.Context, sw switchctl.Supervisions, row db.SupervisorSession, reason string) {
-	s.stopping(row.ID, true)
-	if s.hangUp(ctx, sw, row.ID) {
-		s.endRow(ctx, row.ID, ending{tenant: row.TenantID, supervisor: row.SupervisorID, reason: reason, at: s.now()})
-	}
-}
-
-// lead brings a session to its agent's call, if it is another one, which is audited before it is heard. One that could not be brought there is
-// tried again as long as the agent has it.
-func (s *Service) lead(ctx context.Context, sw switchctl.Supervisions, row db.SupervisorSession, call uuid.UUID) {
-	known := row.CallID != nil && *row.CallID == call
-	again := s.setMissed(row.ID, uuid.Nil) == call
-	if known && !again {
-		return
-	}
-	if !known && !s.follows(ctx, row, call) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
-	defer cancel()
-	if err := sw.SuperviseCall(ctx, row.ID, call); err != nil {
-		s.setMissed(row.ID, call)
-		if !again {
-			s.log.WarnContext(ctx, "following an agent to the next call failed, trying again", "session_id", row.ID, "call_id", call, "error", err)
-		}
-	}
-}
-
-// setMissed notes the call that a session could not be brought to, and gives the one of before.
-func (s *Service) setMissed(id, call uuid.UUID) (was uuid.UUID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if live := s.live[id]; live != nil {
-		was, live.missed = live.missed, call
-	}
-	return was
-}
-
-// follows writes that a session goes to another call; false when that couldn't be written, or the session has ended.
-func (s *Service) follows(ctx context.Context, row db.SupervisorSession, call uuid.UUID) (goes bool) {
-	err := s.st.InTenant(ctx, row.TenantID, func(tx *store.Tx) error {
-		n, err := tx.Q.SupervisionSetCall(ctx, call, row.TenantID, row.ID)
-		if goes = n > 0; err != nil || !goes {
-			return err
-		}
-		next := row
-		next.CallID = &call
-		return s.audit(ctx, tx, ActionCallChanged, next, nil)
-	})
-	if err != nil && ctx.Err() == nil {
-		s.log.WarnContext(ctx, "writing a supervisor's next call failed", "session_id", row.ID, "call_id", call, "error", err)
-	}
-	return err == nil && goes
 }

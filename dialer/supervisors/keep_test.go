@@ -26,6 +26,8 @@ type fakePhones struct {
 	mu   sync.Mutex
 	did  []string
 	fail error
+	// stuck is the session that can't be led anywhere.
+	stuck uuid.UUID
 }
 
 func (f *fakePhones) note(format string, args ...any) error {
@@ -39,7 +41,14 @@ func (f *fakePhones) StartSupervision(_ context.Context, s switchctl.Supervision
 	return f.note("start %s %v follows %v", s.Mode, s.CallID, s.Follows)
 }
 
-func (f *fakePhones) SuperviseCall(_ context.Context, _, call uuid.UUID) error {
+func (f *fakePhones) SuperviseCall(ctx context.Context, session, call uuid.UUID) error {
+	f.mu.Lock()
+	stuck := f.stuck == session
+	f.mu.Unlock()
+	if stuck {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	return f.note("call %v", call)
 }
 
@@ -131,7 +140,12 @@ func (b *bundle) user(t *testing.T, role, extension string) uuid.UUID {
 // agent makes an agent who is logged in at this controller.
 func (b *bundle) agent(t *testing.T) uuid.UUID {
 	t.Helper()
-	id := b.user(t, "agent", "1001")
+	return b.agentAt(t, "1001")
+}
+
+func (b *bundle) agentAt(t *testing.T, extension string) uuid.UUID {
+	t.Helper()
+	id := b.user(t, "agent", extension)
 	storetest.Exec(t, b.st, b.tenant, `INSERT INTO agents (tenant_id, id, status, node, last_status_at, logged_in_at, idle_since)
 		VALUES ($1, $2, 'available', 'n1', now(), now(), now())`, b.tenant, id)
 	return id

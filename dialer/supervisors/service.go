@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -48,6 +49,9 @@ type Service struct {
 	figures *figureCache
 	// kick has Run look at once.
 	kick chan struct{}
+	// beside is what goes on beside Run; round is how often Run has looked what there is to do.
+	beside sync.WaitGroup
+	round  atomic.Uint64
 
 	mu sync.Mutex
 	// sw has the phones; nil while Run doesn't run.
@@ -67,8 +71,23 @@ type liveSession struct {
 	stopping bool
 	// missed is the agent's call that the phone could not be brought to yet; the zero id for none.
 	missed uuid.UUID
+	// work is what goes on beside Run for this session.
+	work work
 	// turn is held by whoever changes the session.
 	turn chan struct{}
+}
+
+// work is what is done for a session beside Run, one thing at a time.
+type work struct {
+	// what tells one thing to do from another: the call to lead to, or the session itself, which is to end.
+	what uuid.UUID
+	// cancel ends what goes on; nil while nothing does.
+	cancel context.CancelFunc
+	// round is Run's at the end of the last: what was read until then is of before.
+	round uint64
+	// wait is how long the same thing waited after it failed, and until is when it may be tried again.
+	wait  time.Duration
+	until time.Time
 }
 
 // ending is the end of a session that is to be written.

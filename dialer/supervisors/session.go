@@ -172,7 +172,12 @@ func (s *Service) start(
 		return s.writeStart(ctx, tx, &st)
 	})
 	if err != nil {
-		s.forget(id)
+		if _, refused := errors.AsType[*fault.Error](err); refused {
+			s.forget(id)
+		} else {
+			// The commit may have come to pass: a row that nobody is behind would keep the supervisor from another session.
+			s.ends(id, ReasonFailed)
+		}
 		return Session{}, fault.Wrap("begin supervisor session", err)
 	}
 	row, err := s.ring(ctx, sw, st)
@@ -195,7 +200,7 @@ func (s *Service) ownPhone(ctx context.Context, tx *store.Tx, by Supervisor, st 
 	if user.Extension == nil {
 		return conflict(CodeNoExtension, "The supervisor has no extension, and so no phone.")
 	}
-	st.extension = *user.Extension
+	st.extension, st.row.SessionEpoch = *user.Extension, &user.SessionEpoch
 	switch had, err := tx.Q.SupervisionOf(ctx, by.TenantID, by.ID); {
 	case errors.Is(err, store.ErrNotFound):
 		return nil
@@ -217,7 +222,7 @@ func (s *Service) writeStart(ctx context.Context, tx *store.Tx, st *started) err
 	r := st.row
 	row, err := tx.Q.SupervisionInsert(ctx, db.SupervisionInsertParams{
 		TenantID: r.TenantID, ID: r.ID, SupervisorID: r.SupervisorID, CallID: r.CallID, AgentID: r.AgentID, Mode: r.Mode, Node: s.cfg.NodeID,
-		StartedAt: r.StartedAt,
+		StartedAt: r.StartedAt, SessionEpoch: r.SessionEpoch,
 	})
 	if taken, ok := errors.AsType[*store.ConstraintError](err); ok && taken.Constraint == "supervisor_sessions_one_each" {
 		return sessionActive()

@@ -460,6 +460,7 @@ type SupervisorSession struct {
 	BegunAt      *time.Time
 	EndedAt      *time.Time
 	EndReason    *string
+	SessionEpoch *int64
 }
 
 type Suppression struct {

@@ -273,6 +273,46 @@ func (q *Queries) EscalationPage(ctx context.Context, arg EscalationPageParams) 
 	return items, nil
 }
 
+const escalationReopen = `-- name: EscalationReopen :one
+UPDATE escalations e SET claim_id = NULL, claimed_by = NULL, claimed_at = NULL
+WHERE e.tenant_id = $1 AND e.call_id = $2 AND e.claim_id = $3::uuid AND e.claimed_at >= $4::timestamptz
+  AND EXISTS (SELECT 1 FROM calls c WHERE c.tenant_id = e.tenant_id AND c.id = e.call_id AND c.end_time IS NULL)
+  AND NOT EXISTS (SELECT 1 FROM escalations o WHERE o.tenant_id = e.tenant_id AND o.call_id = e.call_id AND o.claimed_at IS NULL)
+RETURNING tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at, claim_id, claimed_by, claimed_at
+`
+
+type EscalationReopenParams struct {
+	TenantID  uuid.UUID
+	CallID    uuid.UUID
+	SessionID uuid.UUID
+	Since     time.Time
+}
+
+// EscalationReopen lets others claim what a session that was lost has claimed since a moment. No row: it had none, or the call has ended, or has
+// another open one.
+func (q *Queries) EscalationReopen(ctx context.Context, arg EscalationReopenParams) (Escalation, error) {
+	row := q.db.QueryRow(ctx, escalationReopen,
+		arg.TenantID,
+		arg.CallID,
+		arg.SessionID,
+		arg.Since,
+	)
+	var i Escalation
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.CallID,
+		&i.VoiceAgentID,
+		&i.Reason,
+		&i.Urgency,
+		&i.EscalatedAt,
+		&i.ClaimID,
+		&i.ClaimedBy,
+		&i.ClaimedAt,
+	)
+	return i, err
+}
+
 const escalationTake = `-- name: EscalationTake :exec
 UPDATE escalations SET claim_id = $1::uuid WHERE tenant_id = $2 AND id = $3
 `
@@ -543,7 +583,7 @@ func (q *Queries) SupervisedAgent(ctx context.Context, tenantID uuid.UUID, iD uu
 }
 
 const supervisionBegun = `-- name: SupervisionBegun :one
-UPDATE supervisor_sessions SET begun_at = $1::timestamptz WHERE tenant_id = $2 AND id = $3 AND ended_at IS NULL RETURNING tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason
+UPDATE supervisor_sessions SET begun_at = $1::timestamptz WHERE tenant_id = $2 AND id = $3 AND ended_at IS NULL RETURNING tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason, session_epoch
 `
 
 // SupervisionBegun notes that the supervisor's phone is there. No row: the session has ended.
@@ -562,13 +602,14 @@ func (q *Queries) SupervisionBegun(ctx context.Context, at time.Time, tenantID u
 		&i.BegunAt,
 		&i.EndedAt,
 		&i.EndReason,
+		&i.SessionEpoch,
 	)
 	return i, err
 }
 
 const supervisionEnd = `-- name: SupervisionEnd :one
 UPDATE supervisor_sessions SET ended_at = $1::timestamptz, end_reason = $2::text
-WHERE tenant_id = $3 AND id = $4 AND ended_at IS NULL RETURNING tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason
+WHERE tenant_id = $3 AND id = $4 AND ended_at IS NULL RETURNING tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason, session_epoch
 `
 
 type SupervisionEndParams struct {
@@ -599,12 +640,13 @@ func (q *Queries) SupervisionEnd(ctx context.Context, arg SupervisionEndParams) 
 		&i.BegunAt,
 		&i.EndedAt,
 		&i.EndReason,
+		&i.SessionEpoch,
 	)
 	return i, err
 }
 
 const supervisionGet = `-- name: SupervisionGet :one
-SELECT tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason FROM supervisor_sessions WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason, session_epoch FROM supervisor_sessions WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) SupervisionGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (SupervisorSession, error) {
@@ -622,15 +664,16 @@ func (q *Queries) SupervisionGet(ctx context.Context, tenantID uuid.UUID, iD uui
 		&i.BegunAt,
 		&i.EndedAt,
 		&i.EndReason,
+		&i.SessionEpoch,
 	)
 	return i, err
 }
 
 const supervisionInsert = `-- name: SupervisionInsert :one
 
-INSERT INTO supervisor_sessions (tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8::timestamptz)
-RETURNING tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason
+INSERT INTO supervisor_sessions (tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, session_epoch)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8::timestamptz, $9)
+RETURNING tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason, session_epoch
 `
 
 type SupervisionInsertParams struct {
@@ -642,6 +685,7 @@ type SupervisionInsertParams struct {
 	Mode         string
 	Node         string
 	StartedAt    time.Time
+	SessionEpoch *int64
 }
 
 // Supervisors: their sessions, and the calls that have asked for one.
@@ -656,6 +700,7 @@ func (q *Queries) SupervisionInsert(ctx context.Context, arg SupervisionInsertPa
 		arg.Mode,
 		arg.Node,
 		arg.StartedAt,
+		arg.SessionEpoch,
 	)
 	var i SupervisorSession
 	err := row.Scan(
@@ -670,12 +715,13 @@ func (q *Queries) SupervisionInsert(ctx context.Context, arg SupervisionInsertPa
 		&i.BegunAt,
 		&i.EndedAt,
 		&i.EndReason,
+		&i.SessionEpoch,
 	)
 	return i, err
 }
 
 const supervisionLock = `-- name: SupervisionLock :one
-SELECT tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason FROM supervisor_sessions WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason, session_epoch FROM supervisor_sessions WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) SupervisionLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (SupervisorSession, error) {
@@ -693,12 +739,13 @@ func (q *Queries) SupervisionLock(ctx context.Context, tenantID uuid.UUID, iD uu
 		&i.BegunAt,
 		&i.EndedAt,
 		&i.EndReason,
+		&i.SessionEpoch,
 	)
 	return i, err
 }
 
 const supervisionOf = `-- name: SupervisionOf :one
-SELECT tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason FROM supervisor_sessions WHERE tenant_id = $1 AND supervisor_id = $2 AND ended_at IS NULL
+SELECT tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason, session_epoch FROM supervisor_sessions WHERE tenant_id = $1 AND supervisor_id = $2 AND ended_at IS NULL
 `
 
 func (q *Queries) SupervisionOf(ctx context.Context, tenantID uuid.UUID, supervisorID uuid.UUID) (SupervisorSession, error) {
@@ -716,6 +763,7 @@ func (q *Queries) SupervisionOf(ctx context.Context, tenantID uuid.UUID, supervi
 		&i.BegunAt,
 		&i.EndedAt,
 		&i.EndReason,
+		&i.SessionEpoch,
 	)
 	return i, err
 }
@@ -733,7 +781,7 @@ func (q *Queries) SupervisionSetCall(ctx context.Context, callID uuid.UUID, tena
 }
 
 const supervisionSetMode = `-- name: SupervisionSetMode :one
-UPDATE supervisor_sessions SET mode = $1 WHERE tenant_id = $2 AND id = $3 AND ended_at IS NULL RETURNING tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason
+UPDATE supervisor_sessions SET mode = $1 WHERE tenant_id = $2 AND id = $3 AND ended_at IS NULL RETURNING tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, begun_at, ended_at, end_reason, session_epoch
 `
 
 func (q *Queries) SupervisionSetMode(ctx context.Context, mode string, tenantID uuid.UUID, iD uuid.UUID) (SupervisorSession, error) {
@@ -751,6 +799,7 @@ func (q *Queries) SupervisionSetMode(ctx context.Context, mode string, tenantID 
 		&i.BegunAt,
 		&i.EndedAt,
 		&i.EndReason,
+		&i.SessionEpoch,
 	)
 	return i, err
 }
@@ -787,8 +836,9 @@ func (q *Queries) SupervisionsOfLostNodes(ctx context.Context, node string) ([]S
 }
 
 const supervisionsOfNode = `-- name: SupervisionsOfNode :many
-SELECT s.tenant_id, s.id, s.supervisor_id, s.call_id, s.agent_id, s.mode, s.node, s.started_at, s.begun_at, s.ended_at, s.end_reason,
-  (CASE WHEN u.id IS NULL OR NOT u.is_active OR u.role = 'agent' THEN 'deactivated' WHEN t.suspended_at IS NOT NULL THEN 'suspended' ELSE '' END)::text AS unfit,
+SELECT s.tenant_id, s.id, s.supervisor_id, s.call_id, s.agent_id, s.mode, s.node, s.started_at, s.begun_at, s.ended_at, s.end_reason, s.session_epoch,
+  (CASE WHEN u.id IS NULL OR NOT u.is_active OR u.role = 'agent' THEN 'deactivated' WHEN t.suspended_at IS NOT NULL THEN 'suspended'
+    WHEN s.session_epoch <> u.session_epoch THEN 'signed_out' ELSE '' END)::text AS unfit,
   coalesce(a.status, 'offline')::text AS agent_status, c.id AS next_call_id
 FROM supervisor_sessions s JOIN tenants t ON t.id = s.tenant_id
 LEFT JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.supervisor_id
@@ -829,6 +879,7 @@ func (q *Queries) SupervisionsOfNode(ctx context.Context, node string) ([]Superv
 			&i.SupervisorSession.BegunAt,
 			&i.SupervisorSession.EndedAt,
 			&i.SupervisorSession.EndReason,
+			&i.SupervisorSession.SessionEpoch,
 			&i.Unfit,
 			&i.AgentStatus,
 			&i.NextCallID,

@@ -2,8 +2,8 @@
 
 -- SupervisionInsert begins a session; a supervisor who has one already violates supervisor_sessions_one_each.
 -- name: SupervisionInsert :one
-INSERT INTO supervisor_sessions (tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at)
-VALUES (@tenant_id, @id, @supervisor_id, sqlc.narg('call_id'), sqlc.narg('agent_id'), @mode, @node, @started_at::timestamptz)
+INSERT INTO supervisor_sessions (tenant_id, id, supervisor_id, call_id, agent_id, mode, node, started_at, session_epoch)
+VALUES (@tenant_id, @id, @supervisor_id, sqlc.narg('call_id'), sqlc.narg('agent_id'), @mode, @node, @started_at::timestamptz, @session_epoch)
 RETURNING *;
 
 -- SupervisionBegun notes that the supervisor's phone is there. No row: the session has ended.
@@ -35,7 +35,8 @@ WHERE tenant_id = @tenant_id AND id = @id AND ended_at IS NULL RETURNING *;
 -- another controller can't be listened to from here; the node leads to it by the index of open calls.
 -- name: SupervisionsOfNode :many
 SELECT sqlc.embed(s),
-  (CASE WHEN u.id IS NULL OR NOT u.is_active OR u.role = 'agent' THEN 'deactivated' WHEN t.suspended_at IS NOT NULL THEN 'suspended' ELSE '' END)::text AS unfit,
+  (CASE WHEN u.id IS NULL OR NOT u.is_active OR u.role = 'agent' THEN 'deactivated' WHEN t.suspended_at IS NOT NULL THEN 'suspended'
+    WHEN s.session_epoch <> u.session_epoch THEN 'signed_out' ELSE '' END)::text AS unfit,
   coalesce(a.status, 'offline')::text AS agent_status, c.id AS next_call_id
 FROM supervisor_sessions s JOIN tenants t ON t.id = s.tenant_id
 LEFT JOIN users u ON u.tenant_id = s.tenant_id AND u.id = s.supervisor_id
@@ -89,6 +90,15 @@ WHERE tenant_id = @tenant_id AND id = @id AND claim_id = @session_id::uuid RETUR
 -- name: EscalationGiveBack :exec
 UPDATE escalations SET claim_id = NULL
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND claim_id = @session_id::uuid AND claimed_by IS NULL;
+
+-- EscalationReopen lets others claim what a session that was lost has claimed since a moment. No row: it had none, or the call has ended, or has
+-- another open one.
+-- name: EscalationReopen :one
+UPDATE escalations e SET claim_id = NULL, claimed_by = NULL, claimed_at = NULL
+WHERE e.tenant_id = @tenant_id AND e.call_id = @call_id AND e.claim_id = @session_id::uuid AND e.claimed_at >= @since::timestamptz
+  AND EXISTS (SELECT 1 FROM calls c WHERE c.tenant_id = e.tenant_id AND c.id = e.call_id AND c.end_time IS NULL)
+  AND NOT EXISTS (SELECT 1 FROM escalations o WHERE o.tenant_id = e.tenant_id AND o.call_id = e.call_id AND o.claimed_at IS NULL)
+RETURNING *;
 
 -- EscalationPage lists a tenant's escalations of a period, which the ids bound, the newest first.
 -- name: EscalationPage :many
