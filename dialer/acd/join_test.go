@@ -24,12 +24,11 @@ func (b *bundle) join(t *testing.T, call, agent uuid.UUID) (joined chan switchct
 			b.sw.inCall(agent, call)
 			req.Connecting()
 			joined <- req
-			switch got := <-out; got {
-			case "":
+			got := <-out
+			if got == "" {
 				return "", switchctl.ErrDraining
-			default:
-				return got, nil
 			}
+			return got, nil
 		})
 	}()
 	return joined, out, done

@@ -122,16 +122,12 @@ func (cf *conference) addPhone(ctx context.Context, m *member) {
 // phoneFound claims the leg.
 func (cf *conference) phoneFound(ctx context.Context, f memberPhoneFound) error {
 	m := f.member
-	there := cf.member(func(other *member) bool { return other == m }) != nil
-	switch {
-	case !there || m.phase != memberAdmitting:
+	if m.phase != memberAdmitting || cf.member(func(other *member) bool { return other == m }) == nil {
 		return cf.notTaken(f)
-	case f.err != nil:
-		cf.log.InfoContext(ctx, "phone for the conference is not to be had", "role", m.role, "error", f.err)
-		m.answer(controlResult{err: f.err})
-		cf.forget(ctx, m)
-		cf.considerEnd(ctx)
-		return nil
+	}
+	if f.err != nil {
+		cf.noPhone(ctx, m, f.err)
+		return nil //nolint:nilerr // the failure is the event, and it is handled
 	}
 	m.phone.spec, m.phone.reply, m.phone.connecting = f.req.Phone, f.reply, f.req.Connecting
 	claim := phone.Claim{
@@ -139,9 +135,7 @@ func (cf *conference) phoneFound(ctx context.Context, f memberPhoneFound) error 
 	}
 	if err := cf.c.phones.Claim(f.req.Phone, claim); err != nil {
 		m.phone.answer(switchctl.AgentUnavailable, err)
-		m.answer(controlResult{err: err})
-		cf.forget(ctx, m)
-		cf.considerEnd(ctx)
+		cf.noPhone(ctx, m, err)
 		return nil //nolint:nilerr // the failure is the event, and it is handled
 	}
 	m.phone.claimed, m.phase = true, memberDialing
@@ -149,6 +143,14 @@ func (cf *conference) phoneFound(ctx context.Context, f memberPhoneFound) error 
 	cf.armConference()
 	m.answer(controlResult{result: map[string]any{"conference_id": cf.name(), "member_id": m.id}})
 	return nil
+}
+
+// noPhone: there is no phone to claim.
+func (cf *conference) noPhone(ctx context.Context, m *member, err error) {
+	cf.log.InfoContext(ctx, "claiming a phone for the conference failed", "role", m.role, "error", err)
+	m.answer(controlResult{err: err})
+	cf.forget(ctx, m)
+	cf.considerEnd(ctx)
 }
 
 // phoneLeg: the phone's leg is there, or is not, or has ended.

@@ -124,11 +124,11 @@ func (l *fakeLink) SendEvent(_ context.Context, name string, headers [][2]string
 	if lose {
 		return hostlink.ErrLost
 	}
-	line := "sendevent " + name
+	words := []string{"sendevent", name}
 	for _, h := range headers {
-		line += " " + h[0] + "=" + h[1]
+		words = append(words, h[0]+"="+h[1])
 	}
-	l.trace.add("%s", line)
+	l.trace.add("%s", strings.Join(words, " "))
 	return nil
 }
 

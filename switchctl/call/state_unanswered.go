@@ -99,7 +99,7 @@ func (a *actor) unansweredTimer(ctx context.Context, m timerFired) (state, error
 	case timerSocket:
 		a.probe(ctx)
 	case timerLeg, timerRefresh, timerSession, timerTransfer, timerVerdict, timerBypass, timerTap, timerAgent, timerTalk, timerMachine, timerOpening, timerVerbs,
-		timerQuiet:
+		timerQuiet, timerConference:
 		return a.state, a.notTaken(m)
 	}
 	return a.state, nil
