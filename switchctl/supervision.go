@@ -42,7 +42,7 @@ type Supervisions interface {
 	StartSupervision(ctx context.Context, s Supervision) error
 	// SuperviseCall has a session that follows an agent listen to the agent's next call.
 	SuperviseCall(ctx context.Context, session, call uuid.UUID) error
-	// ChangeSupervision gives a running session another mode. store.ErrNotFound: there is no such session here.
+	// ChangeSupervision gives a running session another mode. A whisper is refused by a [*StateError] while somebody outside is on the call. store.ErrNotFound: there is no such session here.
 	ChangeSupervision(ctx context.Context, session uuid.UUID, mode SupervisorMode) error
 	// EndSupervision hangs the supervisor's phone up. One that has ended already is what was wanted.
 	EndSupervision(ctx context.Context, session uuid.UUID) error
@@ -51,10 +51,12 @@ type Supervisions interface {
 	ForceTransfer(ctx context.Context, tenant, call uuid.UUID, extension string) error
 }
 
-// SupervisionWatcher hears of sessions that end by themselves. Its methods must not block. dialer/supervisors implements it.
+// SupervisionWatcher hears of sessions that end, or change, by themselves. Its methods must not block. dialer/supervisors implements it.
 type SupervisionWatcher interface {
 	// SupervisionEnded: the phone was hung up, its call is over, or it was lost.
 	SupervisionEnded(session uuid.UUID, reason string)
+	// SupervisionFellBack: a session that whispered listens alone, since somebody outside the tenant is on its call.
+	SupervisionFellBack(session uuid.UUID)
 }
 
 // Why a supervisor's session has ended by itself.

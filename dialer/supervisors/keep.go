@@ -65,6 +65,7 @@ func (s *Service) Run(ctx context.Context, sw switchctl.Supervisions) {
 		if sw != nil {
 			s.follow(ctx, sw)
 		}
+		s.writeFallen(ctx)
 		s.writeEnds(ctx)
 		select {
 		case <-ctx.Done():

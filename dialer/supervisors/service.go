@@ -60,6 +60,8 @@ type Service struct {
 	live map[uuid.UUID]*liveSession
 	// over are those that have ended by themselves, and whose rows are still to say so.
 	over map[uuid.UUID]ending
+	// fallen are those that listen where they whispered, and whose rows are still to say so.
+	fallen map[uuid.UUID]bool
 }
 
 // liveSession is a session whose phone this controller has.
@@ -104,7 +106,7 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		cfg: cfg, st: cfg.Store, log: cfg.Log, kick: make(chan struct{}, 1), live: map[uuid.UUID]*liveSession{},
-		over: map[uuid.UUID]ending{},
+		over: map[uuid.UUID]ending{}, fallen: map[uuid.UUID]bool{},
 	}
 	s.figures = newFigureCache(s)
 	s.feeds = newFeeds(s)

@@ -19,6 +19,7 @@
 //     conference*.go (caller, voice agent and others), talking*.go (what a handler plays and asks), machine.go, music.go.
 //   - What goes on beside: recorder*.go, bypass*.go (the audio past the switch), keypad.go, taps*.go and monitors*.go (forks of a call's audio, and who hears
 //     whoever has one), supervised.go (supervisors who listen to the call; their sessions are supervision*.go),
+//     outsiders.go (nobody whispers while somebody outside is on the call),
 //     verbtable.go (a row for each control verb: what it takes, when it may run, which part runs it), verbs.go and verbrate.go, sessionlog.go, quality_call.go.
 //
 // The switch: package hostlink (the link to it), outbound.go, skew.go, look.go, lived.go and resync.go (how a call is found again),

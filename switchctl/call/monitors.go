@@ -39,6 +39,8 @@ type monitor struct {
 	gone bool
 	// barged: caller and partner hear the session. busy: a change of who does is under way.
 	barged, busy bool
+	// fell: somebody outside has come to the target, and it is heard by nobody any more.
+	fell bool
 	// before is the relationship of an earlier monitor_start, which stands when this one fails.
 	before *monitor
 }
@@ -181,6 +183,9 @@ func (ms *monitors) monitorIsUp(ctx context.Context, m monitorUp) {
 	ms.log.InfoContext(ctx, "monitor has started", "target_call_id", m.target.String(), "tap_id", m.id.String())
 	ms.monitorChanged(ctx, mon, changeMonitorStarted, mon.source)
 	mon.answer(controlResult{result: map[string]any{}})
+	if mon.fell {
+		ms.listensAlone(ctx, mon)
+	}
 	if mon.gone {
 		ms.endMonitor(ctx, mon)
 	}

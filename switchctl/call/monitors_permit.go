@@ -111,6 +111,12 @@ func (ms *monitors) monitorModeChanged(ctx context.Context, m monitorMode) {
 	ours := mon != nil && mon.id == m.id
 	if ours {
 		mon.busy = false
+		defer func() {
+			if mon.fell && mon.phase == monitorActive && mon.mode == ledger.MonitorWhisper && !mon.barged {
+				ms.listensAlone(ctx, mon)
+			}
+			mon.fell = false
+		}()
 	}
 	switch {
 	case m.err != nil:

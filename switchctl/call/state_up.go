@@ -61,7 +61,7 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		a.conference.phoneLeg(ctx, m)
 	case tapCommand, tapStop, tapMetadata, tapOpened, tapReport, tapRefused, tapHear, tapTuned, tapSay:
 		return a.taps.tapping(ctx, m)
-	case superviseCommand, superviseBegan, superviseMode, superviseLeft, superviseLost:
+	case superviseCommand, superviseBegan, superviseWhisper, superviseMode, superviseLeft, superviseLost:
 		return a.supervised.message(ctx, m)
 	case monitorUp:
 		a.monitors.monitorIsUp(ctx, m)
@@ -69,6 +69,8 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		a.monitors.monitorModeChanged(ctx, m)
 	case monitorWhispered:
 		a.monitors.hasWhispered(ctx, m)
+	case monitorFellBack:
+		a.monitors.fellBack(ctx, m)
 	case monitorOver:
 		a.monitors.monitorIsOver(ctx, m)
 	case talkCommand, talkDropped, talkSent, talkRecording, socketEvent:

@@ -59,8 +59,9 @@ func (superviseLost) Essential() bool  { return true }
 type supervisorLeg struct {
 	owner  *supervision
 	serial uint64
-	mode   switchctl.SupervisorMode
-	member ledger.ConferenceMember
+	// mode is the one that the switch has; wants is the one that was granted last.
+	mode, wants switchctl.SupervisorMode
+	member      ledger.ConferenceMember
 	// listens: the phone's leg hears the call. told: the AI session's customer knows.
 	listens, told bool
 	// gone: it is not on the list any more.
@@ -87,10 +88,13 @@ func (sv *supervised) message(ctx context.Context, m message) (state, error) {
 			l.listens, l.mode = true, m.mode
 			sv.tell(ctx, l)
 		}
+	case superviseWhisper:
+		return sv.state, sv.mayWhisper(m)
 	case superviseMode:
 		if l := sv.leg(m.session, m.serial); l != nil && l.listens {
-			l.mode = m.mode
-			if l.told {
+			before := l.mode
+			l.mode, l.wants = m.mode, m.mode
+			if l.told && l.mode != before {
 				sv.changed(ctx, l, modeChange(l.mode))
 			}
 		}
@@ -120,8 +124,15 @@ func (sv *supervised) admit(ctx context.Context, m superviseCommand) error {
 	case len(sv.list) >= maxSupervisors:
 		return sv.conflict(m.Name(), "the call has as many supervisors as it may have")
 	}
-	l := &supervisorLeg{owner: m.owner, serial: m.serial, mode: m.mode, member: m.member}
+	whispers := m.mode == switchctl.SupervisorWhispers && sv.parties.outsider()
+	if whispers && !m.owner.spec.Follows {
+		return sv.conflict(m.Name(), errOutsiderDetail)
+	}
+	l := &supervisorLeg{owner: m.owner, serial: m.serial, mode: m.mode, wants: m.mode, member: m.member}
 	sv.list = append(sv.list, l)
+	if whispers {
+		sv.outsiderCame() // who follows an agent hears the call all the same
+	}
 	sv.bypass.withSwitchMedia(ctx, func(context.Context) {
 		if !l.gone {
 			l.owner.post(supervisionGrant{serial: l.serial, channel: sv.channel})

@@ -67,6 +67,8 @@ type supervision struct {
 	tuning      int
 	// modes are who asked for another mode while the leg was on its way: they are answered when the last one is in effect.
 	modes []chan<- error
+	// fell: it whispered when somebody outside came, and the watcher is to be told when it doesn't any more.
+	fell bool
 	// begun: whoever started the session was told that it runs.
 	begun bool
 	reply chan<- error
@@ -101,6 +103,8 @@ func (s *supervision) refuse(m supervisionMessage) {
 	case supervisionEnd:
 		m.reply <- nil
 	case supervisionTuned:
+		answerAll(m.replies, store.ErrNotFound)
+	case supervisionMayWhisper:
 		answerAll(m.replies, store.ErrNotFound)
 	}
 }
@@ -159,6 +163,10 @@ func (s *supervision) step(ctx context.Context, m supervisionMessage) {
 		s.change(ctx, m)
 	case supervisionTuned:
 		s.tuned(ctx, m)
+	case supervisionMayWhisper:
+		s.mayWhisper(ctx, m)
+	case supervisionFallBack:
+		s.fallBack(ctx, m)
 	case supervisedCallOver:
 		if s.call != nil && m.serial == s.serial {
 			s.callOver(ctx)
@@ -312,7 +320,7 @@ func (s *supervision) listens(ctx context.Context, m supervisionListens) {
 	changed := s.modes
 	s.modes = nil
 	if s.mode != m.mode {
-		s.tune(ctx, s.mode, changed...)
+		s.wish(ctx, s.mode, changed...)
 	} else {
 		answerAll(changed, nil)
 	}
@@ -364,7 +372,7 @@ func (s *supervision) change(ctx context.Context, m supervisionMode) {
 	case s.phase != supervisionListening || s.tuning == 0 && s.heard == m.mode:
 		m.reply <- nil
 	default:
-		s.tune(ctx, m.mode, m.reply)
+		s.wish(ctx, m.mode, m.reply)
 	}
 }
 
@@ -387,6 +395,8 @@ func (s *supervision) tuned(ctx context.Context, m supervisionTuned) {
 	case m.err != nil && !fs.IsUnsent(m.err):
 		s.log.WarnContext(ctx, "changing a supervisor's mode failed", "mode", string(m.mode), "error", m.err)
 		s.end(ctx, switchctl.SupervisionLost, m.err) // nobody knows who hears the supervisor now
+	case m.err != nil && here && s.fell:
+		s.end(ctx, switchctl.SupervisionLost, m.err) // somebody outside would hear the supervisor
 	case !here:
 		m.err = nil // it has left the call; the next one is listened to in the mode last asked for
 	case m.err != nil:
@@ -394,9 +404,13 @@ func (s *supervision) tuned(ctx context.Context, m supervisionTuned) {
 		if s.mode == m.mode {
 			s.mode = s.heard
 		}
+		s.call.post(superviseMode{session: s.id, serial: s.serial, mode: s.heard})
 	default:
 		s.heard = m.mode
 		s.call.post(superviseMode{session: s.id, serial: s.serial, mode: m.mode})
+		if s.fell && m.mode == switchctl.SupervisorListens {
+			s.sayFallen(ctx)
+		}
 	}
 	answerAll(m.replies, m.err)
 }

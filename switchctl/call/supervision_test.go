@@ -22,6 +22,8 @@ func (s supervisionTrace) SupervisionEnded(_ uuid.UUID, reason string) {
 	s.trace.add("supervision ended: %s", reason)
 }
 
+func (s supervisionTrace) SupervisionFellBack(uuid.UUID) { s.trace.add("supervision fell back") }
+
 // testSupervision is the one supervisor's session.
 func (b *bench) testSupervision() switchctl.Supervision {
 	return switchctl.Supervision{

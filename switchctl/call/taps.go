@@ -72,6 +72,8 @@ type tap struct {
 	tunes    rt.Serial
 	tuning   int
 	hushed   bool
+	// said: it has played a clip.
+	said bool
 }
 
 // tapLeg is one eavesdropping leg of the switch.
@@ -144,6 +146,9 @@ func (ts *taps) startTap(ctx context.Context, m tapCommand) error {
 		return ledger.ErrCallEnded
 	case len(ts.list) >= maxTaps:
 		return &switchctl.StateError{State: ts.state.String(), Event: m.Name(), Detail: "the call has as many taps as it may have"}
+	}
+	if m.req.audience == audiencePartner && ts.parties.outsider() {
+		return ts.conflict(m.Name(), errOutsiderDetail)
 	}
 	t := &tap{
 		id: m.req.id, owner: m.req.owner, reply: m.reply, startBy: ts.c.clock.Now().Add(tapStart), detects: m.req.spec.AMD != nil,

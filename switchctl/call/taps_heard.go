@@ -89,6 +89,8 @@ func (ts *taps) hear(ctx context.Context, m tapHear) error {
 		return ts.errMonitorOver(VerbMonitorStart)
 	case ts.c.link.Generation() == 0:
 		return switchctl.ErrLinkDown
+	case m.audience == audiencePartner && ts.parties.outsider():
+		return ts.conflict(VerbMonitorStart, errOutsiderDetail)
 	}
 	t.audience, t.hushed = m.audience, true
 	t.legs[0].session.Speak(false)
@@ -181,9 +183,12 @@ func (ts *taps) say(m tapSay) {
 		m.reply <- ts.errMonitorOver(VerbWhisper)
 	case t.audience == audienceAll:
 		m.reply <- ts.conflict(VerbWhisper, errBargedDetail)
+	case ts.parties.outsider():
+		m.reply <- ts.conflict(VerbWhisper, errOutsiderDetail)
 	case t.hushed:
 		m.reply <- ts.conflict(VerbWhisper, "who hears the monitor is being changed")
 	default:
+		t.said = true
 		m.reply <- ts.playFault(VerbWhisper, t.legs[0].session.Play(m.clip))
 	}
 }
