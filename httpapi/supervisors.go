@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"math"
 	"net/http"
 	"time"
 
@@ -20,6 +19,9 @@ const (
 
 	defaultLimit = 50
 	maxLimit     = 500
+	// maxOffset and maxAuditPeriod bound what a page of the audit reads.
+	maxOffset      = 100_000
+	maxAuditPeriod = 92 * 24 * time.Hour
 	// escalationPeriod is listed when no beginning is named.
 	escalationPeriod = 7 * 24 * time.Hour
 )
@@ -116,7 +118,7 @@ func (h supervisorHandlers) escalations(ctx context.Context, r *request) (reply,
 	to, badTo := r.queryTime("to", h.now().Add(time.Minute)) // clocks of several hosts
 	from, badFrom := r.queryTime("from", to.Add(-escalationPeriod))
 	limit, badLimit := r.queryInt("limit", defaultLimit, 1, maxLimit)
-	offset, badOffset := r.queryInt("offset", 0, 0, math.MaxInt32)
+	offset, badOffset := r.queryInt("offset", 0, 0, maxOffset)
 	if err := faults(badStatus, badFrom, badTo, badLimit, badOffset, before(from, to, badFrom, badTo)); err != nil {
 		return reply{}, err
 	}
@@ -167,8 +169,12 @@ func (h supervisorHandlers) audit(ctx context.Context, r *request) (reply, error
 	who, badWho := r.queryID("supervisor_id")
 	mode, badMode := r.queryOneOf("mode", "listen", "whisper", "barge", "listen_and_whisper")
 	limit, badLimit := r.queryInt("limit", defaultLimit, 1, maxLimit)
-	offset, badOffset := r.queryInt("offset", 0, 0, math.MaxInt32)
-	if err := faults(badFrom, badTo, badWho, badMode, badLimit, badOffset, before(from, to, badFrom, badTo)); err != nil {
+	offset, badOffset := r.queryInt("offset", 0, 0, maxOffset)
+	badPeriod := before(from, to, badFrom, badTo)
+	if badFrom == nil && badTo == nil && to.Sub(from) > maxAuditPeriod {
+		badPeriod = &fault.Field{Field: "from", Message: "must lie at most 92 days before to"}
+	}
+	if err := faults(badFrom, badTo, badWho, badMode, badLimit, badOffset, badPeriod); err != nil {
 		return reply{}, err
 	}
 	items, total, err := h.supervisors.Audit(ctx, r.who.TenantID, supervisors.AuditFilter{

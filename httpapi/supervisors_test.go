@@ -502,3 +502,18 @@ func TestSupervisorAudit(t *testing.T) {
 	s.foreign.JSON(t, http.MethodGet, b.period(), nil, http.StatusOK, &theirs)
 	require.Empty(t, theirs.Items, "of another tenant")
 }
+
+// The audit is read 92 days at a time.
+func TestSupervisorAuditIsBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.serveSupervisors(t)
+	sup, _ := b.supervisor(t, "2001")
+	for query, want := range map[string]int{
+		"from=2026-01-01&to=2026-04-03": http.StatusOK, "from=2026-01-01&to=2026-04-04": http.StatusUnprocessableEntity,
+		"from=2026-01-01&to=2026-01-02&offset=100001": http.StatusUnprocessableEntity,
+	} {
+		status, _, answer := sup.Do(t, http.MethodGet, "/api/supervisor/audit?"+query, nil)
+		require.Equal(t, want, status, "%s: %s", query, answer)
+	}
+}

@@ -2,6 +2,7 @@ package supervisors
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -195,58 +196,99 @@ const (
 	figuresShare = 20
 	// figuresKept is how long they are kept that nobody asks for.
 	figuresKept = 10 * time.Minute
+	// figuresTimeout bounds a count.
+	figuresTimeout = 4 * time.Second
 )
 
 // figureCache has the day's figures of tenants, which count all calls of a day.
 type figureCache struct {
-	s        *Service
+	s     *Service
+	count func(ctx context.Context, tenant uuid.UUID, now time.Time) (db.FloorFiguresRow, error)
+
 	mu       sync.Mutex
-	byTenant map[uuid.UUID]countedFigures
+	byTenant map[uuid.UUID]*countedFigures
 }
 
 type countedFigures struct {
 	kpis  KPIs
-	at    time.Time
+	at    time.Time // zero before the first count
 	until time.Time
+	// counting is closed at the end of the count that goes on; nil for none. err is why the last one failed.
+	counting chan struct{}
+	err      error
 }
 
 func newFigureCache(s *Service) *figureCache {
-	return &figureCache{s: s, byTenant: map[uuid.UUID]countedFigures{}}
+	c := &figureCache{s: s, byTenant: map[uuid.UUID]*countedFigures{}}
+	c.count = c.counted
+	return c
 }
 
-// figuresOf counts, or gives what was counted a moment ago.
+// figuresOf counts, or gives what was counted before: a moment ago, or while another counts, or when counting fails.
 func (c *figureCache) figuresOf(ctx context.Context, tenant uuid.UUID) (KPIs, error) {
 	now := c.s.now()
 	c.mu.Lock()
-	kept, ok := c.byTenant[tenant]
-	c.mu.Unlock()
-	if ok && now.Before(kept.until) && !now.Before(kept.at) {
-		return kept.kpis, nil
-	}
-	began := time.Now()
-	row, err := c.count(ctx, tenant, now)
-	if err != nil {
-		return KPIs{}, err
-	}
-	fresh := countedFigures{
-		at: now, until: now.Add(max(figuresFor, figuresShare*time.Since(began))),
-		kpis: KPIs{
-			CallsToday: row.CallsToday, AnswerRate: figures.Share(float64(row.CompletedToday), row.EndedToday, 4),
-			AbandonRate24h: figures.Share(float64(row.Abandoned), row.Persons, 4), AvgWaitS: figures.Share(row.WaitS, 1, 1),
-		},
-	}
-	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.byTenant[tenant] = fresh
-	for id, old := range c.byTenant {
-		if now.Sub(old.at) > figuresKept {
-			delete(c.byTenant, id)
-		}
+	f := c.byTenant[tenant]
+	if f == nil {
+		f = &countedFigures{}
+		c.byTenant[tenant] = f
 	}
-	return fresh.kpis, nil
+	switch {
+	case !f.at.IsZero() && (f.counting != nil || now.Before(f.until) && !now.Before(f.at)):
+		return f.kpis, nil
+	case f.counting != nil:
+		counting := f.counting
+		c.mu.Unlock()
+		select {
+		case <-counting:
+		case <-ctx.Done():
+		}
+		c.mu.Lock()
+		if err := ctx.Err(); err != nil {
+			return KPIs{}, err
+		}
+		return f.kpis, f.err
+	}
+	c.renew(ctx, tenant, f, now)
+	return f.kpis, f.err
 }
 
-func (c *figureCache) count(ctx context.Context, tenant uuid.UUID, now time.Time) (row db.FloorFiguresRow, err error) {
+// renew counts, for all who ask meanwhile, and so whether or not the first of them stays. It takes the lock held and gives it back so.
+func (c *figureCache) renew(ctx context.Context, tenant uuid.UUID, f *countedFigures, now time.Time) {
+	f.counting = make(chan struct{})
+	began := time.Now()
+	row, err := db.FloorFiguresRow{}, errNotCounted
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		close(f.counting)
+		f.counting = nil
+		f.until = now.Add(max(figuresFor, figuresShare*time.Since(began)))
+		switch {
+		case err == nil:
+			f.at, f.err, f.kpis = now, nil, KPIs{
+				CallsToday: row.CallsToday, AnswerRate: figures.Share(float64(row.CompletedToday), row.EndedToday, 4),
+				AbandonRate24h: figures.Share(float64(row.Abandoned), row.Persons, 4), AvgWaitS: figures.Share(row.WaitS, 1, 1),
+			}
+		case f.at.IsZero() || now.Sub(f.at) > figuresKept:
+			f.at, f.err = time.Time{}, err
+		}
+		for id, old := range c.byTenant {
+			if old.counting == nil && now.Sub(old.at) > figuresKept {
+				delete(c.byTenant, id)
+			}
+		}
+	}()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), figuresTimeout)
+	defer cancel()
+	row, err = c.count(ctx, tenant, now)
+}
+
+// errNotCounted is what others hear of a count that panicked.
+var errNotCounted = errors.New("the day's figures were not counted")
+
+func (c *figureCache) counted(ctx context.Context, tenant uuid.UUID, now time.Time) (row db.FloorFiguresRow, err error) {
 	here := now.In(c.s.cfg.Zone)
 	today := time.Date(here.Year(), here.Month(), here.Day(), 0, 0, 0, 0, c.s.cfg.Zone)
 	day := now.Add(-24 * time.Hour) // before today began, but for a day of more than 24 hours

@@ -1,0 +1,65 @@
+package supervisors
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// The day's figures are counted once, whoever asks at once; what was counted before is shown meanwhile, and when counting fails.
+func TestFiguresAreCountedOnce(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := &Service{cfg: Config{Now: func() time.Time { return now }}}
+	c := newFigureCache(s)
+	var counts atomic.Int64
+	going, goOn := make(chan struct{}, 40), make(chan struct{})
+	var fail error
+	c.count = func(context.Context, uuid.UUID, time.Time) (db.FloorFiguresRow, error) {
+		n := counts.Add(1)
+		going <- struct{}{}
+		<-goOn
+		return db.FloorFiguresRow{CallsToday: n}, fail
+	}
+	tenant := uuid.New()
+	var asking sync.WaitGroup
+	for range 40 {
+		asking.Go(func() {
+			kpis, err := c.figuresOf(t.Context(), tenant)
+			if err != nil || kpis.CallsToday != 1 {
+				t.Errorf("%v, %v", kpis, err)
+			}
+		})
+	}
+	<-going
+	close(goOn)
+	asking.Wait()
+	require.Equal(t, int64(1), counts.Load())
+	now, goOn = now.Add(time.Hour), make(chan struct{})
+	fresh := make(chan KPIs)
+	go func() {
+		kpis, _ := c.figuresOf(t.Context(), tenant)
+		fresh <- kpis
+	}()
+	<-going
+	old, err := c.figuresOf(t.Context(), tenant)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), old.CallsToday)
+	close(goOn)
+	require.Equal(t, int64(2), (<-fresh).CallsToday)
+	now, fail = now.Add(time.Minute), errors.New("too slow")
+	old, err = c.figuresOf(t.Context(), tenant)
+	require.NoError(t, err)
+	require.Equal(t, int64(2), old.CallsToday)
+	now = now.Add(time.Hour)
+	_, err = c.figuresOf(t.Context(), tenant)
+	require.ErrorIs(t, err, fail)
+}
