@@ -278,7 +278,8 @@ func (r *rehearsal) supervise(t *testing.T, call *modelCall) string {
 		if on != nil || call.fleeting && status != http.StatusCreated {
 			require.True(t, status == http.StatusConflict || on != nil && on.fleeting, "%s %s", what, raw)
 		} else {
-			require.Equal(t, http.StatusCreated, status, "%s %s", what, raw)
+			// A busy machine's switch may take longer to answer than is waited for: then there is no session.
+			require.Contains(t, []int{http.StatusCreated, http.StatusServiceUnavailable}, status, "%s %s", what, raw)
 		}
 		if status == http.StatusCreated {
 			var out session

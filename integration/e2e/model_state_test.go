@@ -73,6 +73,7 @@ type modelMember struct {
 	id, number string
 	fate       fate
 	in         bool
+	since      time.Time
 }
 
 // modelTransfer is a transfer of a call.
@@ -158,6 +159,7 @@ func (m *model) judge(c *modelCall, v verb) []string {
 		}
 	default:
 		right = append(right, m.judgeIdle(c, v))
+		right = append(right, c.wavers(v)...)
 	}
 	if c.fleeting {
 		right = append(right, over)
@@ -166,6 +168,18 @@ func (m *model) judge(c *modelCall, v verb) []string {
 		right = append(right, clash, unrelated)
 	}
 	return right
+}
+
+// wavers are further answers to a verb about members who may have come, or been given up, since they were looked at.
+func (c *modelCall) wavers(v verb) []string {
+	coming := func(one *modelMember) bool { return one.fate == answers && time.Since(one.since) < 10*time.Second }
+	switch one := c.member(v.member); {
+	case v.event == "conference_remove" && one != nil && !one.in && one.fate != answers:
+		return []string{clash}
+	case v.event == "conference_leave" && slices.ContainsFunc(c.members, coming):
+		return []string{done, clash}
+	}
+	return nil
 }
 
 // judgeIdle is the answer of a session whose caller isn't being transferred.
@@ -180,7 +194,7 @@ func (m *model) judgeIdle(c *modelCall, v verb) string {
 	case "conference_remove":
 		return clashIf(!c.conference || c.member(v.member) == nil)
 	case "conference_leave":
-		return clashIf(!c.conference || len(c.members) == 0)
+		return clashIf(!c.conference || !slices.ContainsFunc(c.members, func(one *modelMember) bool { return one.in }))
 	case "monitor_start", "monitor_stop", "whisper", "barge":
 		return m.judgeMonitor(c, v)
 	}
@@ -243,7 +257,7 @@ func (m *model) apply(c *modelCall, v verb, memberID string) {
 	case "conference_start":
 		c.conference = true
 	case "conference_add":
-		c.members = append(c.members, &modelMember{id: memberID, number: v.number, fate: v.fate})
+		c.members = append(c.members, &modelMember{id: memberID, number: v.number, fate: v.fate, since: time.Now()})
 	case "conference_remove":
 		c.forget(c.member(v.member))
 	case "conference_leave":

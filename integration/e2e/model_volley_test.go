@@ -50,11 +50,12 @@ func (r *rehearsal) volley(t *testing.T, call *modelCall) string {
 		replies[b.of].member, _ = result["member_id"].(string)
 	}
 	r.asked[call.id] = nil
-	what := fmt.Sprintf("call %d (%s): at a time", call.slot, call.id)
+	told := make([]string, 0, len(verbs))
 	for i, v := range verbs {
-		what += fmt.Sprintf(" %v → %s;", v.body(), replies[i].answer)
+		told = append(told, fmt.Sprintf("%v → %s", v.body(), replies[i].answer))
 		r.answers[v.event+" → "+replies[i].answer]++
 	}
+	what := fmt.Sprintf("call %d (%s): at a time %s", call.slot, call.id, strings.Join(told, "; "))
 	<-time.After(time.Second)
 	possible := map[string][]int{} // orders, by what they lead to
 	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
