@@ -217,6 +217,7 @@ func (b *bench) faultInput(f []string) {
 		b.ledger.setAway(f[1] == "away")
 	case "monitor_scope": // of the voice agent
 		b.ledger.setMonitorScope(f[1])
+		b.handler.agent.MonitorScope = f[1]
 	case "channel":
 		dump := ""
 		if f[1] != "gone" {

@@ -139,10 +139,11 @@ func (ms *monitors) startMonitor(ctx context.Context, req switchctl.ControlReque
 		ms.of = map[uuid.UUID]*monitor{}
 	}
 	ms.of[target] = &monitor{id: id, target: target, mode: mode, source: req.Source, reply: reply, before: before}
+	same := req.Source == ledger.SourceAI && ms.voice.ai.agent.MonitorScope == ledger.MonitorScopeSameAgent
 	ms.beside(func() {
 		up := tapUp{err: ms.permitMonitor(ctx, start)}
 		if up.err == nil {
-			up = ms.c.tapCall(ctx, ms.tenant, target, tapRequest{id: id, spec: spec, owner: ms.core, audience: modeAudience(mode)})
+			up = ms.c.tapCall(ctx, ms.tenant, target, tapRequest{id: id, spec: spec, owner: ms.core, audience: modeAudience(mode), sameAgent: same})
 		}
 		ms.post(monitorUp{target: target, id: id, up: up})
 	})

@@ -42,6 +42,8 @@ type tapRequest struct {
 	owner *core
 	// audience is who hears its socket.
 	audience audience
+	// sameAgent: it may listen for as long as the call is with the owner's voice agent.
+	sameAgent bool
 }
 
 // tapUp tells that a tap runs, and who was on the line when it began.
@@ -74,6 +76,8 @@ type tap struct {
 	hushed   bool
 	// said: it has played a clip.
 	said bool
+	// sameAgent is the request's.
+	sameAgent bool
 }
 
 // tapLeg is one eavesdropping leg of the switch.
@@ -152,7 +156,7 @@ func (ts *taps) startTap(ctx context.Context, m tapCommand) error {
 	}
 	t := &tap{
 		id: m.req.id, owner: m.req.owner, reply: m.reply, startBy: ts.c.clock.Now().Add(tapStart), detects: m.req.spec.AMD != nil,
-		audience: m.req.audience,
+		audience: m.req.audience, sameAgent: m.req.sameAgent,
 	}
 	ts.list = append(ts.list, t)
 	ctx, t.cancel = context.WithCancel(ctx)
@@ -404,6 +408,15 @@ func (ts *taps) endTap(ctx context.Context, t *tap, reason media.CloseReason) {
 // tapDetects reports whether a tap listens for a machine.
 func (ts *taps) tapDetects() bool {
 	return slices.ContainsFunc(ts.list, func(t *tap) bool { return t.detects })
+}
+
+// sessionEnds ends the taps that may listen to the call's voice agent alone.
+func (ts *taps) sessionEnds(ctx context.Context) {
+	for _, t := range slices.Clone(ts.list) {
+		if t.sameAgent {
+			ts.endTap(ctx, t, media.CloseHangup)
+		}
+	}
 }
 
 // endDetection ends the taps that are there for nothing else.

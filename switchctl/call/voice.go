@@ -380,6 +380,7 @@ func (v *voice) endSessionWith(ctx context.Context, end ledger.SessionEnd, reaso
 	}
 	v.monitors.endMonitors(ctx)
 	v.supervised.sessionEnds(ctx)
+	v.machine.taps.sessionEnds(ctx)
 	s.phase, s.outcome = phaseEnded, end.Outcome
 	v.verbs.refuseVerbs()
 	for _, k := range []timerKind{timerLeg, timerRefresh, timerSession, timerOpening} {

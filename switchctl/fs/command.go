@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Command is a command of the switch's API, whole. Arguments are written as they are given, on the command's one line (the event socket refuses
@@ -80,13 +81,23 @@ func SetVar(channel, name, value string) Command {
 // Var is a variable and its value.
 type Var struct{ Name, Value string }
 
-// SetVars sets several variables at once, in their order. A value with a semicolon would end there.
+// SetVars sets several variables at once, in their order. What would end a value, or the command, is taken out of it.
 func SetVars(channel string, vars ...Var) Command {
 	list := make([]string, len(vars))
 	for i, v := range vars {
-		list[i] = v.Name + "=" + v.Value
+		list[i] = v.Name + "=" + plain(v.Value)
 	}
 	return command("uuid_setvar_multi", channel, strings.Join(list, ";"))
+}
+
+// plain takes out of a value what separates values or words, and what groups them.
+func plain(value string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune(";,'\"`\\{}[]<>$", r) {
+			return -1
+		}
+		return r
+	}, value)
 }
 
 // GetVar answers a channel's variable; "_undef_" for one that it hasn't.

@@ -89,3 +89,12 @@ func TestScriptGoesInOrder(t *testing.T) {
 		})
 	}
 }
+
+// TestValuesStayValues: a variable's value can't become another variable, word or command.
+func TestValuesStayValues(t *testing.T) {
+	t.Parallel()
+	evil := Var{Name: "x", Value: "1;y=2' inline\napi hupall,\"$"}
+	require.Equal(t, "uuid_setvar_multi c x=1y=2inlineapihupall", SetVars("c", evil).String())
+	require.Contains(t, Listen("c", "d", MuxNobody, []Var{evil}, "rm_agent", "ringmaster").String(), ",set:x=1y=2inlineapihupall,eavesdrop:d,")
+	require.Equal(t, "uuid_setvar_multi c x=sip:a-b@10.0.0.1:5060", SetVars("c", Var{Name: "x", Value: "sip:a-b@10.0.0.1:5060"}).String())
+}

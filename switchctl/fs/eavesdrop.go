@@ -25,13 +25,12 @@ func (m MuxMode) vars() []Var {
 	return list
 }
 
-// Listen has a leg that is up listen to a channel, in a mode, after it was given variables, whose names and values have neither a comma nor a
-// quote. When the channel ends, or the leg stops listening, it goes to an extension of a context. A leg that is listening already listens to the
+// Listen has a leg that is up listen to a channel, in a mode, after it was given variables, whose values are written as those of [SetVars]. When the channel ends, or the leg stops listening, it goes to an extension of a context. A leg that is listening already listens to the
 // new channel in place of the old one.
 func Listen(leg, channel string, mode MuxMode, vars []Var, then, context string) Command {
 	var run []string
 	for _, v := range append(mode.vars(), vars...) {
-		run = append(run, "set:"+v.Name+"="+v.Value)
+		run = append(run, "set:"+v.Name+"="+plain(v.Value))
 	}
 	run = append(run, EavesdropApp+":"+channel, "transfer:"+then+" XML "+context)
 	return command("uuid_transfer", leg, "'"+strings.Join(run, ",")+"'", "inline")

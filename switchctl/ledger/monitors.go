@@ -13,8 +13,9 @@ import (
 
 // The values of a voice agent's monitor_scope: which other calls its callback tokens may monitor.
 const (
-	monitorScopeTenant    = "tenant"
-	monitorScopeSameAgent = "same_agent"
+	monitorScopeTenant = "tenant"
+	// MonitorScopeSameAgent: calls that are with the same voice agent.
+	MonitorScopeSameAgent = "same_agent"
 )
 
 // The audit's rows of a monitor: that it may start, or gets another mode; that it plays something to the target's other party; that it is heard by
@@ -75,7 +76,7 @@ func (l *Ledger) PermitMonitor(ctx context.Context, m MonitorStart) error {
 		case err != nil:
 			return err
 		case m.Source != SourceAI, facts.MonitorScope == monitorScopeTenant:
-		case facts.MonitorScope == monitorScopeSameAgent && facts.TargetAgentID != nil && *facts.TargetAgentID == m.VoiceAgentID:
+		case facts.MonitorScope == MonitorScopeSameAgent && facts.TargetAgentID != nil && *facts.TargetAgentID == m.VoiceAgentID:
 		default:
 			return ErrMonitorScope
 		}
