@@ -101,7 +101,10 @@ func (s *eventStream) Read(p []byte) (int, error) {
 
 // writeEvent writes an event; its data is JSON, which has no line breaks.
 func writeEvent(to *bytes.Buffer, e supervisors.FloorEvent) {
-	to.WriteString("id: " + e.ID + "\nevent: " + e.Name + "\ndata: ")
+	if e.ID != "" {
+		to.WriteString("id: " + e.ID + "\n")
+	}
+	to.WriteString("event: " + e.Name + "\ndata: ")
 	to.Write(e.Data)
 	to.WriteString("\n\n")
 }

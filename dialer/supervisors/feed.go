@@ -34,6 +34,8 @@ const (
 const (
 	EventFloor  = "floor"
 	EventChange = "change"
+	// EventStale: the floor can't be read. The whole of it comes when it can again.
+	EventStale = "stale"
 )
 
 // FloorEvent is one of the events of a live floor: the whole of it, or a [Change].
@@ -74,6 +76,8 @@ type feed struct {
 	seq       uint64
 	kept      []FloorEvent // the newest, the last of which is seq
 	floor     *Floor       // as it was told last; nil before the first reading
+	told      time.Time    // when that was
+	stale     bool         // the last reading failed
 }
 
 func newFeeds(s *Service) *feeds { return &feeds{s: s, byTenant: map[uuid.UUID]*feed{}} }
@@ -138,14 +142,29 @@ func (f *feed) listen(last string) (*Listener, error) {
 	}
 	l := &Listener{events: make(chan FloorEvent, eventsKept+eventsWaiting), feed: f}
 	l.Events = l.events
-	if missed, ok := f.after(last); ok {
+	if missed, ok := f.after(last); ok && !f.stale {
 		for _, e := range missed {
 			l.events <- e
 		}
 		f.listeners[l] = false
 		return l, nil
 	}
+	if f.stale {
+		l.events <- staleEvent()
+	} else if f.floor != nil && (len(f.listeners) > 0 || time.Since(f.told) < floorEvery) {
+		// What the others see: it is not read anew for each who comes.
+		whole, err := f.event(EventFloor, *f.floor)
+		if err != nil {
+			return nil, err
+		}
+		l.events <- whole
+		f.listeners[l] = false
+		return l, nil
+	}
 	f.listeners[l] = true
+	if f.stale {
+		return l, nil // the next reading is due by itself
+	}
 	select {
 	case f.kick <- struct{}{}:
 	default:
@@ -195,6 +214,7 @@ func (fs *feeds) work(ctx context.Context, f *feed) {
 				}
 			case ctx.Err() == nil && !failing:
 				failing = true
+				f.tellStale()
 				fs.s.log.WarnContext(ctx, "reading the floor failed", "tenant_id", f.tenant, "error", err)
 			}
 			pause = max(pause, floorShare*time.Since(began))
@@ -254,6 +274,20 @@ func (fs *feeds) end(f *feed) {
 	}
 }
 
+// staleEvent has no id: nobody resumes after it.
+func staleEvent() FloorEvent { return FloorEvent{Name: EventStale, Data: json.RawMessage("{}")} }
+
+// tellStale says that what listeners show is of before. They get the whole floor next.
+func (f *feed) tellStale() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stale = true
+	for l := range f.listeners {
+		f.listeners[l] = true
+		f.send(l, staleEvent())
+	}
+}
+
 // tell gives each listener what is new to it.
 func (f *feed) tell(now Floor) error {
 	f.mu.Lock()
@@ -263,7 +297,7 @@ func (f *feed) tell(now Floor) error {
 			return err
 		}
 	}
-	f.floor = &now
+	f.floor, f.told, f.stale = &now, time.Now(), false
 	var whole FloorEvent
 	for l, fresh := range f.listeners {
 		if !fresh {

@@ -63,3 +63,31 @@ func TestFiguresAreCountedOnce(t *testing.T) {
 	_, err = c.figuresOf(t.Context(), tenant)
 	require.ErrorIs(t, err, fail)
 }
+
+// Listeners are told once that the floor can't be read, and get the whole of it afterwards; whoever comes gets what the others see.
+func TestStaleFloor(t *testing.T) {
+	t.Parallel()
+	f := &feed{epoch: "e", kick: make(chan struct{}, 1), listeners: map[*Listener]bool{}}
+	names := func(l *Listener) (out []string) {
+		for len(l.events) > 0 {
+			out = append(out, (<-l.events).Name)
+		}
+		return out
+	}
+	one, err := f.listen("")
+	require.NoError(t, err)
+	require.Len(t, f.kick, 1)
+	<-f.kick
+	require.NoError(t, f.tell(Floor{}))
+	two, err := f.listen("")
+	require.NoError(t, err)
+	require.Empty(t, f.kick, "not read for each")
+	require.Equal(t, []string{EventFloor}, names(two))
+	f.tellStale()
+	three, err := f.listen("e-0")
+	require.NoError(t, err)
+	require.NoError(t, f.tell(Floor{}))
+	require.Equal(t, []string{EventFloor, EventStale, EventFloor}, names(one))
+	require.Equal(t, []string{EventStale, EventFloor}, names(two))
+	require.Equal(t, []string{EventStale, EventFloor}, names(three))
+}
