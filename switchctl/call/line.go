@@ -68,8 +68,18 @@ func (l *callerLine) answerLeg(ctx context.Context, m answerCommand) (state, err
 		return l.state, &switchctl.StateError{State: l.state.String(), Event: m.Name(), Detail: "the leg has no socket"}
 	}
 	l.waiters = append(l.waiters, m.reply)
+	l.arm(timerSocket, socketTimeout)
 	l.execute(ctx, esl.ExecuteRequest{App: "answer"})
 	return l.state, nil
+}
+
+// answerDue: a call without its socket is looked for, and so is one whose answer is overdue: its event, or the command, may have been lost.
+func (l *callerLine) answerDue(ctx context.Context) {
+	if len(l.waiters) > 0 {
+		l.log.WarnContext(ctx, "answer is overdue, looking at the switch")
+		l.arm(timerSocket, socketTimeout)
+	}
+	l.probe(ctx)
 }
 
 func (l *callerLine) answerWaiters(err error) {
@@ -221,6 +231,9 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 	if !m.answered {
 		if l.dial.generation == 0 && !l.inbound {
 			l.arm(timerOriginate, probeEvery)
+		}
+		if len(l.waiters) > 0 && l.sock != nil {
+			l.execute(ctx, esl.ExecuteRequest{App: "answer"})
 		}
 		return next, nil
 	}

@@ -97,7 +97,7 @@ func (a *actor) unansweredTimer(ctx context.Context, m timerFired) (state, error
 	case timerKill:
 		a.ending.killAgain(ctx)
 	case timerSocket:
-		a.probe(ctx)
+		a.line.answerDue(ctx)
 	case timerLeg, timerRefresh, timerSession, timerTransfer, timerVerdict, timerBypass, timerTap, timerAgent, timerTalk, timerMachine, timerOpening, timerVerbs,
 		timerQuiet, timerConference:
 		return a.state, a.notTaken(m)
