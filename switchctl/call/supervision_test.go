@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
@@ -134,6 +136,13 @@ func TestSupervisionRefused(t *testing.T) {
 		require.Equal(t, fault.NotFound, r.Kind, name)
 	}
 	require.NoError(t, b.c.EndSupervision(t.Context(), s.ID))
+	elsewhere := b.call
+	elsewhere.ID, elsewhere.TenantID, elsewhere.Status = uuid.New(), b.tenant, ledger.StatusAnswered
+	b.ledger.calls[elsewhere.ID] = elsewhere
+	err := b.c.ForceTransfer(t.Context(), b.tenant, elsewhere.ID, "1001")
+	refused, ok := errors.AsType[*switchctl.StateError](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, "the target call is on another host", refused.Detail)
 	b.link.set(false)
 	require.ErrorIs(t, b.c.StartSupervision(t.Context(), s), switchctl.ErrLinkDown)
 	b.link.set(true)

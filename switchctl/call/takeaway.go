@@ -69,19 +69,15 @@ func takenRequest(extension string) switchctl.QueueRequest {
 
 // ForceTransfer implements [switchctl.Supervisions].
 func (c *Controller) ForceTransfer(ctx context.Context, tenant, call uuid.UUID, extension string) error {
-	a := c.registry.call(call)
-	if a == nil || a.tenant != tenant {
-		status, _, err := c.ledger.CallState(ctx, tenant, call)
-		if err != nil {
-			return err
-		}
-		return &switchctl.StateError{State: status, Event: eventTake, Detail: "The call is over."}
-	}
-	req := takenRequest(extension)
-	if err := c.canQueue(ctx, tenant, req); err != nil {
+	a, err := c.liveCall(ctx, tenant, call, eventTake)
+	if err != nil {
 		return err
 	}
-	err := a.ask(ctx, func(reply chan<- error) message { return takeCommand{req: req, reply: reply} })
+	req := takenRequest(extension)
+	if err = c.canQueue(ctx, tenant, req); err != nil {
+		return err
+	}
+	err = a.ask(ctx, func(reply chan<- error) message { return takeCommand{req: req, reply: reply} })
 	if errors.Is(err, ledger.ErrCallEnded) {
 		return &switchctl.StateError{State: ledger.StatusCompleted, Event: eventTake, Detail: "The call is over."}
 	}
