@@ -351,6 +351,17 @@ func (l *memLedger) PermitMonitor(_ context.Context, m ledger.MonitorStart) erro
 	})
 }
 
+func (l *memLedger) MonitorStopped(_ context.Context, m ledger.MonitorStop) error {
+	return l.do(func() error {
+		mode := string(m.Mode)
+		if m.Barged {
+			mode = "barge"
+		}
+		l.trace.add("ledger monitor stopped: %s by %s, %s", m.Reason, m.Source, mode)
+		return nil
+	})
+}
+
 func (l *memLedger) ReleaseUnit(_ context.Context, _, unit uuid.UUID) error {
 	return l.do(func() error {
 		delete(l.units, unit)

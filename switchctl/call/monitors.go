@@ -35,8 +35,8 @@ type monitor struct {
 	source  string
 	members []ledger.ConferenceMember
 	reply   chan<- controlResult
-	// gone: the tap has ended before the word of its start was here.
-	gone bool
+	// gone is why the tap has ended before the word of its start was here.
+	gone string
 	// barged: caller and partner hear the session. busy: a change of who does is under way.
 	barged, busy bool
 	// fell: somebody outside has come to the target, and it is heard by nobody any more.
@@ -62,7 +62,11 @@ func (m monitorUp) refused(k *core, _ error) {
 }
 
 // monitorOver tells it that the tap has ended on the target's side.
-type monitorOver struct{ id uuid.UUID }
+type monitorOver struct {
+	id uuid.UUID
+	// reason is why the monitor has ended, as the audit says it.
+	reason string
+}
 
 func (monitorOver) Name() string    { return "monitor over" }
 func (monitorOver) Essential() bool { return true }
@@ -187,8 +191,8 @@ func (ms *monitors) monitorIsUp(ctx context.Context, m monitorUp) {
 	if mon.fell {
 		ms.listensAlone(ctx, mon)
 	}
-	if mon.gone {
-		ms.endMonitor(ctx, mon)
+	if mon.gone != "" {
+		ms.endMonitor(ctx, mon, monitorEnding{reason: mon.gone, source: sourceSystem})
 	}
 }
 
@@ -198,9 +202,9 @@ func (ms *monitors) monitorIsOver(ctx context.Context, m monitorOver) {
 		switch {
 		case mon.id != m.id:
 		case mon.phase == monitorStarting:
-			mon.gone = true
+			mon.gone = m.reason
 		case mon.phase == monitorActive:
-			ms.endMonitor(ctx, mon)
+			ms.endMonitor(ctx, mon, monitorEnding{reason: m.reason, source: sourceSystem})
 		}
 	}
 }
@@ -222,16 +226,51 @@ func (ms *monitors) stopMonitor(ctx context.Context, req switchctl.ControlReques
 		return nil // it has ended already
 	}
 	mon.source = req.Source
-	ms.endMonitor(ctx, mon)
+	ms.endMonitor(ctx, mon, monitorEnding{reason: monitorStopped, source: req.Source, by: req.By})
 	ms.c.stopTap(target, mon.id, media.CloseHangup)
 	return nil
 }
 
-// endMonitor ends the relationship, and says so when it had begun.
-func (ms *monitors) endMonitor(ctx context.Context, mon *monitor) {
+// monitorEnding is who ends a monitor, as the audit is told it.
+type monitorEnding struct{ reason, source, by string }
+
+// sourceSystem is the source of what nobody has asked for.
+const sourceSystem = "system"
+
+// Why a monitor has ended.
+const (
+	// monitorStopped: by monitor_stop.
+	monitorStopped = "stopped"
+	// monitorSessionEnded: the session that listened has ended. monitorTargetEnded: the call has that it listened to.
+	monitorSessionEnded = "session_ended"
+	monitorTargetEnded  = "target_ended"
+	// monitorDisconnected: the voice agent has closed the connection. monitorFailed: connection or leg were lost.
+	monitorDisconnected = "disconnected"
+	monitorFailed       = "failed"
+)
+
+// monitorReason tells why a tap has ended that its monitor has not.
+func monitorReason(reason media.CloseReason) string {
+	switch reason {
+	case media.CloseDisconnect:
+		return monitorDisconnected
+	case media.CloseError, media.CloseTimeout:
+		return monitorFailed
+	case media.CloseHangup, media.CloseTransferred, media.CloseShutdown:
+	}
+	return monitorTargetEnded
+}
+
+// endMonitor ends the relationship, and says so when it had begun: to the audit, then to those who listen to events.
+func (ms *monitors) endMonitor(ctx context.Context, mon *monitor, by monitorEnding) {
 	before := mon.phase
 	mon.phase = monitorEnded
 	if before == monitorActive {
+		stop := ledger.MonitorStop{
+			Call: ms.call, Session: ms.voice.ai.id, VoiceAgentID: ms.voice.ai.agent.ID, Target: mon.target, Mode: mon.mode, Barged: mon.barged,
+			Reason: by.reason, Source: by.source, By: by.by, At: ms.c.clock.Now().UTC(),
+		}
+		ms.record(ctx, "monitor's end", func(ctx context.Context) error { return ms.c.ledger.MonitorStopped(ctx, stop) }, nil)
 		mon.members = slices.DeleteFunc(slices.Clone(mon.members), func(m ledger.ConferenceMember) bool { return m.MemberID == mon.id.String() })
 		ms.monitorChanged(ctx, mon, changeMonitorStopped, mon.source)
 	}
@@ -244,7 +283,7 @@ func (ms *monitors) endMonitors(ctx context.Context) {
 		if mon.phase != monitorEnded {
 			ms.c.stopTap(target, mon.id, media.CloseHangup)
 		}
-		ms.endMonitor(ctx, mon)
+		ms.endMonitor(ctx, mon, monitorEnding{reason: monitorSessionEnded, source: sourceSystem})
 	}
 }
 

@@ -176,6 +176,8 @@ type (
 		// PermitMonitor refuses a monitor that its voice agent's monitor_scope doesn't allow ([ledger.ErrMonitorScope], [ledger.ErrTargetNotFound]),
 		// and writes the audit row of one that may start.
 		PermitMonitor(ctx context.Context, m ledger.MonitorStart) error
+		// MonitorStopped writes the audit row of a monitor that has ended.
+		MonitorStopped(ctx context.Context, m ledger.MonitorStop) error
 	}
 
 	// recordingLedger keeps which files make up a call's recording.

@@ -396,7 +396,7 @@ func (ts *taps) endTap(ctx context.Context, t *tap, reason media.CloseReason) {
 		ts.beside(func() { fork.close(reason) }) // the legs get their BYE from the endpoint
 	}
 	if t.owner != nil {
-		t.owner.post(monitorOver{id: t.id})
+		t.owner.post(monitorOver{id: t.id, reason: monitorReason(reason)})
 	}
 	if t.held {
 		ts.bypass.switchMediaDone(ctx)

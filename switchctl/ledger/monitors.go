@@ -19,11 +19,12 @@ const (
 )
 
 // The audit's rows of a monitor: that it may start, or gets another mode; that it plays something to the target's other party; that it is heard by
-// all.
+// all; that it has ended.
 const (
 	auditMonitorStarted   = "monitor.started"
 	auditMonitorWhispered = "monitor.whispered"
 	auditMonitorBarged    = "monitor.barged"
+	auditMonitorStopped   = "monitor.stopped"
 )
 
 // MonitorAct is what a monitor is about to do.
@@ -85,6 +86,42 @@ func (l *Ledger) PermitMonitor(ctx context.Context, m MonitorStart) error {
 			AgentID: facts.TargetPersonID, Mode: mode, At: m.At,
 			Details: map[string]any{
 				"source": m.Source, "by_call_id": m.Call.ID, "session_id": m.Session, "voice_agent_id": m.VoiceAgentID,
+				"target_voice_agent_id": facts.TargetAgentID,
+			},
+		})
+	})
+}
+
+// MonitorStop is a monitor that has ended.
+type MonitorStop struct {
+	Call         db.Call
+	Session      uuid.UUID
+	VoiceAgentID uuid.UUID
+	Target       uuid.UUID
+	Mode         MonitorMode
+	// Barged: all have heard it last.
+	Barged bool
+	// Reason is why, Source who wanted it as in MonitorStart, or "system"; By is the credential, empty for the service itself.
+	Reason, Source, By string
+	At                 time.Time
+}
+
+// MonitorStopped writes the audit row of a monitor's end.
+func (l *Ledger) MonitorStopped(ctx context.Context, m MonitorStop) error {
+	mode := string(m.Mode)
+	if m.Barged {
+		_, mode = MonitorStart{Act: MonitorBarges}.audited()
+	}
+	return l.st.InTenant(ctx, m.Call.TenantID, func(tx *store.Tx) error {
+		facts, err := tx.Q.MonitorFacts(ctx, m.Call.TenantID, m.VoiceAgentID, m.Target)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		return tx.Audit(ctx, store.AuditEntry{
+			TenantID: m.Call.TenantID, Action: auditMonitorStopped, Actor: m.By, ObjectID: m.Target.String(), CallID: &m.Target,
+			AgentID: facts.TargetPersonID, Mode: mode, At: m.At,
+			Details: map[string]any{
+				"reason": m.Reason, "source": m.Source, "by_call_id": m.Call.ID, "session_id": m.Session, "voice_agent_id": m.VoiceAgentID,
 				"target_voice_agent_id": facts.TargetAgentID,
 			},
 		})

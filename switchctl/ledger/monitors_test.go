@@ -86,6 +86,23 @@ func TestMonitorHeardIsAudited(t *testing.T) {
 	require.Equal(t, 1, rows("monitor.barged", "barge"))
 }
 
+// A monitor's end is a row, with who wanted it; the service itself when nobody did.
+func TestMonitorStopIsAudited(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	target := b.open(t, nil, nil, &b.agent.ID)
+	stop := MonitorStop{
+		Call: b.call, Session: storetest.NewID(t), VoiceAgentID: b.agent.ID, Target: target.ID, Mode: MonitorListen, Reason: "stopped",
+		Source: "api", By: "api_key:k", At: time.Now().UTC(),
+	}
+	require.NoError(t, b.l.MonitorStopped(t.Context(), stop))
+	stop.Reason, stop.Source, stop.By, stop.Barged = "target_ended", "system", "", true
+	require.NoError(t, b.l.MonitorStopped(t.Context(), stop))
+	require.Equal(t, []string{"api_key:k listen stopped api", "system barge target_ended system"}, storetest.Query[string](t, b.st, b.tenant,
+		`SELECT concat_ws(' ', actor, mode, details ->> 'reason', details ->> 'source') FROM audit
+		WHERE action = 'monitor.stopped' AND call_id = $1 AND details ->> 'by_call_id' = $2 ORDER BY id`, target.ID, b.call.ID.String()))
+}
+
 // monitorRows counts the audit's rows of monitors of a call.
 func monitorRows(t *testing.T, b *pgBench, target uuid.UUID) int {
 	t.Helper()
