@@ -210,7 +210,7 @@ func (fs *feeds) work(ctx context.Context, f *feed) {
 			case err == nil:
 				failing = false
 				if err := f.tell(now); err != nil {
-					fs.s.log.ErrorContext(ctx, "telling the floor failed", "tenant_id", f.tenant, "error", err)
+					fs.s.log.ErrorContext(ctx, "sending floor changes failed", "tenant_id", f.tenant, "error", err)
 				}
 			case ctx.Err() == nil && !failing:
 				failing = true

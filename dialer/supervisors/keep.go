@@ -203,7 +203,7 @@ func (s *Service) hangUp(ctx context.Context, sw switchctl.Supervisions, id uuid
 	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
 	defer cancel()
 	if err := sw.EndSupervision(ctx, id); err != nil && !errors.Is(err, store.ErrNotFound) {
-		s.log.WarnContext(ctx, "hanging up a supervisor's phone failed", "session_id", id, "error", err)
+		s.log.WarnContext(ctx, "hanging up a supervisor's phone failed", "supervision_id", id, "error", err)
 		return false
 	}
 	return true
@@ -218,7 +218,7 @@ func (s *Service) endRow(ctx context.Context, id uuid.UUID, e ending) {
 		s.forget(id)
 		return
 	}
-	s.log.WarnContext(ctx, "writing the end of a supervisor's session failed, trying again", "session_id", id, "error", err)
+	s.log.WarnContext(ctx, "writing the end of a supervisor's session failed, trying again", "supervision_id", id, "error", err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over[id] = e
@@ -301,7 +301,7 @@ func (s *Service) endLost(ctx context.Context) {
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		s.log.WarnContext(ctx, "looking for supervisors' sessions of lost hosts failed", "error", err)
+		s.log.WarnContext(ctx, "reading supervisor sessions of lost hosts failed", "error", err)
 	}
 	for _, r := range rows {
 		s.endRow(ctx, r.ID, ending{tenant: r.TenantID, reason: switchctl.SupervisionLost, at: s.now()})

@@ -377,7 +377,7 @@ func (s *Service) restoreMode(ctx context.Context, row db.SupervisorSession, was
 		return s.audit(ctx, tx, ActionModeChanged, back, map[string]any{"previous_mode": row.Mode, "failed": true})
 	})
 	if err != nil {
-		s.log.ErrorContext(ctx, "restoring the mode of a supervisor's session failed", "session_id", row.ID, "error", err)
+		s.log.ErrorContext(ctx, "restoring the mode of a supervisor's session failed", "supervision_id", row.ID, "error", err)
 	}
 }
 

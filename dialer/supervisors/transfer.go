@@ -58,7 +58,7 @@ func (s *Service) TransferCall(ctx context.Context, by Supervisor, in TransferIn
 		}
 		told, _ := fault.Of(err)
 		if auditErr := s.auditTransfer(context.WithoutCancel(ctx), by, call, extension, told.Code); auditErr != nil {
-			s.log.ErrorContext(ctx, "auditing a transfer that failed failed", "call_id", call, "error", auditErr)
+			s.log.ErrorContext(ctx, "writing the audit of a refused transfer failed", "call_id", call, "error", auditErr)
 		}
 		return ActionResult{}, fault.Wrap("transfer call", err)
 	}

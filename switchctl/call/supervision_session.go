@@ -309,7 +309,7 @@ func (s *supervision) listens(ctx context.Context, m supervisionListens) {
 	case m.serial != s.serial || s.phase != supervisionJoining:
 		return
 	case m.err != nil:
-		s.log.WarnContext(ctx, "leading a supervisor's phone to a call failed", "call_id", s.call.id.String(), "error", m.err)
+		s.log.WarnContext(ctx, "connecting a supervisor's phone to a call failed", "call_id", s.call.id.String(), "error", m.err)
 		s.leave(ctx)
 		s.notListening(ctx, m.err)
 		return
