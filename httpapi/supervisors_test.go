@@ -489,6 +489,14 @@ func TestSupervisorAudit(t *testing.T) {
 	require.Equal(t, 6, ask("&supervisor_id="+session.SupervisorID.String()).Total)
 	require.Zero(t, ask("&supervisor_id="+target.String()).Total)
 	require.Len(t, ask("&limit=500").Items, 7)
+	s := newStaff(t, b)
+	sup.JSON(t, http.MethodPost, sessionsPath, object{"call_id": call}, http.StatusCreated, &session)
+	s.admin.JSON(t, http.MethodDelete, sessionsPath+"/"+session.ID.String(), nil, http.StatusNoContent, nil)
+	ended := ask("&supervisor_id=" + session.SupervisorID.String()).Items[0]
+	require.Equal(t, "supervision.ended", ended.Action)
+	require.Equal(t, session.SupervisorID, *ended.SupervisorID, "whose session it was, whoever has ended it")
+	require.Equal(t, "user:"+s.adminID, ended.Actor)
+	require.Zero(t, ask("&supervisor_id="+s.adminID).Total)
 	for _, bad := range []string{"&limit=501", "&limit=0", "&limit=x", "&offset=-1", "&mode=x", "&supervisor_id=x"} {
 		denied(t, sup, http.MethodGet, b.period()+bad, nil, http.StatusUnprocessableEntity)
 	}
@@ -497,7 +505,6 @@ func TestSupervisorAudit(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, status)
 		require.Contains(t, string(answer), `"loc":["query",`)
 	}
-	s := newStaff(t, b)
 	var theirs auditAnswer
 	s.foreign.JSON(t, http.MethodGet, b.period(), nil, http.StatusOK, &theirs)
 	require.Empty(t, theirs.Items, "of another tenant")

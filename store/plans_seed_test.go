@@ -99,7 +99,8 @@ SELECT tenant_id, audit_id(created_at), call_id, id, 'user:1', 'stream' FROM rec
 INSERT INTO agent_status_log (tenant_id, agent_id, version, status, cause, call_id, at)
 SELECT tenant_id, agent_id, row_number() OVER (), 'on_call', 'call', id, created_at FROM calls WHERE agent_id IS NOT NULL;
 INSERT INTO audit (tenant_id, id, at, actor, action, call_id)
-SELECT tenant_id, audit_id(created_at), created_at, 'user:' || coalesce(agent_id, id), 'call.changed', id FROM calls;
+SELECT tenant_id, audit_id(created_at), created_at, 'user:' || coalesce(agent_id, id), CASE WHEN n % 100 = 0 THEN 'supervision.ended' ELSE 'call.changed' END, id
+FROM (SELECT *, row_number() OVER (PARTITION BY tenant_id) AS n FROM calls) c;
 INSERT INTO escalations (tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at)
 SELECT tenant_id, audit_id(created_at), id, voice_agent_id, 'asked', 'high', created_at FROM calls;
 INSERT INTO supervisor_sessions (tenant_id, id, supervisor_id, call_id, mode, node, started_at, ended_at, end_reason)

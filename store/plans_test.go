@@ -35,8 +35,8 @@ func plannedByValues() map[string][]string {
 		"{tenant}, NULL, {subscription}, NULL", "{tenant}, 'pending', NULL, NULL", "{tenant}, NULL, {subscription}, 'call.ended'",
 	}
 	const hash = "{tenant}, sha256('')"
-	const month = "audit_id(now() - interval '30 days'), audit_id(now()), now() - interval '30 days', now(), '{call.changed}', "
-	audit := []string{"{tenant}, " + month + "NULL, NULL", "{tenant}, " + month + "'user:' || {agent}, NULL", "{tenant}, " + month + "NULL, 'listen'"}
+	const month = "audit_id(now() - interval '30 days'), audit_id(now()), now() - interval '30 days', now(), '{supervision.started,supervision.ended}', "
+	audit := []string{"{tenant}, " + month + "NULL, NULL", "{tenant}, " + month + "{agent}, NULL", "{tenant}, " + month + "NULL, 'listen'"}
 	const campaign = "'pacer:1', now(), {tenant}, {fresh}, "
 	return map[string][]string{
 		"LeadsClaimCallbacks": {campaign + "now(), 50"},
@@ -47,7 +47,7 @@ func plannedByValues() map[string][]string {
 		"CountCalls":          calls, "ListCallViews": paged(calls, ", 0, 50"),
 		"CountWebhookDeliveries": deliveries, "ListWebhookDeliveries": paged(deliveries, ", 0, 50"),
 		"FloorFigures":         {"now() - interval '8 hours', now() - interval '1 day', {tenant}, audit_id(now() - interval '1 day')"},
-		"SupervisorAuditCount": audit, "SupervisorAudit": paged(audit, ", 0, 50"),
+		"SupervisorAuditCount": paged(audit, ", 1000"), "SupervisorAudit": paged(audit, ", 0, 50"),
 		"SuppressionCount": {hash}, "SuppressionList": {hash + ", 0, 50"},
 	}
 }
@@ -168,6 +168,13 @@ func testReads(t *testing.T, st *store.Store) {
 			{"LeadsCheckedBefore", "leads", 100, func() (int, error) {
 				rows, err := tx.Q.LeadsCheckedBefore(t.Context(), db.LeadsCheckedBeforeParams{TenantID: big, CampaignID: small, Before: time.Now(), Batch: 1000})
 				return len(rows), err
+			}},
+			{"SupervisorAuditCount", "audit", 200, func() (int, error) {
+				require.NoError(t, tx.Q.PlanByValues(t.Context()))
+				n, err := tx.Q.SupervisorAuditCount(t.Context(), db.SupervisorAuditCountParams{
+					TenantID: big, FromID: uuid.Nil, ToID: uuid.Max, Until: time.Now(), Actions: []string{"supervision.started", "supervision.ended"}, Most: 1000,
+				})
+				return int(n), err
 			}},
 			{"CountCalls of a status", "calls_%", 500, func() (int, error) {
 				require.NoError(t, tx.Q.PlanByValues(t.Context()))

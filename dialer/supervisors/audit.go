@@ -35,14 +35,16 @@ const (
 	actorUser = "user:"
 	// auditSkew is how far a row's id may be from the time of what it tells: it was written later, by another clock.
 	auditSkew = time.Hour
+	// auditCounted is how many rows of a list are counted.
+	auditCounted = 10_000
 )
 
-// audit writes the row of something that happened in a session: by whoever the context works for, else by its supervisor.
+// audit writes the row of something that happened in a session: by whoever the context works for, else by its supervisor, whose row it is in any case.
 func (s *Service) audit(ctx context.Context, tx *store.Tx, action string, row db.SupervisorSession, details map[string]any) error {
 	if details == nil {
 		details = map[string]any{}
 	}
-	details["session_id"] = row.ID
+	details["session_id"], details["supervisor_id"] = row.ID, row.SupervisorID
 	e := store.AuditEntry{
 		TenantID: row.TenantID, Action: action, ObjectID: row.ID.String(), CallID: row.CallID, AgentID: row.AgentID, Mode: row.Mode,
 		Details: details, At: s.now(),
@@ -75,13 +77,9 @@ type AuditItem struct {
 	Details      json.RawMessage `json:"details"`
 }
 
-// Audit lists what supervisors did, and who else has listened to calls, the newest first, and tells how many such rows there are.
+// Audit lists what supervisors did, and who else has listened to calls, the newest first, and tells how many such rows there are: up to auditCounted,
+// or so many as tell that there is a next page.
 func (s *Service) Audit(ctx context.Context, tenant uuid.UUID, f AuditFilter) (items []AuditItem, total int64, err error) {
-	var actor *string
-	if f.SupervisorID != nil {
-		name := actorUser + f.SupervisorID.String()
-		actor = &name
-	}
 	from, to := store.IDFloor(f.From.Add(-auditSkew)), store.IDFloor(f.To.Add(auditSkew))
 	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		if err := tx.Q.PlanByValues(ctx); err != nil {
@@ -89,14 +87,15 @@ func (s *Service) Audit(ctx context.Context, tenant uuid.UUID, f AuditFilter) (i
 		}
 		var err error
 		total, err = tx.Q.SupervisorAuditCount(ctx, db.SupervisorAuditCountParams{
-			TenantID: tenant, FromID: from, ToID: to, Since: f.From, Until: f.To, Actions: auditedActions(), Actor: actor, Mode: f.Mode,
+			TenantID: tenant, FromID: from, ToID: to, Since: f.From, Until: f.To, Actions: auditedActions(), SupervisorID: f.SupervisorID,
+			Mode: f.Mode, Most: max(auditCounted, f.Offset+f.Limit+1),
 		})
 		if err != nil {
 			return err
 		}
 		rows, err := tx.Q.SupervisorAudit(ctx, db.SupervisorAuditParams{
-			TenantID: tenant, FromID: from, ToID: to, Since: f.From, Until: f.To, Actions: auditedActions(), Actor: actor, Mode: f.Mode,
-			PageLimit: f.Limit, PageOffset: f.Offset,
+			TenantID: tenant, FromID: from, ToID: to, Since: f.From, Until: f.To, Actions: auditedActions(), SupervisorID: f.SupervisorID,
+			Mode: f.Mode, PageLimit: f.Limit, PageOffset: f.Offset,
 		})
 		items = make([]AuditItem, len(rows))
 		for i, r := range rows {
@@ -111,7 +110,12 @@ func auditItem(r db.Audit) AuditItem {
 	out := AuditItem{
 		ID: r.ID, At: r.At.UTC(), Action: r.Action, Mode: r.Mode, CallID: r.CallID, AgentID: r.AgentID, Actor: r.Actor, Details: r.Details,
 	}
-	if text, ok := strings.CutPrefix(r.Actor, actorUser); ok {
+	var of struct {
+		SupervisorID *uuid.UUID `json:"supervisor_id"`
+	}
+	if err := json.Unmarshal(r.Details, &of); err == nil && of.SupervisorID != nil {
+		out.SupervisorID = of.SupervisorID
+	} else if text, ok := strings.CutPrefix(r.Actor, actorUser); ok {
 		if id, err := uuid.Parse(text); err == nil {
 			out.SupervisorID = &id
 		}

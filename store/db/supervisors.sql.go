@@ -896,26 +896,29 @@ func (q *Queries) SupervisionsOfNode(ctx context.Context, node string) ([]Superv
 
 const supervisorAudit = `-- name: SupervisorAudit :many
 SELECT tenant_id, id, at, actor, role, action, object_id, call_id, agent_id, mode, remote_addr, request_id, before, after, details FROM audit WHERE tenant_id = $1 AND id >= $2 AND id < $3
-  AND tstzrange($4::timestamptz, $5::timestamptz) @> at AND action = ANY($6::text[]) AND ($7::text IS NULL OR actor = $7)
+  AND tstzrange($4::timestamptz, $5::timestamptz) @> at AND action = ANY($6::text[])
+  AND ($7::uuid IS NULL
+    OR coalesce(details ->> 'supervisor_id', substr(actor, length('user:') + 1)) = $7::uuid::text)
   AND ($8::text IS NULL OR mode = $8)
 ORDER BY id DESC LIMIT $10 OFFSET $9
 `
 
 type SupervisorAuditParams struct {
-	TenantID   uuid.UUID
-	FromID     uuid.UUID
-	ToID       uuid.UUID
-	Since      time.Time
-	Until      time.Time
-	Actions    []string
-	Actor      *string
-	Mode       *string
-	PageOffset int32
-	PageLimit  int32
+	TenantID     uuid.UUID
+	FromID       uuid.UUID
+	ToID         uuid.UUID
+	Since        time.Time
+	Until        time.Time
+	Actions      []string
+	SupervisorID *uuid.UUID
+	Mode         *string
+	PageOffset   int32
+	PageLimit    int32
 }
 
 // SupervisorAudit pages through what supervisors, and voice agents who monitor calls, did in [since, until), the newest first. The ids bound
-// it: rows have them of when they were written. It is planned by values: an actor's rows have an index.
+// it: rows have them of when they were written. It is planned by values: the actions lead to the index of theirs. A row is that supervisor's whose
+// session it tells of, whoever has ended it, and the actor's otherwise.
 func (q *Queries) SupervisorAudit(ctx context.Context, arg SupervisorAuditParams) ([]Audit, error) {
 	rows, err := q.db.Query(ctx, supervisorAudit,
 		arg.TenantID,
@@ -924,7 +927,7 @@ func (q *Queries) SupervisorAudit(ctx context.Context, arg SupervisorAuditParams
 		arg.Since,
 		arg.Until,
 		arg.Actions,
-		arg.Actor,
+		arg.SupervisorID,
 		arg.Mode,
 		arg.PageOffset,
 		arg.PageLimit,
@@ -964,22 +967,29 @@ func (q *Queries) SupervisorAudit(ctx context.Context, arg SupervisorAuditParams
 }
 
 const supervisorAuditCount = `-- name: SupervisorAuditCount :one
-SELECT count(*) FROM audit WHERE tenant_id = $1 AND id >= $2 AND id < $3
-  AND tstzrange($4::timestamptz, $5::timestamptz) @> at AND action = ANY($6::text[]) AND ($7::text IS NULL OR actor = $7)
-  AND ($8::text IS NULL OR mode = $8)
+SELECT count(*) FROM (
+  SELECT 1 FROM audit WHERE tenant_id = $1 AND id >= $2 AND id < $3
+    AND tstzrange($4::timestamptz, $5::timestamptz) @> at AND action = ANY($6::text[])
+    AND ($7::uuid IS NULL
+      OR coalesce(details ->> 'supervisor_id', substr(actor, length('user:') + 1)) = $7::uuid::text)
+    AND ($8::text IS NULL OR mode = $8)
+  LIMIT $9
+) found
 `
 
 type SupervisorAuditCountParams struct {
-	TenantID uuid.UUID
-	FromID   uuid.UUID
-	ToID     uuid.UUID
-	Since    time.Time
-	Until    time.Time
-	Actions  []string
-	Actor    *string
-	Mode     *string
+	TenantID     uuid.UUID
+	FromID       uuid.UUID
+	ToID         uuid.UUID
+	Since        time.Time
+	Until        time.Time
+	Actions      []string
+	SupervisorID *uuid.UUID
+	Mode         *string
+	Most         int32
 }
 
+// SupervisorAuditCount counts them, up to a number.
 func (q *Queries) SupervisorAuditCount(ctx context.Context, arg SupervisorAuditCountParams) (int64, error) {
 	row := q.db.QueryRow(ctx, supervisorAuditCount,
 		arg.TenantID,
@@ -988,8 +998,9 @@ func (q *Queries) SupervisorAuditCount(ctx context.Context, arg SupervisorAuditC
 		arg.Since,
 		arg.Until,
 		arg.Actions,
-		arg.Actor,
+		arg.SupervisorID,
 		arg.Mode,
+		arg.Most,
 	)
 	var count int64
 	err := row.Scan(&count)

@@ -154,14 +154,23 @@ SELECT count(*) FILTER (WHERE c.created_at >= @today::timestamptz) AS calls_toda
 FROM calls c WHERE c.tenant_id = @tenant_id AND c.id >= @from_id AND c.environment = 'live';
 
 -- SupervisorAudit pages through what supervisors, and voice agents who monitor calls, did in [since, until), the newest first. The ids bound
--- it: rows have them of when they were written. It is planned by values: an actor's rows have an index.
+-- it: rows have them of when they were written. It is planned by values: the actions lead to the index of theirs. A row is that supervisor's whose
+-- session it tells of, whoever has ended it, and the actor's otherwise.
 -- name: SupervisorAudit :many
 SELECT * FROM audit WHERE tenant_id = @tenant_id AND id >= @from_id AND id < @to_id
-  AND tstzrange(@since::timestamptz, @until::timestamptz) @> at AND action = ANY(@actions::text[]) AND (sqlc.narg('actor')::text IS NULL OR actor = sqlc.narg('actor'))
+  AND tstzrange(@since::timestamptz, @until::timestamptz) @> at AND action = ANY(@actions::text[])
+  AND (sqlc.narg('supervisor_id')::uuid IS NULL
+    OR coalesce(details ->> 'supervisor_id', substr(actor, length('user:') + 1)) = sqlc.narg('supervisor_id')::uuid::text)
   AND (sqlc.narg('mode')::text IS NULL OR mode = sqlc.narg('mode'))
 ORDER BY id DESC LIMIT @page_limit OFFSET @page_offset;
 
+-- SupervisorAuditCount counts them, up to a number.
 -- name: SupervisorAuditCount :one
-SELECT count(*) FROM audit WHERE tenant_id = @tenant_id AND id >= @from_id AND id < @to_id
-  AND tstzrange(@since::timestamptz, @until::timestamptz) @> at AND action = ANY(@actions::text[]) AND (sqlc.narg('actor')::text IS NULL OR actor = sqlc.narg('actor'))
-  AND (sqlc.narg('mode')::text IS NULL OR mode = sqlc.narg('mode'));
+SELECT count(*) FROM (
+  SELECT 1 FROM audit WHERE tenant_id = @tenant_id AND id >= @from_id AND id < @to_id
+    AND tstzrange(@since::timestamptz, @until::timestamptz) @> at AND action = ANY(@actions::text[])
+    AND (sqlc.narg('supervisor_id')::uuid IS NULL
+      OR coalesce(details ->> 'supervisor_id', substr(actor, length('user:') + 1)) = sqlc.narg('supervisor_id')::uuid::text)
+    AND (sqlc.narg('mode')::text IS NULL OR mode = sqlc.narg('mode'))
+  LIMIT @most
+) found;
