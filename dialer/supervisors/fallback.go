@@ -33,7 +33,7 @@ func (s *Service) writeFallen(ctx context.Context) {
 		s.mu.Unlock()
 		if live != nil {
 			if err := s.writeFall(ctx, live.tenant, id); err != nil {
-				s.log.WarnContext(ctx, "writing the mode of a supervisor's session failed, trying again", "session_id", id, "error", err)
+				s.log.WarnContext(ctx, "writing the mode of a supervisor's session failed, trying again", "supervision_id", id, "error", err)
 				continue
 			}
 		}

@@ -105,7 +105,7 @@ func (s *Service) stop(ctx context.Context, sw switchctl.Supervisions, round uin
 // drop hangs a session up whose row another host has ended.
 func (s *Service) drop(ctx context.Context, sw switchctl.Supervisions, round uint64, id uuid.UUID) {
 	s.do(ctx, id, id, round, true, func(ctx context.Context) bool {
-		s.log.WarnContext(ctx, "another host has ended a supervisor's session, hanging up", "session_id", id)
+		s.log.WarnContext(ctx, "another host has ended a supervisor's session, hanging up", "supervision_id", id)
 		if !s.hangUp(ctx, sw, id) {
 			return false
 		}
@@ -134,7 +134,7 @@ func (s *Service) lead(ctx context.Context, sw switchctl.Supervisions, round uin
 			return true
 		}
 		if !again {
-			s.log.WarnContext(ctx, "following an agent to the next call failed, trying again", "session_id", row.ID, "call_id", call, "error", err)
+			s.log.WarnContext(ctx, "following an agent to the next call failed, trying again", "supervision_id", row.ID, "call_id", call, "error", err)
 		}
 		return false
 	})
@@ -172,7 +172,7 @@ func (s *Service) follows(ctx context.Context, row db.SupervisorSession, call uu
 		return s.audit(ctx, tx, ActionCallChanged, next, nil)
 	})
 	if err != nil && ctx.Err() == nil {
-		s.log.WarnContext(ctx, "writing a supervisor's next call failed", "session_id", row.ID, "call_id", call, "error", err)
+		s.log.WarnContext(ctx, "writing a supervisor's next call failed", "supervision_id", row.ID, "call_id", call, "error", err)
 	}
 	return err == nil && goes
 }
