@@ -332,6 +332,21 @@ func TestModeThatTheSwitchRefuses(t *testing.T) {
 	b.phones.refuse(nil)
 }
 
+// A whisper that somebody outside would hear falls back to listening, in the row and in the audit, once.
+func TestWhisperFallsBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t).run(t)
+	session, err := b.svc.StartSession(t.Context(), b.by, StartInput{CallID: input.Some(b.call(t).String()), Mode: input.Some("whisper")})
+	require.NoError(t, err)
+	b.svc.SupervisionFellBack(session.ID)
+	b.svc.SupervisionFellBack(session.ID)
+	require.Eventually(t, func() bool {
+		active, err := b.svc.ActiveSession(t.Context(), b.by)
+		return err == nil && active.Mode == switchctl.SupervisorListens
+	}, soon, often)
+	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM audit WHERE action = $1 AND details ->> 'reason' = 'outsider_on_call'", ActionModeChanged))
+}
+
 // Of two starts at once one wins, whatever is asked of whom.
 func TestOneSessionEach(t *testing.T) {
 	t.Parallel()

@@ -175,6 +175,9 @@ var errNoConference error = &fault.Error{
 
 // startFailed leads the caller back to the voice agent.
 func (cf *conference) startFailed(ctx context.Context, err error) {
+	if cf.killCause != "" {
+		err = switchctl.ErrSessionTerminated // the call is being ended, which is why
+	}
 	cf.log.WarnContext(ctx, "starting a conference failed", "error", err)
 	cf.answer(controlResult{err: err})
 	cf.dissolve(ctx)
