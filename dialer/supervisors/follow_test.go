@@ -66,7 +66,7 @@ func TestSessionOfAnUnknownCommitEnds(t *testing.T) {
 	var id uuid.UUID
 	_, err := b.svc.start(t.Context(), b.by, func(_ context.Context, _ *store.Tx, st *started) error {
 		id = st.row.ID
-		b.inserted(t, id, b.by.ID, b.call(t), 0)
+		b.inserted(t, id, b.by.ID, b.call(t), 0) //nolint:contextcheck // the test's own
 		return errors.New("the connection broke in the commit")
 	})
 	require.Error(t, err)

@@ -136,7 +136,7 @@ func (cf *conference) phoneFound(ctx context.Context, f memberPhoneFound) error 
 	if err := cf.c.phones.Claim(f.req.Phone, claim); err != nil {
 		m.phone.answer(switchctl.AgentUnavailable, err)
 		cf.noPhone(ctx, m, err)
-		return nil //nolint:nilerr // the failure is the event, and it is handled
+		return nil
 	}
 	m.phone.claimed, m.phase = true, memberDialing
 	m.due = cf.c.clock.Now().Add(cmp.Or(f.req.RingTimeout, defaultRing) + fs.OriginateSlack)
