@@ -297,28 +297,59 @@ func TestSupervisorFollowsAnAgent(t *testing.T) {
 	})
 }
 
-// TestSupervisorOnAConference: whoever is in a conference with the caller hears a whisper, the voice agent too; the caller hears who barges in.
+// TestSupervisorOnAConference: the voice agent in it hears a whisper, the caller doesn't; all hear who barges in. When somebody outside joins, who whispers
+// falls back to listening, and nobody may whisper any more.
 func TestSupervisorOnAConference(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
 		const caller, member = "9876102103", "9876102104"
 		s := c.supervise(t)
 		callID := c.live(t, caller, "/tone?hz=1000")
-		c.confer(t, callID, member)
-		got := s.listen(t, map[string]any{"call_id": callID})
+		c.control(t, http.StatusOK, callID, map[string]any{"event": "conference_start"})
 		all := ears{
-			caller:     func(hz float64) int64 { return c.heard(t, caller, hz) },
-			other:      func(hz float64) int64 { return c.heard(t, member, hz) },
+			caller: c.callee(t, caller), other: c.voiceAgentOf(t, callID),
 			supervisor: func(hz float64) int64 { return heardOf(s.phone(t).Heard, hz) },
 		}
-		voiceAgent := ear(func(hz float64) int64 { return heardOf(c.sessions(t, callID)[0].Heard, hz) })
+		got := s.listen(t, map[string]any{"call_id": callID})
 		all.heardIn(t, "listen")
-		s.mode(t, got.ID, "whisper")
-		all.heardIn(t, "whisper")
-		voiceAgent.hears(t, supervisorHz, "the voice agent hears the whisper")
+		for _, mode := range []string{"barge", "whisper"} {
+			s.mode(t, got.ID, mode)
+			all.heardIn(t, mode)
+		}
+		c.addMember(t, callID, map[string]any{"participant_type": "e164", "destination": member})
+		eventually(t, 15*time.Second, "the whisper falls back", func() bool { now := s.active(t); return now != nil && now.Mode == "listen" })
+		c.callee(t, member).quiet(t, supervisorHz, "the member doesn't hear the supervisor")
+		status, _, _ := s.api.Do(t, http.MethodPatch, "/api/supervisor/sessions/"+got.ID+"/mode", map[string]any{"mode": "whisper"})
+		require.Equal(t, http.StatusConflict, status)
 		s.mode(t, got.ID, "barge")
-		all.heardIn(t, "barge")
+		c.callee(t, member).hears(t, supervisorHz, "the member hears who barges in")
 		s.api.JSON(t, http.MethodDelete, "/api/supervisor/sessions/"+got.ID, nil, http.StatusNoContent, nil)
 		all.caller.quiet(t, supervisorHz, "the supervisor is gone")
+		c.control(t, http.StatusOK, callID, map[string]any{"event": "hangup"})
+		c.endedCall(t, callID)
+		c.atRest(t)
+	})
+}
+
+// TestSupervisorInBypass: the call comes back to the switch for the supervisor, and goes past it again afterwards.
+func TestSupervisorInBypass(t *testing.T) {
+	withOwnStackAlone(t, stack.Config{}, func(t *testing.T, c *customer) {
+		const caller = "9876130020"
+		c.cli(t, nil, "trunk", "probe", "9877130000", "--tenant", "acme")
+		s := c.supervise(t)
+		callID := c.bypassed(t, caller, "/tone?hz=1000")
+		before := c.changes(t, "entered")
+		all := ears{
+			caller: c.callee(t, caller), other: c.voiceAgentOf(t, callID),
+			supervisor: func(hz float64) int64 { return heardOf(s.phone(t).Heard, hz) },
+		}
+		got := s.listen(t, map[string]any{"call_id": callID})
+		all.heardIn(t, "listen")
+		for _, mode := range []string{"whisper", "barge"} {
+			s.mode(t, got.ID, mode)
+			all.heardIn(t, mode)
+		}
+		s.api.JSON(t, http.MethodDelete, "/api/supervisor/sessions/"+got.ID, nil, http.StatusNoContent, nil)
+		eventually(t, 20*time.Second, "the call goes past the switch again", func() bool { return c.changes(t, "entered") > before })
 		c.control(t, http.StatusOK, callID, map[string]any{"event": "hangup"})
 		c.endedCall(t, callID)
 		c.atRest(t)
