@@ -153,13 +153,21 @@ func TestFloorStreamsAreBounded(t *testing.T) {
 	b.serveSupervisors(t)
 	sup, _ := b.supervisor(t, "2001")
 	for range 50 {
-		l, err := b.service.Supervisors.Listen(b.tenant, "")
+		l, err := b.service.Supervisors.Listen(b.tenant, uuid.New(), "")
 		require.NoError(t, err)
 		defer l.Close()
 	}
 	status, _, answer := sup.Do(t, http.MethodGet, "/api/supervisor/floor/stream", nil)
 	require.Equal(t, http.StatusTooManyRequests, status)
 	require.Contains(t, string(answer), "too_many_streams")
+	one := uuid.New()
+	for range 10 {
+		l, err := b.service.Supervisors.Listen(b.other, one, "")
+		require.NoError(t, err)
+		defer l.Close()
+	}
+	_, err := b.service.Supervisors.Listen(b.other, one, "")
+	require.Error(t, err, "one more than a user may have")
 	s := newStaff(t, b)
 	events, _ := stream(t, b, s.foreign, "")
 	require.Equal(t, "floor", (<-events).name, "another tenant has its own")

@@ -40,7 +40,7 @@ func (h supervisorHandlers) floorStream(ctx context.Context, r *request) (reply,
 	if err != nil {
 		return reply{}, err
 	}
-	listener, err := h.supervisors.Listen(r.who.TenantID, string(r.rc.Request.Header.Peek("Last-Event-ID")))
+	listener, err := h.supervisors.Listen(r.who.TenantID, r.who.ID, string(r.rc.Request.Header.Peek("Last-Event-ID")))
 	if err != nil {
 		return reply{}, err
 	}

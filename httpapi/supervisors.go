@@ -30,7 +30,7 @@ const (
 type Supervisors interface {
 	Floor(ctx context.Context, tenant uuid.UUID) (supervisors.Floor, error)
 	// Listen gives the live floor, from after an event that is known.
-	Listen(tenant uuid.UUID, last string) (*supervisors.Listener, error)
+	Listen(tenant, user uuid.UUID, last string) (*supervisors.Listener, error)
 	StartSession(ctx context.Context, by supervisors.Supervisor, in supervisors.StartInput) (supervisors.Session, error)
 	ActiveSession(ctx context.Context, by supervisors.Supervisor) (*supervisors.Session, error)
 	ChangeMode(ctx context.Context, by supervisors.Supervisor, id uuid.UUID, in supervisors.ModeInput) (supervisors.Session, error)

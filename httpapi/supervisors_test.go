@@ -93,7 +93,7 @@ func (b *bundle) serveSupervisors(t *testing.T) *fakeSupervisions {
 		<-done
 	})
 	require.Eventually(t, func() bool {
-		l, err := b.service.Supervisors.Listen(b.tenant, "")
+		l, err := b.service.Supervisors.Listen(b.tenant, uuid.New(), "")
 		if err == nil {
 			l.Close()
 		}

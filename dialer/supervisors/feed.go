@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,8 +24,12 @@ const (
 	floorTimeout = 5 * time.Second
 	// linger is how long a feed without listeners goes on, so that one whose connection broke can resume.
 	linger = 20 * time.Second
-	// maxListeners bounds a tenant's listeners on one controller.
-	maxListeners = 50
+	// maxListeners bounds a tenant's listeners on one controller, listenersOfAll those of all tenants, listenersOfOne those of one user.
+	maxListeners   = 50
+	listenersOfAll = 500
+	listenersOfOne = 10
+	// keptBytes bounds the events kept for one tenant, besides their number.
+	keptBytes = 8 << 20
 	// eventsKept are for listeners who resume; eventsWaiting is how many may wait for a slow one, who is cut off then.
 	eventsKept    = 256
 	eventsWaiting = 64
@@ -52,6 +57,7 @@ type Listener struct {
 	Events <-chan FloorEvent
 	events chan FloorEvent
 	feed   *feed
+	user   uuid.UUID
 }
 
 // feeds have one feed for each tenant with listeners. Whoever needs both locks takes this one before a feed's.
@@ -75,6 +81,7 @@ type feed struct {
 	since     time.Time          // when the last listener left
 	seq       uint64
 	kept      []FloorEvent // the newest, the last of which is seq
+	keptSize  int          // bytes of them
 	floor     *Floor       // as it was told last; nil before the first reading
 	told      time.Time    // when that was
 	stale     bool         // the last reading failed
@@ -87,7 +94,16 @@ func (fs *feeds) accept(ctx context.Context) (wait func()) {
 	var running sync.WaitGroup
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	fs.run = func(f *feed) { running.Go(func() { fs.work(ctx, f) }) }
+	fs.run = func(f *feed) {
+		running.Go(func() {
+			defer func() {
+				if r := recover(); r != nil { // it costs that floor's listeners their streams, and nobody else anything
+					fs.s.log.ErrorContext(ctx, "panic in a floor's feed", "tenant_id", f.tenant, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+				}
+			}()
+			fs.work(ctx, f)
+		})
+	}
 	return func() {
 		fs.mu.Lock()
 		fs.run = nil
@@ -99,13 +115,13 @@ func (fs *feeds) accept(ctx context.Context) (wait func()) {
 // listeners counts those of all tenants.
 func (fs *feeds) listeners() int {
 	fs.mu.Lock()
-	all := make([]*feed, 0, len(fs.byTenant))
+	defer fs.mu.Unlock()
+	return fs.count()
+}
+
+// count is listeners under the lock.
+func (fs *feeds) count() (n int) {
 	for _, f := range fs.byTenant {
-		all = append(all, f)
-	}
-	fs.mu.Unlock()
-	n := 0
-	for _, f := range all {
 		f.mu.Lock()
 		n += len(f.listeners)
 		f.mu.Unlock()
@@ -114,13 +130,16 @@ func (fs *feeds) listeners() int {
 }
 
 // Listen gives the tenant's live floor: what came after the event with the id last, if that is known, else the whole floor first. Errors: a
-// *fault.Error for a tenant that has as many listeners as it may. The caller calls Close.
-func (s *Service) Listen(tenant uuid.UUID, last string) (*Listener, error) {
+// *fault.Error for a tenant or user who has as many listeners as they may, or for a controller that has. The caller calls Close.
+func (s *Service) Listen(tenant, user uuid.UUID, last string) (*Listener, error) {
 	fs := s.feeds
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if fs.run == nil {
 		return nil, errNoSwitch()
+	}
+	if fs.count() >= listenersOfAll {
+		return nil, tooMany("The host has", listenersOfAll)
 	}
 	f := fs.byTenant[tenant]
 	if f == nil {
@@ -128,19 +147,33 @@ func (s *Service) Listen(tenant uuid.UUID, last string) (*Listener, error) {
 		fs.byTenant[tenant] = f
 		fs.run(f)
 	}
-	return f.listen(last)
+	return f.listen(user, last)
 }
 
-func (f *feed) listen(last string) (*Listener, error) {
+// tooMany refuses another listener.
+func tooMany(whose string, most int) error {
+	return &fault.Error{
+		Kind: fault.Limit, Code: CodeTooManyListeners, RetryAfter: linger,
+		Detail: whose + " " + strconv.Itoa(most) + " streams of the floor on this host, which is the most.",
+	}
+}
+
+func (f *feed) listen(user uuid.UUID, last string) (*Listener, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.listeners) >= maxListeners {
-		return nil, &fault.Error{
-			Kind: fault.Limit, Code: CodeTooManyListeners, RetryAfter: linger,
-			Detail: "The tenant has " + strconv.Itoa(maxListeners) + " streams of the floor on this host, which is the most.",
+	theirs := 0
+	for l := range f.listeners {
+		if l.user == user {
+			theirs++
 		}
 	}
-	l := &Listener{events: make(chan FloorEvent, eventsKept+eventsWaiting), feed: f}
+	switch {
+	case len(f.listeners) >= maxListeners:
+		return nil, tooMany("The tenant has", maxListeners)
+	case theirs >= listenersOfOne:
+		return nil, tooMany("The user has", listenersOfOne)
+	}
+	l := &Listener{events: make(chan FloorEvent, eventsKept+eventsWaiting), feed: f, user: user}
 	l.Events = l.events
 	if missed, ok := f.after(last); ok && !f.stale {
 		for _, e := range missed {
@@ -326,15 +359,25 @@ func (f *feed) tellChanges(now Floor) error {
 	if err != nil {
 		return err
 	}
-	if f.kept = append(f.kept, e); len(f.kept) > eventsKept {
-		f.kept = slices.Delete(f.kept, 0, len(f.kept)-eventsKept)
-	}
+	f.keep(e)
 	for l, fresh := range f.listeners {
 		if !fresh {
 			f.send(l, e)
 		}
 	}
 	return nil
+}
+
+// keep has an event at hand for who resumes, in place of the oldest.
+func (f *feed) keep(e FloorEvent) {
+	f.kept = append(f.kept, e)
+	f.keptSize += len(e.Data)
+	old := 0
+	for len(f.kept)-old > eventsKept || f.keptSize > keptBytes {
+		f.keptSize -= len(f.kept[old].Data)
+		old++
+	}
+	f.kept = slices.Delete(f.kept, 0, old)
 }
 
 // event is one with the id of the newest.

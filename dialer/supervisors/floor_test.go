@@ -74,17 +74,17 @@ func TestStaleFloor(t *testing.T) {
 		}
 		return out
 	}
-	one, err := f.listen("")
+	one, err := f.listen(uuid.New(), "")
 	require.NoError(t, err)
 	require.Len(t, f.kick, 1)
 	<-f.kick
 	require.NoError(t, f.tell(Floor{}))
-	two, err := f.listen("")
+	two, err := f.listen(uuid.New(), "")
 	require.NoError(t, err)
 	require.Empty(t, f.kick, "not read for each")
 	require.Equal(t, []string{EventFloor}, names(two))
 	f.tellStale()
-	three, err := f.listen("e-0")
+	three, err := f.listen(uuid.New(), "e-0")
 	require.NoError(t, err)
 	require.NoError(t, f.tell(Floor{}))
 	require.Equal(t, []string{EventFloor, EventStale, EventFloor}, names(one))

@@ -298,7 +298,7 @@ func TestSessionsEndWithTheirController(t *testing.T) {
 	_, err = b.svc.StartSession(t.Context(), b.by, StartInput{CallID: input.Some(call.String())})
 	_, unavailable := fault.As(err, fault.Unavailable)
 	require.True(t, unavailable)
-	_, err = b.svc.Listen(b.tenant, "")
+	_, err = b.svc.Listen(b.tenant, uuid.New(), "")
 	require.Error(t, err)
 }
 
@@ -410,7 +410,7 @@ func TestChanges(t *testing.T) {
 func TestSlowListenerIsCutOff(t *testing.T) {
 	t.Parallel()
 	f := &feed{epoch: "e", kick: make(chan struct{}, 1), listeners: map[*Listener]bool{}}
-	slow, err := f.listen("")
+	slow, err := f.listen(uuid.New(), "")
 	require.NoError(t, err)
 	for i := range cap(slow.events) + 5 {
 		require.NoError(t, f.tell(Floor{KPIs: KPIs{CallsLive: int64(i)}}))
