@@ -27,7 +27,7 @@ func TestTapSpeaks(t *testing.T) {
 	}
 	require.NoError(t, sess.Play(&Clip{Samples: dsptest.Tone(700, dsp.SampleRate, dsp.SampleRate/2)}), "a tap that may not speak plays clips")
 	require.Eventually(t, hears(700), soon, tick)
-	sess.Speak(true)
+	speak(t, sess, true)
 	ai.say(dsptest.Tone(1000, 16000, 16000))
 	ai.text(`{"type":"mark","data":{"name":"m"}}`)
 	require.Eventually(t, hears(1000), soon, tick)
@@ -44,6 +44,16 @@ func TestTapSpeaks(t *testing.T) {
 	require.Less(t, dsptest.Power(clearest(p.heard(), 1800, dsp.SampleRate), 1800, dsp.SampleRate), -40.0)
 }
 
+// speak changes whether a tap speaks, and waits until it is so: what the socket sends before that is dropped.
+func speak(t *testing.T, sess *Session, on bool) {
+	t.Helper()
+	sess.Speak(on)
+	require.Eventually(t, func() (is bool) {
+		sess.sh.do(func() { is = sess.spec.tap.speaks == on })
+		return is
+	}, soon, tick)
+}
+
 // TestTapSpeaksByBothLegs has both legs of a tap of two channels send the same.
 func TestTapSpeaksByBothLegs(t *testing.T) {
 	t.Parallel()
@@ -57,7 +67,7 @@ func TestTapSpeaksByBothLegs(t *testing.T) {
 	caller, other := newPhone(t), newPhone(t)
 	caller.call(tap.Legs[0].Session)
 	other.call(tap.Legs[1].Session)
-	tap.Legs[0].Session.Speak(true)
+	speak(t, tap.Legs[0].Session, true)
 	tone := dsptest.Tone(1000, 16000, 16000)
 	both := make([]int16, 0, 2*len(tone))
 	for _, s := range tone {
