@@ -41,7 +41,7 @@ const (
 type conference struct {
 	*core
 	bypass    *bypass
-	dial      *origination
+	guests    *guests
 	handling  *handling
 	line      *callerLine
 	machine   *machine
@@ -60,9 +60,6 @@ type conference struct {
 	// reply and source are of the conference_start.
 	reply  chan<- controlResult
 	source string
-	// members are who was added, in that order; added counts them.
-	members []*member
-	added   int
 	// begunAt is when the conference began here: a look at the switch from before says nothing of it.
 	begunAt time.Time
 	// mutes: the switch silences the caller for the others, so that the media endpoint need not.
@@ -194,14 +191,14 @@ func (cf *conference) dissolve(ctx context.Context) {
 	if cf.phase == conferenceNone {
 		return
 	}
-	peopled := len(cf.present()) > 0
+	peopled := len(cf.guests.present()) > 0
 	cf.phase, cf.caller, cf.agent, cf.mutes = conferenceNone, "", "", false
 	cf.disarm(timerConference)
 	cf.answer(controlResult{err: errNoConference})
-	members := cf.members
-	cf.members = nil
+	members := cf.guests.list
+	cf.guests.list = nil
 	for _, m := range members {
-		cf.drop(ctx, m)
+		cf.guests.drop(ctx, m)
 	}
 	if peopled {
 		cf.changed(ctx, changeLeft, "", cf.parties.members())
@@ -218,16 +215,16 @@ func (cf *conference) dissolve(ctx context.Context) {
 // close ends what is left of a conference with its call.
 func (cf *conference) close(ctx context.Context) {
 	cf.answer(controlResult{err: switchctl.ErrSessionTerminated})
-	for _, m := range cf.members {
-		cf.drop(ctx, m)
+	for _, m := range cf.guests.list {
+		cf.guests.drop(ctx, m)
 	}
-	cf.members, cf.phase = nil, conferenceNone
+	cf.guests.list, cf.phase = nil, conferenceNone
 }
 
 // letGo answers who waits; the conference goes on without us.
 func (cf *conference) letGo() {
 	cf.answer(controlResult{err: ledger.ErrCallEnded})
-	for _, m := range cf.members {
+	for _, m := range cf.guests.list {
 		m.answer(controlResult{err: ledger.ErrCallEnded})
 		if m.phone != nil {
 			m.phone.answer("", switchctl.ErrDraining) // they talk on
@@ -259,7 +256,7 @@ func (cf *conference) event(ctx context.Context, ev *esl.Event) {
 		case cf.voice.ai != nil && channel == cf.voice.ai.leg:
 			cf.agent = ""
 		case ev.Get("Answer-State") != "hangup": // else the leg's end says more
-			cf.memberLeft(ctx, channel)
+			cf.guests.memberLeft(ctx, channel)
 		}
 	}
 }
@@ -271,7 +268,7 @@ func (cf *conference) joined(ctx context.Context, channel, number string) {
 		cf.caller = number
 	case cf.voice.ai != nil && channel == cf.voice.ai.leg:
 		cf.agent = number
-	case !cf.memberJoined(ctx, channel, number):
+	case !cf.guests.memberJoined(ctx, channel, number):
 		// One who was given up, or removed, while the leg was on its way: nobody would know of them.
 		cf.log.WarnContext(ctx, "stranger in the conference, taking them out", "channel", channel)
 		cf.command(ctx, jobConferenceMember, fs.ConferenceKick(cf.name(), number))
@@ -357,7 +354,7 @@ func (cf *conference) leave(ctx context.Context, m controlCommand) error {
 }
 
 // peopled reports whether the caller talks with somebody besides the voice agent.
-func (cf *conference) peopled() bool { return cf.up() && len(cf.present()) > 0 }
+func (cf *conference) peopled() bool { return cf.up() && len(cf.guests.present()) > 0 }
 
 // voiceAgentLeaves ends the AI session and its leg; the switch records the rest.
 func (cf *conference) voiceAgentLeaves(ctx context.Context, source string, end ledger.SessionEnd, reason media.CloseReason) {
@@ -384,7 +381,7 @@ func (cf *conference) voiceAgentLeaves(ctx context.Context, source string, end l
 
 // considerEnd ends the call when the caller is alone.
 func (cf *conference) considerEnd(ctx context.Context) {
-	if cf.up() && !cf.voice.ai.live() && len(cf.members) == 0 && cf.killCause == "" {
+	if cf.up() && !cf.voice.ai.live() && len(cf.guests.list) == 0 && cf.killCause == "" {
 		cf.log.InfoContext(ctx, "last of the conference has left, hanging up")
 		cf.kill(ctx, ledger.CauseNormalClearing)
 	}
@@ -414,7 +411,7 @@ func (cf *conference) armConference() {
 	if cf.phase == conferenceStarting {
 		next = cf.startBy
 	}
-	for _, m := range cf.members {
+	for _, m := range cf.guests.list {
 		if !m.due.IsZero() && (next.IsZero() || m.due.Before(next)) {
 			next = m.due
 		}
@@ -432,6 +429,6 @@ func (cf *conference) conferenceDue(ctx context.Context) {
 	if cf.phase == conferenceStarting && !now.Before(cf.startBy) {
 		cf.startFailed(ctx, errNoConference)
 	}
-	cf.membersDue(ctx, now)
+	cf.guests.membersDue(ctx, now)
 	cf.armConference()
 }

@@ -92,16 +92,16 @@ func (cf *conference) found(ctx context.Context, f *foundConference, asked time.
 		switch {
 		case m.channel == cf.channel || cf.voice.ai != nil && m.channel == cf.voice.ai.leg:
 			cf.joined(ctx, m.channel, m.number)
-		case cf.memberOn(m.channel) != nil:
-			cf.memberJoined(ctx, m.channel, m.number)
+		case cf.guests.memberOn(m.channel) != nil:
+			cf.guests.memberJoined(ctx, m.channel, m.number)
 		case m.id != "":
 			cf.adopt(m)
 		}
 	}
-	for _, m := range slices.Clone(cf.members) {
+	for _, m := range slices.Clone(cf.guests.list) {
 		there := slices.ContainsFunc(f.members, func(other foundMember) bool { return other.channel == m.channel })
 		if m.phase == memberIn && !there {
-			cf.memberGone(ctx, m, changeLeft, m.source)
+			cf.guests.memberGone(ctx, m, changeLeft, m.source)
 		}
 	}
 	return cf.up()
@@ -126,5 +126,5 @@ func (cf *conference) adopt(f foundMember) {
 		cf.c.phones.Join(f.channel, memberClaim{cf.core, m.id})
 	}
 	cf.c.registry.bind(cf.core, f.channel)
-	cf.members = append(cf.members, m)
+	cf.guests.list = append(cf.guests.list, m)
 }

@@ -90,72 +90,72 @@ func (c memberClaim) LegGone(reason string) {
 func (c memberClaim) LegBridged(*esl.Event) {}
 
 // addPhone finds the phone of an agent, whom the queue gives, or of a supervisor.
-func (cf *conference) addPhone(ctx context.Context, m *member) {
+func (g *guests) addPhone(ctx context.Context, m *member) {
 	m.phone = &memberPhone{}
-	call, extension := cf.call, m.destination
+	call, extension := g.call, m.destination
 	if m.role == roleSupervisor {
-		cf.beside(func() {
+		g.beside(func() {
 			ctx, cancel := context.WithTimeout(ctx, decisionLimit)
 			defer cancel()
-			spec, err := cf.c.handler.SupervisorPhone(ctx, call.TenantID, extension)
-			cf.post(memberPhoneFound{member: m, req: switchctl.AgentConnect{Phone: spec}, err: err})
+			spec, err := g.c.handler.SupervisorPhone(ctx, call.TenantID, extension)
+			g.post(memberPhoneFound{member: m, req: switchctl.AgentConnect{Phone: spec}, err: err})
 		})
 		return
 	}
-	cf.beside(func() {
-		err := cf.c.handler.JoinAgent(ctx, call, extension, func(ctx context.Context, req switchctl.AgentConnect) (switchctl.AgentOutcome, error) {
+	g.beside(func() {
+		err := g.c.handler.JoinAgent(ctx, call, extension, func(ctx context.Context, req switchctl.AgentConnect) (switchctl.AgentOutcome, error) {
 			reply := make(chan agentResult, 1)
-			cf.post(memberPhoneFound{member: m, req: req, reply: reply})
+			g.post(memberPhoneFound{member: m, req: req, reply: reply})
 			select {
 			case r := <-reply:
 				return r.outcome, r.err
-			case <-cf.done:
+			case <-g.done:
 				return "", switchctl.ErrDraining // whoever is in stays in
 			}
 		})
 		if err != nil {
-			cf.post(memberPhoneFound{member: m, err: err})
+			g.post(memberPhoneFound{member: m, err: err})
 		}
 	})
 }
 
 // phoneFound claims the leg.
-func (cf *conference) phoneFound(ctx context.Context, f memberPhoneFound) error {
+func (g *guests) phoneFound(ctx context.Context, f memberPhoneFound) error {
 	m := f.member
-	if m.phase != memberAdmitting || cf.member(func(other *member) bool { return other == m }) == nil {
-		return cf.notTaken(f)
+	if m.phase != memberAdmitting || g.member(func(other *member) bool { return other == m }) == nil {
+		return g.notTaken(f)
 	}
 	if f.err != nil {
-		cf.noPhone(ctx, m, f.err)
+		g.noPhone(ctx, m, f.err)
 		return nil //nolint:nilerr // the failure is the event, and it is handled
 	}
 	m.phone.spec, m.phone.reply, m.phone.connecting = f.req.Phone, f.reply, f.req.Connecting
 	claim := phone.Claim{
-		Call: memberClaim{cf.core, m.id}, Ring: f.req.RingTimeout, Number: cf.peerNumber(), Caller: f.req.CallerName,
+		Call: memberClaim{g.core, m.id}, Ring: f.req.RingTimeout, Number: g.peerNumber(), Caller: f.req.CallerName,
 	}
-	if err := cf.c.phones.Claim(f.req.Phone, claim); err != nil {
+	if err := g.c.phones.Claim(f.req.Phone, claim); err != nil {
 		m.phone.answer(switchctl.AgentUnavailable, err)
-		cf.noPhone(ctx, m, err)
+		g.noPhone(ctx, m, err)
 		return nil
 	}
 	m.phone.claimed, m.phase = true, memberDialing
-	m.due = cf.c.clock.Now().Add(cmp.Or(f.req.RingTimeout, defaultRing) + fs.OriginateSlack)
-	cf.armConference()
-	m.answer(controlResult{result: map[string]any{"conference_id": cf.name(), "member_id": m.id}})
+	m.due = g.c.clock.Now().Add(cmp.Or(f.req.RingTimeout, defaultRing) + fs.OriginateSlack)
+	g.conference.armConference()
+	m.answer(controlResult{result: map[string]any{"conference_id": g.conference.name(), "member_id": m.id}})
 	return nil
 }
 
 // noPhone: there is no phone to claim.
-func (cf *conference) noPhone(ctx context.Context, m *member, err error) {
-	cf.log.InfoContext(ctx, "claiming a phone for the conference failed", "role", m.role, "error", err)
+func (g *guests) noPhone(ctx context.Context, m *member, err error) {
+	g.log.InfoContext(ctx, "claiming a phone for the conference failed", "role", m.role, "error", err)
 	m.answer(controlResult{err: err})
-	cf.forget(ctx, m)
-	cf.considerEnd(ctx)
+	g.forget(ctx, m)
+	g.conference.considerEnd(ctx)
 }
 
 // phoneLeg: the phone's leg is there, or is not, or has ended.
-func (cf *conference) phoneLeg(ctx context.Context, l memberLeg) {
-	m := cf.member(func(m *member) bool { return m.id == l.id && m.phone != nil })
+func (g *guests) phoneLeg(ctx context.Context, l memberLeg) {
+	m := g.member(func(m *member) bool { return m.id == l.id && m.phone != nil })
 	switch {
 	case m == nil:
 	case l.gone && m.phase == memberIn:
@@ -165,26 +165,26 @@ func (cf *conference) phoneLeg(ctx context.Context, l memberLeg) {
 			outcome = switchctl.AgentLost
 		}
 		m.phone.answer(outcome, nil)
-		cf.memberGone(ctx, m, changeLeft, m.source)
+		g.memberGone(ctx, m, changeLeft, m.source)
 	case l.reason != "":
 		m.phone.claimed = false
 		m.phone.answer(switchctl.AgentUnavailable, nil)
-		cf.memberFailed(ctx, m, phoneCause(l.reason))
+		g.memberFailed(ctx, m, phoneCause(l.reason))
 	default:
 		m.channel, m.phase = l.channel, memberJoining
-		m.due = cf.c.clock.Now().Add(conferenceTimeout)
+		m.due = g.c.clock.Now().Add(conferenceTimeout)
 		m.attempt++
-		cf.c.registry.bind(cf.core, m.channel)
-		cf.armConference()
+		g.c.registry.bind(g.core, m.channel)
+		g.conference.armConference()
 		after := ""
 		if m.phone.spec.Mode != phone.OnHook {
 			after = phone.Extension
 		}
-		cf.tellMember(ctx, m, fs.Script{
-			fs.SetVars(m.channel, fs.Var{Name: varConference, Value: cf.name()}, fs.Var{Name: varAfterConference, Value: after},
+		g.tellMember(ctx, m, fs.Script{
+			fs.SetVars(m.channel, fs.Var{Name: varConference, Value: g.conference.name()}, fs.Var{Name: varAfterConference, Value: after},
 				fs.Var{Name: varMember, Value: m.id}, fs.Var{Name: varMemberRole, Value: m.role},
 				fs.Var{Name: varMemberBy, Value: m.source}, fs.Var{Name: varDestination, Value: m.phone.spec.Extension}),
-		}, fs.Transfer(m.channel, conferenceExtension, cf.c.cfg.Context))
+		}, fs.Transfer(m.channel, conferenceExtension, g.c.cfg.Context))
 	}
 }
 
@@ -204,7 +204,7 @@ func phoneCause(reason string) string {
 }
 
 // freePhone gives a member's phone back: a held one hears silence again, another is hung up.
-func (cf *conference) freePhone(ctx context.Context, m *member) {
+func (g *guests) freePhone(ctx context.Context, m *member) {
 	p := m.phone
 	outcome := switchctl.AgentEnded
 	if m.phase != memberIn {
@@ -212,19 +212,19 @@ func (cf *conference) freePhone(ctx context.Context, m *member) {
 	}
 	p.answer(outcome, nil)
 	if m.channel != "" {
-		cf.c.registry.unbind(m.channel)
+		g.c.registry.unbind(m.channel)
 	}
 	if !p.claimed {
 		return
 	}
 	p.claimed = false
-	free := func() { cf.c.phones.Free(p.spec.AgentID, memberClaim{cf.core, m.id}, phone.Free{}) }
+	free := func() { g.c.phones.Free(p.spec.AgentID, memberClaim{g.core, m.id}, phone.Free{}) }
 	if m.channel == "" || p.spec.Mode == phone.OnHook {
 		free()
 		return
 	}
 	// Freed before it has left, it could be taken out of the call that comes next.
-	cf.inOrder(ctx, nil, fs.Transfer(m.channel, phone.Extension, cf.c.cfg.Context), func(string, error) { free() })
+	g.inOrder(ctx, nil, fs.Transfer(m.channel, phone.Extension, g.c.cfg.Context), func(string, error) { free() })
 }
 
 // peerNumber is the number of the party outside, as far as the call's row may hold it.

@@ -16,7 +16,7 @@
 //   - How it begins, stands and ends: origination.go, line.go (its channel and socket), handling.go, ending.go, served.go, verdict.go (who answered).
 //   - Who may have the caller: voice*.go (the voice agent: its session, its media leg, what it reports), agents*.go, transfers*.go (a number, a SIP URI,
 //     the queue, for the voice agent or for a handler), takeaway.go (a supervisor gives them to an agent),
-//     conference*.go (caller, voice agent and others), talking*.go (what a handler plays and asks), machine.go, music.go.
+//     conference*.go (caller, voice agent, and guests: who was added), talking*.go (what a handler plays and asks), machine.go, music.go.
 //   - What goes on beside: recorder*.go, bypass*.go (the audio past the switch), keypad.go, taps*.go and monitors*.go (forks of a call's audio, and who hears
 //     whoever has one), supervised.go (supervisors who listen to the call; their sessions are supervision*.go),
 //     outsiders.go (nobody whispers while somebody outside is on the call),

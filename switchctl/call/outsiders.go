@@ -22,7 +22,7 @@ func (p *parties) outsider() bool {
 	if p.destination.grip() >= gripBridging {
 		return true
 	}
-	return slices.ContainsFunc(p.conference.members, func(m *member) bool { return m.role == roleDestination && m.phase >= memberJoining })
+	return slices.ContainsFunc(p.conference.guests.list, func(m *member) bool { return m.role == roleDestination && m.phase >= memberJoining })
 }
 
 // watchOutsiders ends whispers when somebody outside comes.

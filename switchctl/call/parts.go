@@ -67,9 +67,10 @@ func newParts(k *core) parts {
 	}
 	*p.bypass = bypass{core: k, keypad: p.keypad, line: p.line, transfers: p.transfers, voice: p.voice}
 	*p.conference = conference{
-		core: k, bypass: p.bypass, dial: p.dial, handling: p.handling, line: p.line, machine: p.machine, parties: who, rec: p.rec,
+		core: k, bypass: p.bypass, guests: new(guests), handling: p.handling, line: p.line, machine: p.machine, parties: who, rec: p.rec,
 		sound: p.sound, transfers: p.transfers, voice: p.voice,
 	}
+	*p.conference.guests = guests{core: k, conference: p.conference, dial: p.dial}
 	*p.taps = taps{core: k, bypass: p.bypass, machine: p.machine, parties: who, voice: p.voice}
 	*p.supervised = supervised{core: k, bypass: p.bypass, parties: who, voice: p.voice}
 	*p.monitors = monitors{core: k, voice: p.voice}

@@ -135,7 +135,7 @@ func (p *parties) participants() []participant {
 			list = append(list, *one)
 		}
 	}
-	return append(list, p.conference.present()...)
+	return append(list, p.conference.guests.present()...)
 }
 
 // members are those, as events name them.

@@ -52,13 +52,13 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 	case queueAllowed:
 		return a.transfers.queueAnswered(ctx, m)
 	case memberAdmitted:
-		return a.state, a.conference.memberAllowed(ctx, m)
+		return a.state, a.conference.guests.memberAllowed(ctx, m)
 	case memberReply:
-		a.conference.memberReplied(ctx, m)
+		a.conference.guests.memberReplied(ctx, m)
 	case memberPhoneFound:
-		return a.state, a.conference.phoneFound(ctx, m)
+		return a.state, a.conference.guests.phoneFound(ctx, m)
 	case memberLeg:
-		a.conference.phoneLeg(ctx, m)
+		a.conference.guests.phoneLeg(ctx, m)
 	case tapCommand, tapStop, tapMetadata, tapOpened, tapReport, tapRefused, tapHear, tapTuned, tapSay:
 		return a.taps.tapping(ctx, m)
 	case superviseCommand, superviseBegan, superviseWhisper, superviseMode, superviseLeft, superviseLost:
@@ -96,7 +96,7 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 	case transferAdmitted:
 		return a.transfers.transferAllowed(ctx, m)
 	case routeChosen:
-		if a.conference.memberRoute(ctx, m) {
+		if a.conference.guests.memberRoute(ctx, m) {
 			return a.state, nil
 		}
 		return a.transfers.transferRouteFound(ctx, m)
@@ -124,7 +124,7 @@ func (a *actor) answeredEvent(ctx context.Context, m channelEvent) (state, error
 	case roleMedia:
 		return a.voice.mediaLegEvent(ctx, m)
 	case roleMember:
-		a.conference.memberEvent(ctx, m)
+		a.conference.guests.memberEvent(ctx, m)
 		return a.state, nil
 	case roleTransfer:
 		return a.transfers.transferEvent(ctx, m)

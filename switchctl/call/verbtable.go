@@ -118,10 +118,10 @@ func Verbs() []Verb {
 			return true, vs.conference.start(ctx, m)
 		}},
 		{Name: VerbConferenceAdd, read: readMember, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
-			return true, vs.conference.add(ctx, m)
+			return true, vs.conference.guests.add(ctx, m)
 		}},
 		{Name: VerbConferenceRemove, read: readMemberID, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
-			return false, vs.conference.remove(ctx, m)
+			return false, vs.conference.guests.remove(ctx, m)
 		}},
 		{Name: VerbConferenceLeave, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return false, vs.conference.leave(ctx, m)
