@@ -24,7 +24,7 @@ func (s *Service) Join(
 		return fmt.Errorf("join agent: %w", ctx.Err())
 	}
 	c := &caller{call: call.ID, tenant: call.TenantID, agent: &agent, since: s.now(), wake: make(chan struct{}, 1)}
-	seat := s.take(c)
+	seat := s.joined.take(c)
 	if seat == nil {
 		return switchctl.ErrAgentBusy
 	}
@@ -33,7 +33,7 @@ func (s *Service) Join(
 	if !ok {
 		return switchctl.ErrAgentBusy
 	}
-	err := s.joins(ctx, call, agent)
+	err := s.joined.claim(ctx, call, agent)
 	if state := (*StateError)(nil); errors.As(err, &state) || errors.Is(err, store.ErrNotFound) {
 		s.doubt(c)
 		return switchctl.ErrAgentBusy
@@ -42,7 +42,7 @@ func (s *Service) Join(
 		return fmt.Errorf("join agent: %w", err)
 	}
 	got, err := connect(ctx, switchctl.AgentConnect{
-		Phone: spec, RingTimeout: s.cfg.RingTimeout, Connecting: func() { s.joining(agent, call.ID) },
+		Phone: spec, RingTimeout: s.cfg.RingTimeout, Connecting: func() { s.joined.joining(agent, call.ID) },
 	})
 	if errors.Is(err, switchctl.ErrDraining) {
 		return nil // they talk on, and the next start finds them
@@ -52,15 +52,22 @@ func (s *Service) Join(
 	} else {
 		s.metrics.offers.WithLabelValues(string(got)).Inc()
 	}
-	s.left(ctx, call, spec, got)
+	s.joined.left(ctx, call, spec, got)
 	return nil
 }
 
+// joined are the agents who talk in a conference.
+type joined struct {
+	s *Service
+	// in is their call; the service's mutex guards it.
+	in map[uuid.UUID]uuid.UUID
+}
+
 // take keeps a free agent for a caller who is in no queue; nil when the agent isn't free.
-func (s *Service) take(c *caller) *seat {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.desk.agents[*c.agent]
+func (g *joined) take(c *caller) *seat {
+	g.s.mu.Lock()
+	defer g.s.mu.Unlock()
+	a := g.s.desk.agents[*c.agent]
 	if a == nil || a.row.TenantID != c.tenant || !a.ready() {
 		return nil
 	}
@@ -68,39 +75,39 @@ func (s *Service) take(c *caller) *seat {
 	return a
 }
 
-// joins makes the call the agent's, in the database. Errors: *StateError.
-func (s *Service) joins(ctx context.Context, call db.Call, agent uuid.UUID) error {
+// claim makes the call the agent's, in the database. Errors: *StateError.
+func (g *joined) claim(ctx context.Context, call db.Call, agent uuid.UUID) error {
 	var row db.Agent
-	err := s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+	err := g.s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		var err error
 		if row, err = tx.Q.AgentLock(ctx, call.TenantID, agent); err != nil {
 			return err
 		}
-		if row.Node != s.cfg.NodeID {
+		if row.Node != g.s.cfg.NodeID {
 			return &StateError{Status: Status(row.Status), Trigger: TriggerOffer, Detail: "The agent is at another host."}
 		}
-		row, err = s.move(ctx, tx, row, change{trigger: TriggerOffer, at: s.now(), call: &call.ID})
+		row, err = g.s.move(ctx, tx, row, change{trigger: TriggerOffer, at: g.s.now(), call: &call.ID})
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	s.apply(row)
+	g.s.apply(row)
 	return nil
 }
 
 // joining: the agent's phone is in the call.
-func (s *Service) joining(agent, call uuid.UUID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.joined[agent] = call
+func (g *joined) joining(agent, call uuid.UUID) {
+	g.s.mu.Lock()
+	defer g.s.mu.Unlock()
+	g.in[agent] = call
 }
 
 // left gives an agent who had joined a call the state that follows. One whom the call's end has freed is left alone.
-func (s *Service) left(ctx context.Context, call db.Call, spec phone.Spec, got switchctl.AgentOutcome) {
+func (g *joined) left(ctx context.Context, call db.Call, spec phone.Spec, got switchctl.AgentOutcome) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
-	c := change{trigger: TriggerReturned, at: s.now()}
+	c := change{trigger: TriggerReturned, at: g.s.now()}
 	switch {
 	case got == switchctl.AgentEnded:
 		c.trigger = TriggerEnded
@@ -110,36 +117,36 @@ func (s *Service) left(ctx context.Context, call db.Call, spec phone.Spec, got s
 		c.trigger, c.reason = TriggerUnanswered, ReasonUnanswered
 	}
 	var row db.Agent
-	err := s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+	err := g.s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		var err error
 		row, err = tx.Q.AgentLock(ctx, spec.TenantID, spec.AgentID)
 		if err != nil || row.CurrentCallID == nil || *row.CurrentCallID != call.ID {
 			return err
 		}
 		if c.trigger == TriggerEnded {
-			c.wrapUp = s.wrapUp(ctx, tx, call)
+			c.wrapUp = g.s.wrapUp(ctx, tx, call)
 		}
-		row, err = s.move(ctx, tx, row, c)
+		row, err = g.s.move(ctx, tx, row, c)
 		return err
 	})
-	s.mu.Lock()
-	if s.joined[spec.AgentID] == call.ID {
-		delete(s.joined, spec.AgentID)
+	g.s.mu.Lock()
+	if g.in[spec.AgentID] == call.ID {
+		delete(g.in, spec.AgentID)
 	}
-	s.mu.Unlock()
+	g.s.mu.Unlock()
 	if err != nil {
-		s.log.WarnContext(ctx, "writing the agent's state failed", "call_id", call.ID, "agent_id", spec.AgentID, "trigger", string(c.trigger),
+		g.s.log.WarnContext(ctx, "writing the agent's state failed", "call_id", call.ID, "agent_id", spec.AgentID, "trigger", string(c.trigger),
 			"error", err)
 		return
 	}
-	s.apply(row)
+	g.s.apply(row)
 }
 
-// hadJoined tells whether an agent talks, or has just talked, in somebody else's call.
-func (s *Service) hadJoined(agent, call uuid.UUID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.joined[agent] == call
+// had tells whether an agent talks, or has just talked, in somebody else's call.
+func (g *joined) had(agent, call uuid.UUID) bool {
+	g.s.mu.Lock()
+	defer g.s.mu.Unlock()
+	return g.in[agent] == call
 }
 
 // WrapsUp tells whether an agent is in the wrap-up of a call.

@@ -419,7 +419,7 @@ func (s *Service) CallEnded(ctx context.Context, tx *store.Tx, call db.Call) err
 	}
 	for _, row := range rows {
 		c := change{trigger: TriggerReturned, at: s.now()}
-		if call.AgentID != nil && *call.AgentID == row.ID && !s.wasMachine(ctx, tx, call) || s.hadJoined(row.ID, call.ID) {
+		if call.AgentID != nil && *call.AgentID == row.ID && !s.wasMachine(ctx, tx, call) || s.joined.had(row.ID, call.ID) {
 			c.trigger, c.wrapUp = TriggerEnded, s.wrapUp(ctx, tx, call)
 		}
 		if _, err := s.move(ctx, tx, row, c); err != nil {

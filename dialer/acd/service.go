@@ -88,9 +88,8 @@ type Service struct {
 	lost map[uuid.UUID]loss
 	// ringing are the agents who hear ringback, with the call that they dialed.
 	ringing map[uuid.UUID]uuid.UUID
-	// joined are the agents who talk in a conference, with its call.
-	joined map[uuid.UUID]uuid.UUID
-	once   sync.Once // closes loaded
+	joined  joined
+	once    sync.Once // closes loaded
 }
 
 // releaseTimeout bounds the wait for a phone's leg to end.
@@ -125,8 +124,8 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 		held:      make(map[uuid.UUID]phone.Spec), lost: make(map[uuid.UUID]loss),
 		renew:   make(map[uuid.UUID]bool),
 		ringing: make(map[uuid.UUID]uuid.UUID),
-		joined:  make(map[uuid.UUID]uuid.UUID),
 	}
+	s.joined = joined{s: s, in: make(map[uuid.UUID]uuid.UUID)}
 	s.metrics = newMetrics(cfg.Registerer, s)
 	return s, nil
 }
