@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -260,6 +261,9 @@ func (r *rehearsal) supervise(t *testing.T, call *modelCall) string {
 	const sessions = "/api/supervisor/sessions"
 	mode := []string{"listen", "whisper", "barge"}[r.random.IntN(3)]
 	on := r.model.supervised
+	if about := cmp.Or(on, call); mode == "whisper" && about.outside {
+		mode = "barge" // somebody outside may be there, and nobody whispers then
+	}
 	if on == nil {
 		eventually(t, patience, "the session before has ended", func() bool { return r.supervisor.active(t) == nil })
 	}

@@ -107,6 +107,8 @@ type modelCall struct {
 	disposition                            string
 	conference                             bool
 	members                                []*modelMember
+	// outside: somebody outside was asked in, or is the destination of a transfer: whoever whispers may have fallen back to listening since.
+	outside bool
 	transfer                               *modelTransfer // nil for none
 	monitors                               map[*modelCall]*modelMonitor
 }
@@ -176,6 +178,8 @@ func (c *modelCall) wavers(v verb) []string {
 	switch one := c.member(v.member); {
 	case v.event == "conference_remove" && one != nil && !one.in && one.fate != answers:
 		return []string{clash}
+	case v.other != nil && v.other.outside && (v.event == "whisper" || v.event == "monitor_start" && v.mode == "listen_and_whisper"):
+		return []string{done, clash}
 	case v.event == "conference_leave" && slices.ContainsFunc(c.members, coming):
 		return []string{done, clash}
 	}
@@ -257,12 +261,14 @@ func (m *model) apply(c *modelCall, v verb, memberID string) {
 	case "conference_start":
 		c.conference = true
 	case "conference_add":
+		c.outside = true
 		c.members = append(c.members, &modelMember{id: memberID, number: v.number, fate: v.fate, since: time.Now()})
 	case "conference_remove":
 		c.forget(c.member(v.member))
 	case "conference_leave":
 		m.sessionEnds(c)
 	case "transfer":
+		c.outside = true
 		c.transfer = &modelTransfer{number: v.number, fate: v.fate, since: time.Now()}
 	case "monitor_start":
 		c.monitors[v.other] = &modelMonitor{mode: v.mode, active: true}

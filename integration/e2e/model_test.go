@@ -128,15 +128,15 @@ func (r *rehearsal) fill(t *testing.T, calls int) {
 // connected reads how far a call has come that is being dialed.
 func (r *rehearsal) connected(t *testing.T, call *modelCall) {
 	t.Helper()
-	var status string
+	var status, cause string
 	err := r.st.InTenant(t.Context(), r.c.tenant.ID, func(tx *store.Tx) error {
-		rows, err := tx.Pgx().Query(t.Context(), "SELECT id::text, status FROM calls WHERE lead_id = $1", call.lead)
+		rows, err := tx.Pgx().Query(t.Context(), "SELECT id::text, status, coalesce(hangup_cause, '') FROM calls WHERE lead_id = $1", call.lead)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
 		for rows.Next() {
-			if err := rows.Scan(&call.id, &status); err != nil {
+			if err := rows.Scan(&call.id, &status, &cause); err != nil {
 				return err
 			}
 		}
@@ -147,7 +147,7 @@ func (r *rehearsal) connected(t *testing.T, call *modelCall) {
 	case "agent_connected":
 		call.coming, call.alive, call.session = false, true, true
 	case "completed", "failed":
-		require.True(t, call.fleeting, "call %d to %s came to nothing", call.slot, call.number)
+		require.True(t, call.fleeting, "call %d to %s came to nothing: %s", call.slot, call.number, cause)
 		call.coming = false
 	}
 }
