@@ -108,9 +108,9 @@ type modelCall struct {
 	conference                             bool
 	members                                []*modelMember
 	// outside: somebody outside was asked in, or is the destination of a transfer: whoever whispers may have fallen back to listening since.
-	outside bool
-	transfer                               *modelTransfer // nil for none
-	monitors                               map[*modelCall]*modelMonitor
+	outside  bool
+	transfer *modelTransfer // nil for none
+	monitors map[*modelCall]*modelMonitor
 }
 
 // model is what is true of all of them.
