@@ -59,11 +59,21 @@ func (b *Bytes) Take(key string, n int64, then func()) bool {
 	return false
 }
 
-// Release gives n bytes back.
+// Release gives n bytes back that were taken; none is nothing.
 func (b *Bytes) Release(key string, n int64) {
-	var granted []func()
+	for _, then := range b.release(key, n) {
+		then()
+	}
+}
+
+// release returns who has got what he waited for.
+func (b *Bytes) release(key string, n int64) (granted []func()) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	s := b.keys[key]
+	if s == nil {
+		return nil
+	}
 	s.used -= n
 	for len(s.waiting) > 0 && s.used+s.waiting[0].n <= b.limit {
 		s.used += s.waiting[0].n
@@ -73,10 +83,7 @@ func (b *Bytes) Release(key string, n int64) {
 	if s.used == 0 && len(s.waiting) == 0 {
 		delete(b.keys, key)
 	}
-	b.mu.Unlock()
-	for _, then := range granted {
-		then()
-	}
+	return granted
 }
 
 // Used is what a key holds.

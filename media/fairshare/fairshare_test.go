@@ -81,4 +81,6 @@ func TestBytes(t *testing.T) {
 	b.Release("a", 90)
 	require.Zero(t, b.Used("a"))
 	require.Len(t, b.keys, 1, "what holds nothing is forgotten")
+	b.Release("a", 0)
+	require.True(t, b.Try("a", 100), "nothing was given back of nothing, and nobody is locked out")
 }

@@ -151,6 +151,9 @@ func (l *sessionLog) write(ctx context.Context) {
 		}
 		return l.a.c.ledger.AppendLogs(ctx, l.call, l.id, batch)
 	}, func(err error) {
+		if len(batch) == 0 { // an earlier write of the journal took what this one was for
+			return
+		}
 		l.a.c.logBytes.Release(l.a.tenant.String(), size)
 		l.written(ctx, len(batch), err)
 		for _, reply := range replies {

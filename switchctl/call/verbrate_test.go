@@ -182,3 +182,23 @@ func TestSessionLogOutage(t *testing.T) {
 		require.EqualValues(t, tenantLogBytes-100_000, b.c.logBytes.Used(tenant))
 	})
 }
+
+// TestSessionLogBehindAnotherWrite ends a session whose entries wait behind another write of its call: one write takes them all, and the next call's log
+// is written as ever.
+func TestSessionLogBehindAnotherWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := talkingCall(t)
+		b.ledger.setAway(true)
+		b.media.session().send(media.Text{Type: "command", ID: "c", Data: json.RawMessage(`{"event":"set_disposition","disposition":"interested"}`)})
+		synctest.Wait()
+		b.media.session().send(media.Text{Type: "json", Data: json.RawMessage(`"l"`)})
+		synctest.Wait()
+		b.play("event CHANNEL_HANGUP_COMPLETE")
+		b.ledger.setAway(false)
+		b.play("sleep 10s")
+		require.Equal(t, 1, count(b.trace.take(), "ledger log ai json"))
+		require.Zero(t, testutil.ToFloat64(b.c.metrics.panics))
+		require.Zero(t, b.c.logBytes.Used(b.call.TenantID.String()))
+	})
+}
