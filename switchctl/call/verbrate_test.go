@@ -190,7 +190,7 @@ func TestSessionLogBehindAnotherWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := talkingCall(t)
 		b.ledger.setAway(true)
-		b.media.session().send(media.Text{Type: "command", ID: "c", Data: json.RawMessage(`{"event":"set_disposition","disposition":"interested"}`)})
+		b.media.session().send(media.Text{Type: "command", ID: "c", Data: json.RawMessage(`{"event":"set_disposition","disposition":"interested","metadata":{"ai_summary":"s"}}`)})
 		synctest.Wait()
 		b.media.session().send(media.Text{Type: "json", Data: json.RawMessage(`"l"`)})
 		synctest.Wait()
