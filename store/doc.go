@@ -2,7 +2,7 @@
 // constraints, not business rules.
 //
 // Read it in this order: Open and Migrate, then InTenant and InSystem (every access is a transaction in the scope of one tenant
-// or of the service), Tx (queries, Emit, Enqueue), the sealing of numbers and secrets, and the errors.
+// or of the service), Read and Write (a transaction of one statement, in one round trip), Tx (queries, Emit, Enqueue), the sealing of numbers and secrets, and the errors.
 //
 // Beside it: fault (kinds of errors, with what a client is told of each), input (members of a request and their checks), form (the shapes of
 // codes), phone (numbers), keyring (keys), retry (pauses between tries), db (generated), devpg (a private server), storetest.
@@ -29,6 +29,9 @@
 // A function given to InTenant or InSystem may run more than once: it is repeated after a serialization failure, a deadlock, or
 // a connection lost before the commit. It must do nothing but database work and set its results anew each time. Keep it short:
 // an old snapshot slows every claim of leads.
+//
+// A transaction costs two round trips besides those of its statements. What is one statement goes through Read, ReadByValues, ReadSystem or Write:
+// scope, statement and end are sent together. Read refuses to write. Tests count round trips (storetest.NewCounted).
 //
 // # Keys
 //

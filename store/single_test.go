@@ -1,0 +1,116 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+func TestReadIsOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	st, trips := storetest.NewCounted(t)
+	tenant := storetest.Tenant(t, st)
+	agent := storetest.VoiceAgent(t, st, tenant, "wss://ai.example/")
+	reads := func() {
+		row, err := st.Read(tenant).VoiceAgentGet(t.Context(), tenant, agent)
+		require.NoError(t, err)
+		require.Equal(t, agent, row.ID)
+	}
+	lists := func() {
+		rows, err := st.ReadByValues(tenant).VoiceAgentList(t.Context(), tenant, nil)
+		require.NoError(t, err)
+		require.Len(t, rows, 1)
+	}
+	writes := func() {
+		require.NoError(t, st.Write(tenant).LeadSetDisposition(t.Context(), nil, tenant, agent))
+	}
+	for name, do := range map[string]func(){"one": reads, "many": lists, "exec": writes} {
+		do() // has the statement prepared
+		require.Equal(t, 1, trips.Of(do), name)
+	}
+	transaction := func() {
+		require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+			_, err := tx.Q.VoiceAgentGet(t.Context(), tenant, agent)
+			return err
+		}))
+	}
+	transaction()
+	require.Equal(t, 3, trips.Of(transaction), "a whole transaction")
+}
+
+// The scope is that of one statement: no connection keeps it for the next user.
+func TestSingleStatementsHaveTheirScopeAlone(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant, other := storetest.Tenant(t, st), storetest.Tenant(t, st)
+	agent := storetest.VoiceAgent(t, st, tenant, "wss://ai.example/")
+	for _, q := range []*db.Queries{st.Read(other), st.ReadByValues(other), st.Write(other)} {
+		_, err := q.VoiceAgentGet(t.Context(), tenant, agent)
+		require.ErrorIs(t, err, store.ErrNotFound, "another tenant's scope")
+	}
+	id, err := st.ReadSystem().GetTenant(t.Context(), other)
+	require.NoError(t, err)
+	require.Equal(t, other, id.ID)
+	var settings [4]*string
+	require.NoError(t, st.Pool().QueryRow(t.Context(), `SELECT nullif(current_setting('app.tenant_id', true), ''),
+		nullif(current_setting('app.system', true), ''), nullif(current_setting('transaction_read_only'), 'off'),
+		nullif(current_setting('plan_cache_mode'), 'force_generic_plan')`).Scan(&settings[0], &settings[1], &settings[2], &settings[3]))
+	require.Equal(t, [4]*string{}, settings)
+}
+
+func TestReadWritesNothing(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.Tenant(t, st)
+	agent := storetest.VoiceAgent(t, st, tenant, "wss://ai.example/")
+	_, err := st.Read(tenant).VoiceAgentArchive(t.Context(), tenant, agent)
+	require.ErrorContains(t, err, "read-only transaction")
+	_, err = st.Read(tenant).VoiceAgentLock(t.Context(), tenant, agent)
+	require.ErrorContains(t, err, "read-only transaction")
+}
+
+func TestSingleWriteTranslatesErrors(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant, other := storetest.Tenant(t, st), storetest.Tenant(t, st)
+	agent := storetest.VoiceAgent(t, st, tenant, "wss://ai.example/")
+	row, err := st.Write(tenant).VoiceAgentArchive(t.Context(), tenant, agent)
+	require.NoError(t, err)
+	require.Equal(t, "archived", row.Status)
+	_, err = st.Write(tenant).VoiceAgentArchive(t.Context(), tenant, uuid.New())
+	require.ErrorIs(t, err, store.ErrNotFound)
+	claim := db.ClaimIdempotencyKeyParams{TenantID: other, Environment: "live", Scope: "POST /", Key: "k"}
+	_, err = st.Write(tenant).ClaimIdempotencyKey(t.Context(), claim)
+	var refused *store.ConstraintError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, store.KindScope, refused.Kind)
+}
+
+// Each pooled connection to a server that was restarted fails once: a read goes on, a write says that it may be done.
+func TestSingleStatementsSurviveALostConnection(t *testing.T) {
+	t.Parallel()
+	proxy := newProxy(t, storetest.NewURL(t))
+	proxy.listen(t)
+	st := openVia(t, proxy)
+	tenant := storetest.Tenant(t, st)
+	agent := storetest.VoiceAgent(t, st, tenant, "wss://ai.example/")
+	proxy.cutAtNextWrite()
+	_, err := st.Read(tenant).VoiceAgentGet(t.Context(), tenant, agent)
+	require.NoError(t, err)
+	proxy.cutAtNextWrite()
+	rows, err := st.Read(tenant).VoiceAgentList(t.Context(), tenant, nil)
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	proxy.cutAtNextWrite()
+	_, err = st.Write(tenant).VoiceAgentArchive(t.Context(), tenant, agent)
+	require.ErrorIs(t, err, store.ErrUnavailable)
+	require.ErrorIs(t, err, store.ErrCommitUnknown)
+	proxy.stop()
+	_, err = st.Read(tenant).VoiceAgentGet(t.Context(), tenant, agent)
+	require.ErrorIs(t, err, store.ErrUnavailable)
+}
