@@ -21,6 +21,7 @@ func allowOrigin(rc *fasthttp.RequestCtx) {
 	h.Set("Vary", "Origin")
 	h.Set("Access-Control-Expose-Headers", strings.Join([]string{
 		headerRequestID, headerRateLimit, headerRateLeft, headerRetryAfter, headerReplayed,
+		"Accept-Ranges", "Content-Disposition", "Content-Range", "ETag",
 	}, ", "))
 }
 

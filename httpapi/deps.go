@@ -135,7 +135,7 @@ type Recordings interface {
 	SignedURL(ctx context.Context, r recordings.Recording, lifetime time.Duration) (string, time.Time, error)
 	// Redirect gives the object store's own URL; empty where there is none.
 	Redirect(ctx context.Context, r recordings.Recording, lifetime time.Duration) (string, error)
-	Open(ctx context.Context, tenantID, callID uuid.UUID) (*recordings.Audio, error)
+	Open(ctx context.Context, r recordings.Recording, at recordings.Span) (io.ReadCloser, error)
 	LogAccess(ctx context.Context, a recordings.Access) error
 	Signer() *recordings.Signer
 }

@@ -64,6 +64,7 @@ type apiError struct {
 	part string
 	// members stand at the top level of a problem document.
 	members map[string]any
+	headers map[string]string
 	// replayed marks the answer to an Idempotency-Key that was used before.
 	replayed bool
 	// unlogged leaves the request out of the log, which has a sum of such instead.

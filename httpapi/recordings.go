@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,8 +32,11 @@ func (h recordingHandlers) url(ctx context.Context, r *request) (reply, error) {
 		return reply{}, err
 	}
 	callID := call.Call.ID
-	rec, err := h.accessRecording(ctx, r, r.who.TenantID, callID, r.who.Accessor(), recordings.MethodSignedURL)
+	rec, err := h.find(ctx, r.who.TenantID, callID)
 	if err != nil {
+		return reply{}, err
+	}
+	if err := h.log(ctx, r, rec, r.who.Accessor(), recordings.MethodSignedURL); err != nil {
 		return reply{}, err
 	}
 	url, expires, err := h.library.SignedURL(ctx, rec, recordings.APIURLLifetime)
@@ -50,10 +54,11 @@ func (h recordingHandlers) audio(ctx context.Context, r *request) (reply, error)
 	if err != nil {
 		return reply{}, err
 	}
-	if _, err := h.accessRecording(ctx, r, r.who.TenantID, callID, r.who.Accessor(), recordings.MethodStream); err != nil {
+	rec, err := h.find(ctx, r.who.TenantID, callID)
+	if err != nil {
 		return reply{}, err
 	}
-	return h.stream(ctx, r.who.TenantID, callID)
+	return h.stream(ctx, r, rec, r.who.Accessor())
 }
 
 // redirectLifetime is how long the object store's own URL is good for that a signed URL leads to.
@@ -94,7 +99,7 @@ func (h recordingHandlers) signed(ctx context.Context, r *request) (reply, error
 	if link.Recipient != "" {
 		by += ":" + link.Recipient
 	}
-	rec, err := h.accessRecording(ctx, r, link.TenantID, link.CallID, by, recordings.MethodStream)
+	rec, err := h.find(ctx, link.TenantID, link.CallID)
 	if err != nil {
 		return reply{}, err
 	}
@@ -102,10 +107,13 @@ func (h recordingHandlers) signed(ctx context.Context, r *request) (reply, error
 	if err != nil {
 		return reply{}, err
 	}
-	if target != "" {
-		return reply{status: http.StatusFound, headers: map[string]string{"Location": target, "Cache-Control": "no-store"}}, nil
+	if target == "" || r.rc.IsHead() { // a store's URL is good for GET alone
+		return h.stream(ctx, r, rec, by)
 	}
-	return h.stream(ctx, link.TenantID, link.CallID)
+	if err := h.log(ctx, r, rec, by, recordings.MethodStream); err != nil {
+		return reply{}, err
+	}
+	return reply{status: http.StatusFound, headers: map[string]string{"Location": target, "Cache-Control": "no-store"}}, nil
 }
 
 // checkNotSuspended refuses the signed URLs of a suspended tenant.
@@ -117,36 +125,64 @@ func (h recordingHandlers) checkNotSuspended(ctx context.Context, tenantID uuid.
 	return named(err, "recording")
 }
 
-// stream sends the audio. The access must be in the audit by then.
-func (h recordingHandlers) stream(ctx context.Context, tenantID, callID uuid.UUID) (reply, error) {
-	// The stream outlives the handler, and so must not end with its context.
-	audio, err := h.library.Open(context.WithoutCancel(ctx), tenantID, callID)
-	if err != nil {
-		return reply{}, h.recordingError(ctx, tenantID, callID, err)
+// stream sends the audio, or the part of it that is asked for, with its access in the audit before. Who has it already, and who
+// asks for its headers alone, fetches no audio.
+func (h recordingHandlers) stream(ctx context.Context, r *request, rec recordings.Recording, by string) (reply, error) {
+	asked, tag := &r.rc.Request.Header, `"`+cmp.Or(rec.SHA256, rec.ID.String())+`"`
+	out := reply{
+		status: http.StatusOK, contentType: rec.Format, length: rec.Bytes,
+		headers: map[string]string{
+			"Cache-Control": "private, max-age=300", "X-Content-Type-Options": "nosniff", "ETag": tag, "Accept-Ranges": "bytes",
+			"Content-Disposition": `inline; filename="` + rec.CallID.String() + `.wav"`,
+		},
 	}
-	return reply{
-		status: http.StatusOK, stream: audio, contentType: audio.ContentType,
-		headers: map[string]string{"Cache-Control": "private, max-age=300", "X-Content-Type-Options": "nosniff"},
-	}, nil
+	if listsTag(string(asked.Peek("If-None-Match")), tag) {
+		out.status, out.length = http.StatusNotModified, 0
+		return out, nil
+	}
+	if r.rc.IsHead() { // for which a Range has no meaning (RFC 9110, 14.2)
+		return out, nil
+	}
+	var span recordings.Span
+	if same := string(asked.Peek("If-Range")); same == "" || same == tag {
+		var err error
+		var partial bool
+		if span, partial, err = spanOf(asked.Peek("Range"), rec.Bytes); err != nil {
+			return reply{}, err
+		}
+		if partial {
+			out.status, out.length = http.StatusPartialContent, span.Length
+			out.headers["Content-Range"] = fmt.Sprintf("bytes %d-%d/%d", span.Offset, span.Offset+span.Length-1, rec.Bytes)
+		}
+	}
+	if err := h.log(ctx, r, rec, by, recordings.MethodStream); err != nil {
+		return reply{}, err
+	}
+	// The stream outlives the handler, and so must not end with its context.
+	var err error
+	if out.stream, err = h.library.Open(context.WithoutCancel(ctx), rec, span); err != nil {
+		return reply{}, h.recordingError(ctx, rec.TenantID, rec.CallID, err)
+	}
+	return out, nil
 }
 
-// accessRecording finds a call's finished recording and writes the access to the audit. It fails when the entry can't be
-// written: no access without its entry.
-func (h recordingHandlers) accessRecording(
-	ctx context.Context, r *request, tenantID, callID uuid.UUID, by string, method recordings.Method,
-) (recordings.Recording, error) {
+// find finds a call's finished recording.
+func (h recordingHandlers) find(ctx context.Context, tenantID, callID uuid.UUID) (recordings.Recording, error) {
 	rec, err := h.library.Find(ctx, tenantID, callID)
 	if err == nil {
 		err = rec.Err()
 	}
 	if err != nil {
-		return recordings.Recording{}, h.recordingError(ctx, tenantID, callID, err)
+		return rec, h.recordingError(ctx, tenantID, callID, err)
 	}
-	err = h.library.LogAccess(ctx, recordings.Access{
-		TenantID: tenantID, CallID: callID, RecordingID: rec.ID, Accessor: by, Method: method,
-		RemoteAddr: r.client,
+	return rec, nil
+}
+
+// log writes an access to the audit. It comes first, and what can't be written is not given.
+func (h recordingHandlers) log(ctx context.Context, r *request, rec recordings.Recording, by string, method recordings.Method) error {
+	return h.library.LogAccess(ctx, recordings.Access{
+		TenantID: rec.TenantID, CallID: rec.CallID, RecordingID: rec.ID, Accessor: by, Method: method, RemoteAddr: r.client,
 	})
-	return rec, err
 }
 
 // recordingError says why there is nothing to hand out: not yet, not any more, never, or no such call.

@@ -56,7 +56,9 @@ type reply struct {
 	raw    []byte // encoded already
 	stream io.ReadCloser
 	// live is a stream that goes on until its client leaves: what it has is sent at once.
-	live    io.ReadCloser
+	live io.ReadCloser
+	// length is that of a part of a stream, and of the stream which a GET would get, where the answer has none.
+	length  int64
 	headers map[string]string
 	// contentType is the stream's or raw's; JSON when empty.
 	contentType string
@@ -302,14 +304,21 @@ func (s *Server) answer(r *request, out reply) {
 	switch {
 	case out.stream != nil:
 		h.SetContentType(out.contentType)
-		r.rc.Response.SetBodyStream(newChunked(out.stream, r.rc.Conn(), s.cfg.WriteTimeout), -1)
+		size := -1
+		if out.status == http.StatusPartialContent { // players want to know it
+			size = int(out.length)
+		}
+		r.rc.Response.SetBodyStream(newChunked(out.stream, r.rc.Conn(), s.cfg.WriteTimeout), size)
 	case out.live != nil:
 		h.SetContentType(out.contentType)
 		r.rc.Response.SetBodyStream(out.live, -1)
 	case out.raw != nil:
 		h.SetContentType(cmp.Or(out.contentType, jsonType))
 		r.rc.SetBody(out.raw)
-	case out.status == http.StatusNoContent, out.status == http.StatusFound:
+	case out.length > 0:
+		h.SetContentType(out.contentType)
+		h.SetContentLength(int(out.length))
+	case out.status == http.StatusNoContent, out.status == http.StatusNotModified, out.status == http.StatusFound:
 	default:
 		b, err := json.Marshal(out.body)
 		if err != nil {
@@ -335,6 +344,9 @@ func (s *Server) answerError(r *request, e *apiError) {
 	h := &r.rc.Response.Header
 	if e.retryAfter > 0 {
 		h.Set(headerRetryAfter, strconv.Itoa(e.retrySeconds()))
+	}
+	for name, value := range e.headers {
+		h.Set(name, value)
 	}
 	if e.replayed {
 		h.Set(headerReplayed, "true")

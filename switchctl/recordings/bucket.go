@@ -19,14 +19,17 @@ var ErrBucket = errors.New("bucket of recordings")
 type Bucket interface {
 	// Put stores size bytes under a key, all of them or nothing. What it has acknowledged is on stable storage.
 	Put(ctx context.Context, key string, content io.ReadSeeker, size int64) error
-	// Open gives an object and its size. An object that isn't there gives fs.ErrNotExist.
-	Open(ctx context.Context, key string) (io.ReadCloser, int64, error)
+	// Open gives what a span has of an object. An object that isn't there gives fs.ErrNotExist.
+	Open(ctx context.Context, key string, at Span) (io.ReadCloser, error)
 	// Delete deletes an object. One that isn't there gives fs.ErrNotExist.
 	Delete(ctx context.Context, key string) error
 	// Presign gives a URL that needs no credentials; empty where the bucket has none.
 	Presign(ctx context.Context, key string, lifetime time.Duration) (string, error)
 	Close() error
 }
+
+// Span is a part of an object: Length bytes from Offset on, or all from there where Length is 0.
+type Span struct{ Offset, Length int64 }
 
 // CheckBucketURL says what is wrong with a bucket's address, without opening it.
 func CheckBucketURL(address string) error {
@@ -198,16 +201,21 @@ func syncDir(path string) error {
 }
 
 // Open implements Bucket.
-func (f folder) Open(_ context.Context, key string) (io.ReadCloser, int64, error) {
+func (f folder) Open(_ context.Context, key string, at Span) (io.ReadCloser, error) {
 	file, err := os.Open(f.path(key))
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	stat, err := file.Stat()
-	if err != nil {
-		return nil, 0, errors.Join(err, file.Close())
+	if _, err := file.Seek(at.Offset, io.SeekStart); err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
-	return file, stat.Size(), nil
+	if at.Length == 0 {
+		return file, nil
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(file, at.Length), file}, nil
 }
 
 // Delete implements Bucket.

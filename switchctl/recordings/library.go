@@ -140,31 +140,19 @@ func (l *Library) Redirect(ctx context.Context, r Recording, lifetime time.Durat
 	return presigned, nil
 }
 
-// Audio is an open recording. Its reader must be closed.
-type Audio struct {
-	io.ReadCloser
-	Size        int64
-	ContentType string
-	Recording   Recording
-}
-
-// Open gives a call's audio. Its errors are store.ErrNotFound, ErrProcessing and ErrFailed.
-func (l *Library) Open(ctx context.Context, tenantID, callID uuid.UUID) (*Audio, error) {
-	r, err := l.Find(ctx, tenantID, callID)
-	if err != nil {
-		return nil, err
-	}
+// Open gives a span of a finished recording's audio. An object that is gone gives store.ErrNotFound.
+func (l *Library) Open(ctx context.Context, r Recording, at Span) (io.ReadCloser, error) {
 	if err := r.Err(); err != nil {
 		return nil, fmt.Errorf("open recording: %w", err)
 	}
-	reader, size, err := l.bucket.Open(ctx, r.Key)
+	audio, err := l.bucket.Open(ctx, r.Key, at)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open recording: its object is gone: %w", store.ErrNotFound)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open recording: %w", err)
 	}
-	return &Audio{ReadCloser: reader, Size: size, ContentType: r.Format, Recording: r}, nil
+	return audio, nil
 }
 
 // Method is how a recording was handed out.

@@ -66,11 +66,30 @@ func open(t *testing.T, address string) Bucket {
 // object gives what the bucket has under a key.
 func (b *bundle) object(t *testing.T, key string) []byte {
 	t.Helper()
-	r, size, err := b.bucket.Open(t.Context(), key)
+	r, err := b.bucket.Open(t.Context(), key, Span{})
 	require.NoError(t, err)
 	data, err := io.ReadAll(r)
 	require.NoError(t, errors.Join(err, r.Close()))
-	require.EqualValues(t, len(data), size)
+	return data
+}
+
+// openAudio opens the audio of a tenant's call, as who hands it out does.
+func (b *bundle) openAudio(t *testing.T, tenant uuid.UUID, at Span) (io.ReadCloser, error) {
+	t.Helper()
+	r, err := b.lib.Find(t.Context(), tenant, b.call)
+	if err != nil {
+		return nil, err
+	}
+	return b.lib.Open(t.Context(), r, at)
+}
+
+// audio is what a span of the call's audio has.
+func (b *bundle) audio(t *testing.T, at Span) []byte {
+	t.Helper()
+	r, err := b.openAudio(t, b.tenant, at)
+	require.NoError(t, err)
+	data, err := io.ReadAll(r)
+	require.NoError(t, errors.Join(err, r.Close()))
 	return data
 }
 
@@ -217,7 +236,7 @@ func TestOpenTellsTheStatus(t *testing.T) {
 	b := setup(t, onDisk(t))
 	check := func(want error) {
 		t.Helper()
-		_, err := b.lib.Open(t.Context(), b.tenant, b.call)
+		_, err := b.openAudio(t, b.tenant, Span{})
 		require.ErrorIs(t, err, want)
 	}
 	check(store.ErrNotFound)
@@ -233,20 +252,20 @@ func TestOpenTellsTheStatus(t *testing.T) {
 	check(ErrProcessing)
 	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
 
-	opened, err := b.lib.Open(t.Context(), b.tenant, b.call)
+	require.Equal(t, audio, b.audio(t, Span{}))
+	require.Equal(t, audio[:1], b.audio(t, Span{Length: 1}))
+	require.Equal(t, audio[100:300], b.audio(t, Span{Offset: 100, Length: 200}))
+	require.Equal(t, audio[100:], b.audio(t, Span{Offset: 100}))
+	r, err = b.lib.Find(t.Context(), b.tenant, b.call)
 	require.NoError(t, err)
-	got, err := io.ReadAll(opened)
-	require.NoError(t, err)
-	require.NoError(t, opened.Close())
-	require.Equal(t, audio, got)
-	require.EqualValues(t, len(audio), opened.Size)
-	require.Equal(t, "audio/wav", opened.ContentType)
+	require.EqualValues(t, len(audio), r.Bytes)
+	require.Equal(t, "audio/wav", r.Format)
 
 	other := storetest.Tenant(t, b.st)
-	_, err = b.lib.Open(t.Context(), other, b.call)
+	_, err = b.openAudio(t, other, Span{})
 	require.ErrorIs(t, err, store.ErrNotFound, "a foreign call is unknown")
 
-	require.NoError(t, b.bucket.Delete(t.Context(), opened.Recording.Key))
+	require.NoError(t, b.bucket.Delete(t.Context(), r.Key))
 	check(store.ErrNotFound)
 }
 

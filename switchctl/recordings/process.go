@@ -291,7 +291,7 @@ func (l *Library) transferContext(ctx context.Context, operation string, bytes i
 func (l *Library) verify(ctx context.Context, key string, want content) error {
 	ctx, done := l.transferContext(ctx, "verification", want.bytes)
 	defer done()
-	r, _, err := l.bucket.Open(ctx, key)
+	r, err := l.bucket.Open(ctx, key, Span{})
 	if err != nil {
 		return errors.Join(fmt.Errorf("verify the upload: %w", err), context.Cause(ctx))
 	}

@@ -256,7 +256,7 @@ func TestWorkerGivesUpWithoutFiles(t *testing.T) {
 			require.Empty(t, data)
 			require.True(t, b.log.has(slog.LevelError, "processing a recording failed for good"))
 			require.InDelta(t, 1, testutil.ToFloat64(b.lib.metrics.processed.WithLabelValues("failed")), 0)
-			_, err = b.lib.Open(t.Context(), b.tenant, b.call)
+			_, err = b.openAudio(t, b.tenant, Span{})
 			require.ErrorIs(t, err, ErrFailed)
 		})
 	}
@@ -292,14 +292,14 @@ func (f *faulty) Put(_ context.Context, key string, content io.ReadSeeker, _ int
 }
 
 // Open implements Bucket.
-func (f *faulty) Open(_ context.Context, key string) (io.ReadCloser, int64, error) {
+func (f *faulty) Open(_ context.Context, key string, _ Span) (io.ReadCloser, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	data := bytes.Clone(f.objects[key])
 	if f.corrupt {
 		data[len(data)-1] ^= 1
 	}
-	return io.NopCloser(bytes.NewReader(data)), int64(len(data)), nil
+	return io.NopCloser(bytes.NewReader(data)), nil
 }
 
 // Delete implements Bucket.

@@ -80,12 +80,22 @@ func (b *s3Bucket) Put(ctx context.Context, key string, content io.ReadSeeker, s
 }
 
 // Open implements Bucket.
-func (b *s3Bucket) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
-	body, info, _, err := b.client.GetObject(ctx, b.name, key, minio.GetObjectOptions{})
-	if err != nil {
-		return nil, 0, absent(err)
+func (b *s3Bucket) Open(ctx context.Context, key string, at Span) (io.ReadCloser, error) {
+	var options minio.GetObjectOptions
+	if at != (Span{}) {
+		last := int64(0) // to the end
+		if at.Length > 0 {
+			last = at.Offset + at.Length - 1
+		}
+		if err := options.SetRange(at.Offset, last); err != nil {
+			return nil, err
+		}
 	}
-	return body, info.Size, nil
+	body, _, _, err := b.client.GetObject(ctx, b.name, key, options)
+	if err != nil {
+		return nil, absent(err)
+	}
+	return body, nil
 }
 
 // Delete implements Bucket. S3 deletes what isn't there without a word, so that is asked first.

@@ -69,11 +69,10 @@ func TestS3(t *testing.T) {
 			require.Equal(t, b.now.Add(APIURLLifetime).Truncate(time.Second), until)
 			status, _ = fetch(t, week)
 			require.Equal(t, http.StatusOK, status, "seven days are what a presigned URL can live")
-			a, err := b.lib.Open(t.Context(), b.tenant, b.call)
-			require.NoError(t, err)
-			streamed, err := io.ReadAll(a)
-			require.NoError(t, errors.Join(err, a.Close()))
-			require.True(t, bytes.Equal(audio, streamed))
+			require.True(t, bytes.Equal(audio, b.audio(t, Span{})))
+			require.Equal(t, audio[:1], b.audio(t, Span{Length: 1}))
+			require.Equal(t, audio[100:300], b.audio(t, Span{Offset: 100, Length: 200}))
+			require.True(t, bytes.Equal(audio[100:], b.audio(t, Span{Offset: 100})))
 		})
 	}
 }
@@ -238,7 +237,7 @@ func TestUnfinishedUploads(t *testing.T) {
 func TestWrongBucket(t *testing.T) {
 	t.Parallel()
 	b := open(t, strings.Replace(newS3(t).address(""), testBucket, "another", 1))
-	_, _, err := b.Open(t.Context(), "k.wav")
+	_, err := b.Open(t.Context(), "k.wav", Span{})
 	require.ErrorContains(t, err, "NoSuchBucket")
 	require.NotErrorIs(t, err, fs.ErrNotExist)
 	err = b.Put(t.Context(), "k.wav", strings.NewReader("whole"), 5)

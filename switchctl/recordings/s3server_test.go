@@ -178,13 +178,13 @@ func (s *s3Server) act(w http.ResponseWriter, r *http.Request, kind, key string,
 		s.aborted++
 		w.WriteHeader(http.StatusNoContent)
 	case "get", "head":
-		s.read(w, kind, key)
+		s.read(w, r, kind, key)
 	default:
 		s3Refuse(w, http.StatusNotImplemented, "NotImplemented")
 	}
 }
 
-func (s *s3Server) read(w http.ResponseWriter, kind, key string) {
+func (s *s3Server) read(w http.ResponseWriter, r *http.Request, kind, key string) {
 	o, ok := s.objects[key]
 	if !ok {
 		s3Refuse(w, http.StatusNotFound, "NoSuchKey")
@@ -192,8 +192,12 @@ func (s *s3Server) read(w http.ResponseWriter, kind, key string) {
 	}
 	h := w.Header()
 	h.Set("Content-Type", o.kind)
-	h.Set("Content-Length", strconv.Itoa(len(o.body)))
 	h.Set("ETag", etag(o.body))
+	if kind == "get" && r.Header.Get("Range") != "" {
+		http.ServeContent(w, r, key, time.Now(), bytes.NewReader(o.body))
+		return
+	}
+	h.Set("Content-Length", strconv.Itoa(len(o.body)))
 	h.Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
 	if kind == "head" {
 		return
