@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -551,19 +552,20 @@ func TestDocumentHasTheVerbs(t *testing.T) {
 		Components struct {
 			Schemas struct {
 				ControlRequest struct {
-					Properties struct {
-						Event struct {
-							Enum []string `json:"enum"`
-						} `json:"event"`
-					} `json:"properties"`
+					OneOf         []map[string]string `json:"oneOf"`
+					Discriminator struct {
+						Mapping map[string]string `json:"mapping"`
+					} `json:"discriminator"`
 				}
 			} `json:"schemas"`
 		} `json:"components"`
 	}
 	require.NoError(t, json.Unmarshal(raw, &doc))
+	request := doc.Components.Schemas.ControlRequest
 	var names []string
 	for _, v := range call.Verbs() {
 		names = append(names, v.Name)
+		require.Contains(t, request.OneOf, map[string]string{"$ref": request.Discriminator.Mapping[v.Name]})
 	}
-	require.ElementsMatch(t, names, doc.Components.Schemas.ControlRequest.Properties.Event.Enum)
+	require.ElementsMatch(t, names, slices.Collect(maps.Keys(request.Discriminator.Mapping)))
 }

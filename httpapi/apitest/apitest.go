@@ -128,7 +128,7 @@ type described struct {
 }
 
 func load() (described, error) {
-	raw, err := openapi.Document()
+	raw, err := openapi.Strict()
 	if err != nil {
 		return described{}, err
 	}

@@ -21,15 +21,69 @@ import (
 //go:embed doc/*.yaml
 var files embed.FS
 
-// document is joined by the first who asks for it.
+// Both forms of the document are made by the first who asks for them.
 //
 //nolint:gochecknoglobals // never written after the first use
-var document = sync.OnceValues(join)
+var (
+	served = sync.OnceValues(func() ([]byte, error) { return encode(open) })
+	strict = sync.OnceValues(func() ([]byte, error) { return encode(closed) })
+)
 
-// Document returns the complete description as JSON, the same bytes to everybody: nobody may write to them.
-func Document() ([]byte, error) { return document() }
+// Document returns the complete description as JSON, the same bytes to everybody: nobody may write to them. Its objects are open: a later
+// version may have more members, and clients pass over those that they don't know.
+func Document() ([]byte, error) { return served() }
 
-func join() ([]byte, error) {
+// Strict is the Document as tests hold answers against it: an answer has the members that are described, and no others.
+func Strict() ([]byte, error) { return strict() }
+
+func encode(form func(map[string]any)) ([]byte, error) {
+	whole, err := join()
+	if err != nil {
+		return nil, err
+	}
+	visit(whole, form)
+	b, err := json.Marshal(whole)
+	if err != nil {
+		return nil, fmt.Errorf("encode the OpenAPI document: %w", err)
+	}
+	return b, nil
+}
+
+// judgedByRow marks an array whose rows are judged one by one: what is wrong with one of them is reported, and refuses nothing.
+const judgedByRow = "x-judged-by-row"
+
+// open takes away what is for tests alone.
+func open(object map[string]any) {
+	if object["additionalProperties"] == false {
+		delete(object, "additionalProperties")
+	}
+	delete(object, judgedByRow)
+}
+
+// closed lets an accepted request have rows of any form where they are judged one by one.
+func closed(object map[string]any) {
+	if object[judgedByRow] == true {
+		delete(object, "items")
+		delete(object, judgedByRow)
+	}
+}
+
+// visit calls f for every object of the document.
+func visit(value any, f func(map[string]any)) {
+	switch v := value.(type) {
+	case map[string]any:
+		f(v)
+		for _, member := range v {
+			visit(member, f)
+		}
+	case []any:
+		for _, item := range v {
+			visit(item, f)
+		}
+	}
+}
+
+func join() (map[string]any, error) {
 	entries, err := files.ReadDir("doc")
 	if err != nil {
 		return nil, fmt.Errorf("list the parts of the OpenAPI document: %w", err)
@@ -50,11 +104,7 @@ func join() ([]byte, error) {
 	}
 	describeIdempotency(whole)
 	describeErrors(whole)
-	b, err := json.Marshal(whole)
-	if err != nil {
-		return nil, fmt.Errorf("encode the OpenAPI document: %w", err)
-	}
-	return b, nil
+	return whole, nil
 }
 
 // merge adds the members of part to whole; two parts may share a mapping, but no leaf may be given twice.
@@ -107,7 +157,7 @@ func commonErrors(path string, operation map[string]any) map[string]any {
 	if isDialer(path) {
 		errorShape, invalid = reference("DialerError"), reference("ValidationError")
 	}
-	list := map[string]any{}
+	list := map[string]any{"400": errorShape}
 	secured, _ := operation["security"].([]any)
 	if len(secured) > 0 {
 		maps.Copy(list, map[string]any{
@@ -127,7 +177,8 @@ func commonErrors(path string, operation map[string]any) map[string]any {
 }
 
 func isDialer(path string) bool {
-	return strings.HasPrefix(path, "/fs/") || strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/api/v1/")
+	return strings.HasPrefix(path, "/fs/") || strings.HasPrefix(path, "/health") || path == "/openapi.json" ||
+		strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/api/v1/")
 }
 
 func reference(response string) map[string]any {

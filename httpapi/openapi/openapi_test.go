@@ -1,6 +1,9 @@
 package openapi
 
 import (
+	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,4 +15,85 @@ func TestPartsMayNotContradictEachOther(t *testing.T) {
 	require.NoError(t, merge(whole, map[string]any{"paths": map[string]any{"/a": map[string]any{"post": 2}}}, "b"))
 	require.Equal(t, map[string]any{"paths": map[string]any{"/a": map[string]any{"get": 1, "post": 2}}}, whole)
 	require.ErrorContains(t, merge(whole, map[string]any{"paths": map[string]any{"/a": map[string]any{"get": 3}}}, "c"), `"get" is given twice`)
+}
+
+// documented is the document as clients get it.
+func documented(t *testing.T) map[string]any {
+	t.Helper()
+	raw, err := Document()
+	require.NoError(t, err)
+	var doc map[string]any
+	require.NoError(t, json.Unmarshal(raw, &doc))
+	return doc
+}
+
+// What is served promises no member to be the last one: a client that holds answers against it goes on working when there are more.
+func TestServedObjectsAreOpen(t *testing.T) {
+	t.Parallel()
+	visit(documented(t), func(object map[string]any) {
+		require.NotEqual(t, false, object["additionalProperties"], "%v", object)
+		require.NotContains(t, object, judgedByRow)
+		for _, name := range []string{"items", "schema"} {
+			require.NotContains(t, []any{true, false}, object[name], "generators take no schema that is a boolean: %v", object)
+		}
+	})
+	raw, err := Strict()
+	require.NoError(t, err)
+	require.Contains(t, string(raw), `"additionalProperties":false`)
+}
+
+// Alternatives of objects are told apart by a member, so that generators make types that can be switched over.
+func TestAlternativesHaveDiscriminators(t *testing.T) {
+	t.Parallel()
+	visit(documented(t), func(object map[string]any) {
+		choices, ok := object["oneOf"].([]any)
+		if !ok {
+			return
+		}
+		var objects int
+		for _, c := range choices {
+			if choice, _ := c.(map[string]any); choice["type"] != "null" {
+				objects++
+			}
+		}
+		if objects > 1 {
+			require.Contains(t, object, "discriminator", "%v", choices)
+		}
+	})
+}
+
+// Whatever a path names is a UUID.
+func TestIdsOfPathsAreUUIDs(t *testing.T) {
+	t.Parallel()
+	var n int
+	visit(documented(t), func(object map[string]any) {
+		if object["in"] != "path" {
+			return
+		}
+		n++
+		require.Equal(t, map[string]any{"type": "string", "format": "uuid"}, object["schema"], "%v", object["name"])
+	})
+	require.Positive(t, n)
+}
+
+// Ids in bodies are UUIDs too, where they are ours.
+func TestIdsAreUUIDs(t *testing.T) {
+	t.Parallel()
+	theirs := []string{
+		"external_agent_id", "crm_lead_id", "lead_id", "user_id", "request_id", "member_id", "event_id", "conference_id", "caller_id",
+	}
+	var others []string
+	visit(documented(t), func(object map[string]any) {
+		properties, _ := object["properties"].(map[string]any)
+		for name, p := range properties {
+			property, _ := p.(map[string]any)
+			if name != "id" && !strings.HasSuffix(name, "_id") || slices.Contains(theirs, name) {
+				continue
+			}
+			if property["format"] != "uuid" {
+				others = append(others, name)
+			}
+		}
+	})
+	require.Equal(t, []string{"id"}, others, "a node of a flow has an id of the customer's choice")
 }

@@ -1,0 +1,68 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/httpapi"
+	"github.com/ringmaster/ringmaster/httpapi/apitest"
+	"github.com/ringmaster/ringmaster/httpapi/openapi"
+)
+
+// The document describes every operation that is registered, with its credentials, and registers none that is not.
+func TestDocumentCoversEveryOperation(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	doc, err := apitest.Document()
+	require.NoError(t, err)
+	var described []string
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			described = append(described, method+" "+path)
+			require.NotEmpty(t, op.OperationID)
+		}
+	}
+	var registered []string
+	for _, op := range httpapi.OperationsOf(b.srv) {
+		name := op.Method + " " + op.Path
+		registered = append(registered, name)
+		described := doc.Paths.Find(op.Path).GetOperation(op.Method)
+		require.NotNil(t, described, name)
+		if op.Scope != "" {
+			require.Contains(t, described.Description, op.Scope, "%s names its scope", name)
+		}
+		require.NotNil(t, described.Security, "%s says which credentials it takes", name)
+		if op.Path != "/fs/directory" {
+			require.ElementsMatch(t, requirements(op), *described.Security, "%s says who may", name)
+		}
+	}
+	slices.Sort(described)
+	slices.Sort(registered)
+	require.Equal(t, registered, described)
+	var served, embedded any
+	b.client("").JSON(t, http.MethodGet, "/openapi.json", nil, http.StatusOK, &served)
+	raw, err := openapi.Document()
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(raw, &embedded))
+	require.Equal(t, embedded, served)
+}
+
+// requirements are what the document must say of an operation's credentials: of keys the scope, of sessions the roles.
+func requirements(op httpapi.Operation) []openapi3.SecurityRequirement {
+	list := []openapi3.SecurityRequirement{}
+	if op.Control {
+		list = append(list, openapi3.SecurityRequirement{"callbackToken": {"voice_agent:control"}})
+	}
+	if op.Key {
+		list = append(list, openapi3.SecurityRequirement{"apiKey": {op.Scope}})
+	}
+	if op.Session {
+		list = append(list, openapi3.SecurityRequirement{"session": op.Roles})
+	}
+	return list
+}
