@@ -69,6 +69,9 @@ func authorize(r *request) error {
 		if !r.op.roles.include(r.who.Role) {
 			return newError(http.StatusForbidden, codeInsufficientScope, "The role "+r.who.Role+" may not do this.")
 		}
+		if r.op.permission != "" && !r.who.May(r.op.permission) {
+			return newError(http.StatusForbidden, codeInsufficientScope, "The user lacks the permission "+r.op.permission+".")
+		}
 		return nil
 	case auth.Callback:
 		if r.op.access != accessControl || !slices.Contains(r.who.Scopes, scopeVoiceAgentControl) {

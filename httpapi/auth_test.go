@@ -205,7 +205,7 @@ func (b *bundle) addUser(tb testing.TB, tenant uuid.UUID, in account.UserInput) 
 	tb.Helper()
 	row := db.CreateUserParams{
 		TenantID: tenant, ID: storetest.NewID(tb), Email: in.Email, PasswordHash: quickHash, Role: in.Role, PhoneMode: account.PhoneHeld,
-		IsActive: true, Tags: []string{},
+		IsActive: true, Tags: []string{}, Permissions: append([]string{}, in.Permissions...),
 	}
 	if in.DisplayName != "" {
 		row.DisplayName = &in.DisplayName

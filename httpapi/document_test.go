@@ -52,7 +52,7 @@ func TestDocumentCoversEveryOperation(t *testing.T) {
 	require.Equal(t, embedded, served)
 }
 
-// requirements are what the document must say of an operation's credentials: of keys the scope, of sessions the roles.
+// requirements are what the document must say of an operation's credentials: of keys the scope, of sessions the roles, or the permission.
 func requirements(op httpapi.Operation) []openapi3.SecurityRequirement {
 	list := []openapi3.SecurityRequirement{}
 	if op.Control {
@@ -61,7 +61,10 @@ func requirements(op httpapi.Operation) []openapi3.SecurityRequirement {
 	if op.Key {
 		list = append(list, openapi3.SecurityRequirement{"apiKey": {op.Scope}})
 	}
-	if op.Session {
+	switch {
+	case op.Permission != "":
+		list = append(list, openapi3.SecurityRequirement{"session": {op.Permission}})
+	case op.Session:
 		list = append(list, openapi3.SecurityRequirement{"session": op.Roles})
 	}
 	return list

@@ -17,6 +17,8 @@ type Operation struct {
 	Open, Key, Session, Control bool
 	// Roles are those of the users who may, where Session is true.
 	Roles []string
+	// Permission is what a user needs besides, which an administrator always has.
+	Permission string
 	// JSON and File say what its body is.
 	JSON, File bool
 }
@@ -29,10 +31,10 @@ func OperationsOf(s *Server) []Operation {
 			Method: op.method, Path: op.path, Scope: op.scope, Open: op.access == accessOpen || op.access == accessSwitch,
 			Key:     op.access == accessKey || op.access == accessKeyOrSession || op.access == accessControl,
 			Session: op.access == accessSession || op.access == accessKeyOrSession, Control: op.access == accessControl,
-			JSON: op.body == jsonBody, File: op.body == fileBody,
+			Permission: op.permission, JSON: op.body == jsonBody, File: op.body == fileBody,
 		}
 		for _, role := range []string{account.RoleAdmin, account.RoleSupervisor, account.RoleAgent} {
-			if o.Session && op.roles.include(role) {
+			if o.Session && op.roles.include(role) && (op.permission == "" || account.May(role, nil, op.permission)) {
 				o.Roles = append(o.Roles, role)
 			}
 		}

@@ -26,6 +26,7 @@ type api struct {
 	control      controlHandlers
 	usage        usageHandlers
 	webhooks     webhookHandlers
+	keys         keyHandlers
 	flows        flowHandlers
 	users        userHandlers
 	telephony    telephonyHandlers
@@ -78,6 +79,7 @@ type (
 		now        func() time.Time
 	}
 	webhookHandlers struct{ webhooks *webhook.Subscriptions }
+	keyHandlers     struct{ accounts *account.Service }
 	flowHandlers    struct {
 		flows Flows
 		lists lister
@@ -141,6 +143,7 @@ func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, key
 		control:      controlHandlers{calls: calls, verbs: deps.Calls, tokens: auth.Tokens{Store: deps.Store, Now: cfg.Now}, idempotency: keys, now: cfg.Now},
 		usage:        usageHandlers{of.Statistics, cfg.Now},
 		webhooks:     webhookHandlers{webhook.NewSubscriptions(deps.Store, cfg.WebhookTargets, ofTenant, cfg.Now)},
+		keys:         keyHandlers{accounts},
 		flows:        flowHandlers{of.Flows, lists},
 		users:        userHandlers{accounts},
 		telephony:    telephonyHandlers{accounts: accounts, byTenants: cfg.TenantTelephony, targets: cfg.TrunkTargets},

@@ -97,7 +97,9 @@ type operation struct {
 	scope   string
 	// roles are those of the users who may, when it is a session that asks.
 	roles roleSet
-	body  bodyKind
+	// permission is what a user must have besides, an administrator always has; empty where the role is enough.
+	permission string
+	body       bodyKind
 	// freesKey reports whether a refusal leaves an Idempotency-Key unused; changedNothing when nil.
 	freesKey func(e *apiError) bool
 	handle   handlerFunc
@@ -107,7 +109,7 @@ type operation struct {
 func (a *api) operations() []operation {
 	var all []operation
 	for _, group := range [][]operation{
-		a.voiceAgentOperations(), a.campaignOperations(), a.suppressionOperations(), a.callOperations(), a.webhookOperations(),
+		a.voiceAgentOperations(), a.campaignOperations(), a.suppressionOperations(), a.callOperations(), a.webhookOperations(), a.keyOperations(),
 		a.dialerOperations(), a.accountOperations(), a.agentOperations(), a.supervisorOperations(), a.healthOperations(),
 	} {
 		all = append(all, group...)
@@ -201,6 +203,21 @@ func (a *api) webhookOperations() []operation {
 		{method: http.MethodDelete, path: root + "/{id}", access: accessKey, scope: scopeWebhooksWrite, handle: deleteByID(webhookNoun, a.webhooks.webhooks.Delete)},
 		{method: http.MethodPost, path: root + "/{id}/test", access: accessKey, scope: scopeWebhooksWrite, handle: a.webhooks.test},
 	}
+}
+
+// keyOperations are of users alone: a key that leaked makes no others.
+func (a *api) keyOperations() []operation {
+	const root, one = "/api/v1/keys", "/api/v1/keys/{key_id}"
+	ops := []operation{
+		{method: http.MethodPost, path: root, body: jsonBody, handle: a.keys.create},
+		{method: http.MethodGet, path: root, handle: a.keys.list},
+		{method: http.MethodPost, path: one + "/rotate", body: jsonBody, handle: a.keys.rotate},
+		{method: http.MethodDelete, path: one, body: jsonBody, handle: a.keys.revoke},
+	}
+	for i := range ops {
+		ops[i].access, ops[i].roles, ops[i].permission = accessSession, anyRole, account.PermissionKeys
+	}
+	return ops
 }
 
 func (a *api) healthOperations() []operation {

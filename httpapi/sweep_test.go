@@ -78,6 +78,8 @@ func things(t *testing.T, b *bundle, tenant uuid.UUID, number string) map[string
 	storetest.Exec(t, b.st, tenant, `INSERT INTO events (tenant_id, id, type, data, created_at) VALUES ($1, $2, 'call.ended', '{}', now())`, tenant, event)
 	storetest.Exec(t, b.st, tenant, `INSERT INTO webhook_deliveries (tenant_id, id, subscription_id, event_id, event_type, status, created_at)
 		VALUES ($1, $2, $3, $4, 'call.ended', 'dead_lettered', now())`, tenant, delivery, hook, event)
+	key, _, err := account.New(b.st).CreateKey(t.Context(), tenant, account.KeyInput{Label: "swept"})
+	require.NoError(t, err)
 	session, escalation, talk := storetest.NewID(t), storetest.NewID(t), b.call(t, tenant, nil, "")
 	storetest.Exec(t, b.st, tenant, `INSERT INTO supervisor_sessions (tenant_id, id, supervisor_id, call_id, mode, node, started_at, begun_at)
 		VALUES ($1, $2, $3, $4, 'listen', 'n1', now(), now())`, tenant, session, person, talk)
@@ -86,7 +88,7 @@ func things(t *testing.T, b *bundle, tenant uuid.UUID, number string) map[string
 	return map[string]string{
 		"voice agent": agent.String(), "campaign": campaign.String(), "lead": lead.String(), "call": b.call(t, tenant, nil, "").String(),
 		"agent": person, "user": person, "suppression": opted.ID.String(), "flow": flow.ID.String(),
-		"webhook": hook.String(), "delivery": delivery.String(), "session": session.String(), "escalation": escalation.String(),
+		"webhook": hook.String(), "delivery": delivery.String(), "session": session.String(), "escalation": escalation.String(), "key": key.ID.String(),
 		"trunk":  storetest.Trunk(t, b.st, tenant, "192.0.2.1", 5060, 10).String(),
 		"number": storetest.InboundNumber(t, b.st, tenant, "+91800000"+number[6:]).String(),
 	}
@@ -239,7 +241,7 @@ func rows(t *testing.T, b *bundle) map[string]int {
 	t.Helper()
 	n := map[string]int{}
 	for _, table := range []string{
-		"campaigns", "leads", "voice_agents", "users", "numbers", "trunks", "flows", "webhook_subscriptions", "suppressions", "calls",
+		"api_keys WHERE is_active", "campaigns", "leads", "voice_agents", "users", "numbers", "trunks", "flows", "webhook_subscriptions", "suppressions", "calls",
 	} {
 		n[table] = storetest.Count(t, b.st, "SELECT count(*) FROM "+table)
 	}

@@ -66,12 +66,13 @@ type userView struct {
 	PhoneMode   string    `json:"phone_mode"`
 	IsActive    bool      `json:"is_active"`
 	Tags        []string  `json:"tags"`
+	Permissions []string  `json:"permissions"`
 }
 
 func viewUser(u db.User) userView {
 	return userView{
 		ID: u.ID, TenantID: u.TenantID, Email: u.Email, DisplayName: u.DisplayName, Role: u.Role, Extension: u.Extension,
-		PhoneMode: u.PhoneMode, IsActive: u.IsActive, Tags: orEmpty(u.Tags),
+		PhoneMode: u.PhoneMode, IsActive: u.IsActive, Tags: orEmpty(u.Tags), Permissions: orEmpty(u.Permissions),
 	}
 }
 

@@ -31,6 +31,8 @@ type userCreateCmd struct {
 	Extension   string `help:"The softphone's extension."`
 	DisplayName string `help:"The name shown."`
 	PhoneMode   string `help:"held: one leg kept between calls; on_hook: rung for each." enum:"held,on_hook" default:"held"`
+
+	Permission []string `help:"What the user may do beyond the role: api_keys:manage. May be repeated."`
 }
 
 // generatedPassword is the length of a password made here.
@@ -45,7 +47,7 @@ func (cmd userCreateCmd) Run(ctx context.Context, e env) error {
 	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
 		in := account.UserInput{
 			Email: cmd.Email, Role: cmd.Role, Extension: cmd.Extension, DisplayName: cmd.DisplayName,
-			PhoneMode: cmd.PhoneMode,
+			PhoneMode: cmd.PhoneMode, Permissions: cmd.Permission,
 		}
 		if in.Password = account.Random(generatedPassword); password != nil {
 			in.Password = *password
@@ -108,6 +110,7 @@ func (cmd userPasswordCmd) Run(ctx context.Context, e env) error {
 type keyCmd struct {
 	Create keyCreateCmd  `cmd:"" help:"Issue a key; its secret is shown once."`
 	List   tenantListCmd `cmd:"" help:"List a tenant's keys."`
+	Rotate keyRotateCmd  `cmd:"" help:"Issue a key in a key's place, and revoke that at once."`
 	Revoke keyRevokeCmd  `cmd:"" help:"Revoke a key at once."`
 }
 
@@ -118,13 +121,14 @@ type keyCreateCmd struct {
 	Scope       []string `help:"A scope; may be repeated." xor:"scopes" required:""`
 	All         bool     `help:"Full access, but ai_sessions:control_admin." xor:"scopes" required:""`
 	Rate        int      `help:"Requests per minute." default:"600"`
+	Origin      []string `help:"An origin from which browsers may use it; may be repeated. All may without any."`
 }
 
 // Run issues a key.
 func (cmd keyCreateCmd) Run(ctx context.Context, e env) error {
 	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
 		k, secret, err := s.CreateKey(ctx, tenantID, account.KeyInput{
-			Label: cmd.Label, Environment: cmd.Environment, Scopes: cmd.Scope, RatePerMin: cmd.Rate,
+			Label: cmd.Label, Environment: cmd.Environment, Scopes: cmd.Scope, RatePerMin: cmd.Rate, Origins: cmd.Origin,
 		})
 		if err != nil {
 			return err
@@ -142,10 +146,35 @@ func keyRow(k db.ApiKey) row {
 		{"last_four", k.LastFour},
 		{"scopes", k.Scopes},
 		{"rate_limit_per_min", k.RateLimitPerMin},
+		{"allowed_origins", k.AllowedOrigins},
 		{"is_active", k.IsActive},
 		{"created_at", &k.CreatedAt},
 		{"last_used_at", k.LastUsedAt},
 	}
+}
+
+type keyRotateCmd struct {
+	target
+	Label string `help:"What the new key is for; the old one's by default."`
+	Rate  int    `help:"Requests per minute; the old one's by default."`
+}
+
+// Run rotates a key.
+func (cmd keyRotateCmd) Run(ctx context.Context, e env) error {
+	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
+		var in account.KeyFields
+		if cmd.Label != "" {
+			in.Label = input.Some(cmd.Label)
+		}
+		if cmd.Rate != 0 {
+			in.RatePerMin = input.Some(cmd.Rate)
+		}
+		k, secret, err := s.RotateKey(ctx, tenantID, id, in)
+		if err != nil {
+			return err
+		}
+		return cmd.print(e.stdout, true, append(keyRow(k), cell{"key", secret.Key}))
+	})
 }
 
 type keyRevokeCmd struct {

@@ -1,7 +1,7 @@
 // Package account manages what belongs to a tenant by configuration: the tenant itself, its users, API keys, trunks and
 // numbers. The command line, the development seed and the HTTP handlers share it.
 //
-// Read credential.go for the form of keys and passwords, this file for tenants, keys and what is refused, user.go, trunk.go and
+// Read credential.go for the form of keys and passwords, this file for tenants and what is refused, key.go, user.go, trunk.go and
 // number.go for the rest. Inputs whose members are input.Opt are those of the HTTP API; the plain ones are made of
 // them for callers in Go.
 package account
@@ -113,65 +113,6 @@ func (s *Service) SetCallingWindow(ctx context.Context, tenantID uuid.UUID, wind
 	return translate("set the calling window", err)
 }
 
-// KeyInput describes a new API key.
-type KeyInput struct {
-	Label       string
-	Environment string // live (also when empty), test
-	Scopes      []string
-	RatePerMin  int // 600 when 0
-}
-
-// CreateKey issues an API key. The secret is in the result and nowhere else.
-func (s *Service) CreateKey(ctx context.Context, tenantID uuid.UUID, in KeyInput) (db.ApiKey, Secret, error) {
-	if in.Environment == "" {
-		in.Environment = "live"
-	}
-	if in.RatePerMin == 0 {
-		in.RatePerMin = 600
-	}
-	switch {
-	case in.Label == "" || len([]rune(in.Label)) > 200:
-		return db.ApiKey{}, Secret{}, invalid("label", "has 1 to 200 characters")
-	case in.Environment != "live" && in.Environment != "test":
-		return db.ApiKey{}, Secret{}, invalid("environment", "is live or test")
-	case !known(in.Scopes):
-		return db.ApiKey{}, Secret{}, invalid("scopes", "are of "+strings.Join(Scopes(), ", "))
-	case in.RatePerMin < 1 || in.RatePerMin > 100_000:
-		return db.ApiKey{}, Secret{}, invalid("rate_limit_per_min", "is 1 to 100000")
-	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return db.ApiKey{}, Secret{}, fmt.Errorf("create key: %w", err)
-	}
-	secret := NewAPIKey(in.Environment)
-	var out db.ApiKey
-	err = s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
-		out, err = tx.Q.CreateAPIKey(ctx, db.CreateAPIKeyParams{
-			TenantID: tenantID, ID: id, Label: in.Label, Environment: in.Environment, KeyHash: secret.Hash, KeyPrefix: secret.Prefix,
-			LastFour: secret.LastFour, Scopes: append([]string{}, in.Scopes...), RateLimitPerMin: int32(in.RatePerMin),
-			AllowedOrigins: []string{},
-		})
-		return err
-	})
-	return out, secret, translate("create key", err)
-}
-
-func known(scopes []string) bool {
-	return !slices.ContainsFunc(scopes, func(s string) bool { return !slices.Contains(Scopes(), s) })
-}
-
-// Keys lists the keys of a tenant, revoked ones too.
-func (s *Service) Keys(ctx context.Context, tenantID uuid.UUID) ([]db.ApiKey, error) {
-	return list(ctx, s.store, tenantID, "list keys", (*db.Queries).ListAPIKeys)
-}
-
-// RevokeKey ends a key at once.
-func (s *Service) RevokeKey(ctx context.Context, tenantID, id uuid.UUID, reason string) error {
-	return one(ctx, s.store, tenantID, "revoke key", func(q *db.Queries) (int64, error) {
-		return q.RevokeAPIKey(ctx, optional(reason), tenantID, id)
-	})
-}
-
 func list[T any](ctx context.Context, st *store.Store, tenantID uuid.UUID, what string,
 	query func(*db.Queries, context.Context, uuid.UUID) ([]T, error),
 ) ([]T, error) {
@@ -235,6 +176,8 @@ const (
 	CodeLastAdmin   = "last_admin"
 	CodeTrunkInUse  = "trunk_in_use"
 	CodeAgentOnCall = "agent_on_call"
+	CodeKeyRevoked  = "key_revoked"
+	CodeKeys        = "too_many_keys"
 )
 
 func invalid(field, message string) error {

@@ -36,11 +36,16 @@ func TestAPIKeyIsShownOnceAndFoundByItsHash(t *testing.T) {
 	require.True(t, strings.HasPrefix(again.Key, PrefixLive))
 	require.NotEqual(t, secret.Key, again.Key)
 	require.NoError(t, s.RevokeKey(t.Context(), tenant, other.ID, "leaked"))
-	require.ErrorIs(t, s.RevokeKey(t.Context(), tenant, other.ID, "leaked"), store.ErrNotFound)
-	keys, err := s.Keys(t.Context(), tenant)
+	require.NoError(t, s.RevokeKey(t.Context(), tenant, other.ID, "again"))
+	require.ErrorIs(t, s.RevokeKey(t.Context(), tenant, tenant, "leaked"), store.ErrNotFound)
+	keys, err := s.Keys(t.Context(), tenant, true)
 	require.NoError(t, err)
 	require.Len(t, keys, 2)
 	require.False(t, keys[1].IsActive)
+	require.Equal(t, "leaked", *keys[1].RevokeReason, "the first reason stays")
+	keys, err = s.Keys(t.Context(), tenant, false)
+	require.NoError(t, err)
+	require.Len(t, keys, 1)
 }
 
 func TestPasswords(t *testing.T) {

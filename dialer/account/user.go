@@ -40,12 +40,24 @@ const (
 	maxTag         = 64
 )
 
+// PermissionKeys lets a user manage the tenant's API keys.
+const PermissionKeys = "api_keys:manage"
+
+// Permissions are all that a user may be given beyond the role.
+func Permissions() []string { return []string{PermissionKeys} }
+
+// May tells whether a user of a role who was given some permissions has one. An administrator has them all.
+func May(role string, given []string, permission string) bool {
+	return role == RoleAdmin || slices.Contains(given, permission)
+}
+
 // UserInput describes a new user.
 type UserInput struct {
 	Email, Password, DisplayName string
 	Role                         string // admin, supervisor, agent
 	Extension                    string
 	PhoneMode                    string // held (also when empty), on_hook
+	Permissions                  []string
 }
 
 // UserEdit is the body of a user's creation or edit. Without a password nobody signs in as a new user until one is set.
@@ -54,6 +66,8 @@ type UserEdit struct {
 	IsActive                                                 input.Opt[bool]
 	// Tags are the skills that a queued call may ask for.
 	Tags input.Opt[[]string]
+	// Permissions are what the user may do beyond the role; of an administrator they say nothing.
+	Permissions input.Opt[[]string]
 }
 
 // Members gives the members of the body by their names.
@@ -61,7 +75,7 @@ func (in *UserEdit) Members() map[string]json.Unmarshaler {
 	return map[string]json.Unmarshaler{
 		"email": &in.Email, "password": &in.Password, "display_name": &in.DisplayName, "role": &in.Role,
 		"extension": &in.Extension, "phone_mode": &in.PhoneMode, "is_active": &in.IsActive,
-		"tags": &in.Tags,
+		"tags": &in.Tags, "permissions": &in.Permissions,
 	}
 }
 
@@ -70,6 +84,7 @@ func (s *Service) CreateUser(ctx context.Context, tenantID uuid.UUID, in UserInp
 	edit := UserEdit{
 		Email: input.Some(in.Email), Password: input.Some(in.Password), Role: input.Some(in.Role),
 		DisplayName: some(in.DisplayName), Extension: some(in.Extension), PhoneMode: some(in.PhoneMode),
+		Permissions: input.Some(in.Permissions),
 	}
 	return s.AddUser(ctx, tenantID, edit)
 }
@@ -87,7 +102,7 @@ func (s *Service) AddUser(ctx context.Context, tenantID uuid.UUID, in UserEdit) 
 	if err != nil {
 		return db.User{}, fmt.Errorf("create user: %w", err)
 	}
-	row := db.User{TenantID: tenantID, ID: id, PhoneMode: PhoneHeld, IsActive: true, Tags: []string{}}
+	row := db.User{TenantID: tenantID, ID: id, PhoneMode: PhoneHeld, IsActive: true, Tags: []string{}, Permissions: []string{}}
 	f := new(input.Form)
 	in.apply(f, &row)
 	if err := f.Err(); err != nil {
@@ -102,7 +117,7 @@ func (s *Service) AddUser(ctx context.Context, tenantID uuid.UUID, in UserEdit) 
 		out, err = tx.Q.CreateUser(ctx, db.CreateUserParams{
 			TenantID: tenantID, ID: id, Email: row.Email, PasswordHash: row.PasswordHash, DisplayName: row.DisplayName,
 			Role: row.Role, Extension: row.Extension, PhoneMode: row.PhoneMode, IsActive: row.IsActive,
-			Tags: row.Tags,
+			Tags: row.Tags, Permissions: row.Permissions,
 		})
 		return err
 	})
@@ -163,6 +178,14 @@ func (in *UserEdit) apply(f *input.Form, to *db.User) {
 		if to.Tags == nil {
 			to.Tags = []string{}
 		}
+	}
+	if v, ok := input.Given(f, "permissions", in.Permissions); ok {
+		for _, p := range v {
+			if !f.OneOf("permissions", p, Permissions()...) {
+				break
+			}
+		}
+		to.Permissions = distinct(v)
 	}
 }
 
@@ -243,7 +266,7 @@ func (s *Service) EditUser(ctx context.Context, tenantID, id uuid.UUID, in UserE
 		*row, err = tx.Q.UpdateUser(ctx, db.UpdateUserParams{
 			TenantID: tenantID, ID: id, Email: row.Email, PasswordHash: row.PasswordHash, DisplayName: row.DisplayName,
 			Role: row.Role, Extension: row.Extension, PhoneMode: row.PhoneMode, IsActive: row.IsActive,
-			Tags: row.Tags,
+			Tags: row.Tags, Permissions: row.Permissions,
 		})
 		return err
 	})

@@ -49,6 +49,8 @@ type Principal struct {
 	Origins     []string
 	PerMinute   int
 	Role        string
+	// Permissions are what a user was given beyond the role.
+	Permissions []string
 	// CallID is the one call that a callback token opens.
 	CallID uuid.UUID
 }
@@ -66,6 +68,11 @@ func (p Principal) Accessor() string {
 		return "signed_url"
 	}
 	return ""
+}
+
+// May tells whether a user asks who has a permission.
+func (p Principal) May(permission string) bool {
+	return p.Kind == Session && account.May(p.Role, p.Permissions, permission)
 }
 
 // IsAgent tells whether an agent asks, who sees own calls alone.
@@ -202,7 +209,7 @@ func (a *Authenticator) sessionPrincipal(ctx context.Context, token string) (Pri
 	}
 	return Principal{
 		Kind: Session, TenantID: user.TenantID, ID: user.ID, Environment: campaigns.EnvironmentLive, Role: user.Role,
-		PerMinute: sessionPerMinute,
+		Permissions: user.Permissions, PerMinute: sessionPerMinute,
 	}, nil
 }
 

@@ -11,6 +11,17 @@ import (
 	"github.com/google/uuid"
 )
 
+const countAPIKeys = `-- name: CountAPIKeys :one
+SELECT count(*) FROM api_keys WHERE tenant_id = $1 AND revoked_at IS NULL
+`
+
+func (q *Queries) CountAPIKeys(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, countAPIKeys, tenantID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const createAPIKey = `-- name: CreateAPIKey :one
 INSERT INTO api_keys (tenant_id, id, label, environment, key_hash, key_prefix, last_four, scopes, rate_limit_per_min, allowed_origins)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING tenant_id, id, label, environment, key_hash, key_prefix, last_four, scopes, rate_limit_per_min, allowed_origins, is_active, last_used_at, created_at, revoked_at, revoke_reason
@@ -64,10 +75,10 @@ func (q *Queries) CreateAPIKey(ctx context.Context, arg CreateAPIKeyParams) (Api
 }
 
 const createUser = `-- name: CreateUser :one
-INSERT INTO users (tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, tags)
+INSERT INTO users (tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, tags, permissions)
 VALUES ($1, $2, lower($3::text), $4, $5, $6, $7, $8, $9,
-  $10)
-RETURNING tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch
+  $10, $11)
+RETURNING tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch, permissions
 `
 
 type CreateUserParams struct {
@@ -81,6 +92,7 @@ type CreateUserParams struct {
 	PhoneMode    string
 	IsActive     bool
 	Tags         []string
+	Permissions  []string
 }
 
 func (q *Queries) CreateUser(ctx context.Context, arg CreateUserParams) (User, error) {
@@ -95,6 +107,7 @@ func (q *Queries) CreateUser(ctx context.Context, arg CreateUserParams) (User, e
 		arg.PhoneMode,
 		arg.IsActive,
 		arg.Tags,
+		arg.Permissions,
 	)
 	var i User
 	err := row.Scan(
@@ -111,12 +124,13 @@ func (q *Queries) CreateUser(ctx context.Context, arg CreateUserParams) (User, e
 		&i.UpdatedAt,
 		&i.Tags,
 		&i.SessionEpoch,
+		&i.Permissions,
 	)
 	return i, err
 }
 
 const getUser = `-- name: GetUser :one
-SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch FROM users WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch, permissions FROM users WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) GetUser(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (User, error) {
@@ -136,16 +150,17 @@ func (q *Queries) GetUser(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID)
 		&i.UpdatedAt,
 		&i.Tags,
 		&i.SessionEpoch,
+		&i.Permissions,
 	)
 	return i, err
 }
 
 const listAPIKeys = `-- name: ListAPIKeys :many
-SELECT tenant_id, id, label, environment, key_hash, key_prefix, last_four, scopes, rate_limit_per_min, allowed_origins, is_active, last_used_at, created_at, revoked_at, revoke_reason FROM api_keys WHERE tenant_id = $1 ORDER BY id
+SELECT tenant_id, id, label, environment, key_hash, key_prefix, last_four, scopes, rate_limit_per_min, allowed_origins, is_active, last_used_at, created_at, revoked_at, revoke_reason FROM api_keys WHERE tenant_id = $1 AND (revoked_at IS NULL OR $2::boolean) ORDER BY id
 `
 
-func (q *Queries) ListAPIKeys(ctx context.Context, tenantID uuid.UUID) ([]ApiKey, error) {
-	rows, err := q.db.Query(ctx, listAPIKeys, tenantID)
+func (q *Queries) ListAPIKeys(ctx context.Context, tenantID uuid.UUID, includeRevoked bool) ([]ApiKey, error) {
+	rows, err := q.db.Query(ctx, listAPIKeys, tenantID, includeRevoked)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +196,7 @@ func (q *Queries) ListAPIKeys(ctx context.Context, tenantID uuid.UUID) ([]ApiKey
 }
 
 const listUsers = `-- name: ListUsers :many
-SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch FROM users WHERE tenant_id = $1 ORDER BY email
+SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch, permissions FROM users WHERE tenant_id = $1 ORDER BY email
 `
 
 func (q *Queries) ListUsers(ctx context.Context, tenantID uuid.UUID) ([]User, error) {
@@ -207,6 +222,7 @@ func (q *Queries) ListUsers(ctx context.Context, tenantID uuid.UUID) ([]User, er
 			&i.UpdatedAt,
 			&i.Tags,
 			&i.SessionEpoch,
+			&i.Permissions,
 		); err != nil {
 			return nil, err
 		}
@@ -216,6 +232,33 @@ func (q *Queries) ListUsers(ctx context.Context, tenantID uuid.UUID) ([]User, er
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockAPIKey = `-- name: LockAPIKey :one
+SELECT tenant_id, id, label, environment, key_hash, key_prefix, last_four, scopes, rate_limit_per_min, allowed_origins, is_active, last_used_at, created_at, revoked_at, revoke_reason FROM api_keys WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+`
+
+func (q *Queries) LockAPIKey(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (ApiKey, error) {
+	row := q.db.QueryRow(ctx, lockAPIKey, tenantID, iD)
+	var i ApiKey
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.Label,
+		&i.Environment,
+		&i.KeyHash,
+		&i.KeyPrefix,
+		&i.LastFour,
+		&i.Scopes,
+		&i.RateLimitPerMin,
+		&i.AllowedOrigins,
+		&i.IsActive,
+		&i.LastUsedAt,
+		&i.CreatedAt,
+		&i.RevokedAt,
+		&i.RevokeReason,
+	)
+	return i, err
 }
 
 const revokeAPIKey = `-- name: RevokeAPIKey :execrows

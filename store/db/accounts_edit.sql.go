@@ -158,7 +158,7 @@ func (q *Queries) LockTrunk(ctx context.Context, tenantID uuid.UUID, iD uuid.UUI
 
 const lockUser = `-- name: LockUser :one
 
-SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch FROM users WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch, permissions FROM users WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
 
 // Users, trunks and numbers as administrators edit them: a row is locked, changed as a whole and written back.
@@ -179,6 +179,7 @@ func (q *Queries) LockUser(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 		&i.UpdatedAt,
 		&i.Tags,
 		&i.SessionEpoch,
+		&i.Permissions,
 	)
 	return i, err
 }
@@ -324,10 +325,10 @@ func (q *Queries) UpdateTrunk(ctx context.Context, arg UpdateTrunkParams) (Trunk
 
 const updateUser = `-- name: UpdateUser :one
 UPDATE users SET email = lower($1::text), password_hash = $2, display_name = $3, role = $4,
-  extension = $5, phone_mode = $6, is_active = $7, tags = $8, updated_at = now(),
+  extension = $5, phone_mode = $6, is_active = $7, tags = $8, permissions = $9, updated_at = now(),
   session_epoch = session_epoch + CASE
     WHEN (password_hash, email, role, is_active) IS DISTINCT FROM ($2, lower($1::text), $4, $7) THEN 1 ELSE 0 END
-WHERE tenant_id = $9 AND id = $10 RETURNING tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch
+WHERE tenant_id = $10 AND id = $11 RETURNING tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch, permissions
 `
 
 type UpdateUserParams struct {
@@ -339,6 +340,7 @@ type UpdateUserParams struct {
 	PhoneMode    string
 	IsActive     bool
 	Tags         []string
+	Permissions  []string
 	TenantID     uuid.UUID
 	ID           uuid.UUID
 }
@@ -354,6 +356,7 @@ func (q *Queries) UpdateUser(ctx context.Context, arg UpdateUserParams) (User, e
 		arg.PhoneMode,
 		arg.IsActive,
 		arg.Tags,
+		arg.Permissions,
 		arg.TenantID,
 		arg.ID,
 	)
@@ -372,6 +375,7 @@ func (q *Queries) UpdateUser(ctx context.Context, arg UpdateUserParams) (User, e
 		&i.UpdatedAt,
 		&i.Tags,
 		&i.SessionEpoch,
+		&i.Permissions,
 	)
 	return i, err
 }

@@ -347,7 +347,7 @@ func (q *Queries) AgentSetExtension(ctx context.Context, extension string, tenan
 }
 
 const agentUser = `-- name: AgentUser :one
-SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch FROM users WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch, permissions FROM users WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) AgentUser(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (User, error) {
@@ -367,12 +367,13 @@ func (q *Queries) AgentUser(ctx context.Context, tenantID uuid.UUID, iD uuid.UUI
 		&i.UpdatedAt,
 		&i.Tags,
 		&i.SessionEpoch,
+		&i.Permissions,
 	)
 	return i, err
 }
 
 const agentUserOfExtension = `-- name: AgentUserOfExtension :one
-SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch FROM users WHERE tenant_id = $1 AND extension = $2::text AND is_active
+SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch, permissions FROM users WHERE tenant_id = $1 AND extension = $2::text AND is_active
 `
 
 // AgentUserOfExtension finds whom an extension of the tenant belongs to.
@@ -393,6 +394,7 @@ func (q *Queries) AgentUserOfExtension(ctx context.Context, tenantID uuid.UUID, 
 		&i.UpdatedAt,
 		&i.Tags,
 		&i.SessionEpoch,
+		&i.Permissions,
 	)
 	return i, err
 }

@@ -90,7 +90,7 @@ func (q *Queries) FindCallbackToken(ctx context.Context, jtiHash string) (FindCa
 }
 
 const findSessionUser = `-- name: FindSessionUser :one
-SELECT u.tenant_id, u.id, u.email, u.password_hash, u.display_name, u.role, u.extension, u.phone_mode, u.is_active, u.created_at, u.updated_at, u.tags, u.session_epoch, (t.suspended_at IS NOT NULL)::boolean AS suspended
+SELECT u.tenant_id, u.id, u.email, u.password_hash, u.display_name, u.role, u.extension, u.phone_mode, u.is_active, u.created_at, u.updated_at, u.tags, u.session_epoch, u.permissions, (t.suspended_at IS NOT NULL)::boolean AS suspended
 FROM users u JOIN tenants t ON t.id = u.tenant_id WHERE u.tenant_id = $1 AND u.id = $2
 `
 
@@ -116,6 +116,7 @@ func (q *Queries) FindSessionUser(ctx context.Context, tenantID uuid.UUID, iD uu
 		&i.User.UpdatedAt,
 		&i.User.Tags,
 		&i.User.SessionEpoch,
+		&i.User.Permissions,
 		&i.Suspended,
 	)
 	return i, err

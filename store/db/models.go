@@ -541,6 +541,7 @@ type User struct {
 	UpdatedAt    time.Time
 	Tags         []string
 	SessionEpoch int64
+	Permissions  []string
 }
 
 type VoiceAgent struct {

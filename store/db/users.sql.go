@@ -45,7 +45,7 @@ func (q *Queries) FindSIPAccount(ctx context.Context, extension string) (FindSIP
 
 const findUserByEmail = `-- name: FindUserByEmail :one
 
-SELECT u.tenant_id, u.id, u.email, u.password_hash, u.display_name, u.role, u.extension, u.phone_mode, u.is_active, u.created_at, u.updated_at, u.tags, u.session_epoch, (t.suspended_at IS NOT NULL)::boolean AS suspended
+SELECT u.tenant_id, u.id, u.email, u.password_hash, u.display_name, u.role, u.extension, u.phone_mode, u.is_active, u.created_at, u.updated_at, u.tags, u.session_epoch, u.permissions, (t.suspended_at IS NOT NULL)::boolean AS suspended
 FROM users u JOIN tenants t ON t.id = u.tenant_id WHERE u.email = lower($1::text)
 `
 
@@ -72,6 +72,7 @@ func (q *Queries) FindUserByEmail(ctx context.Context, email string) (FindUserBy
 		&i.User.UpdatedAt,
 		&i.User.Tags,
 		&i.User.SessionEpoch,
+		&i.User.Permissions,
 		&i.Suspended,
 	)
 	return i, err

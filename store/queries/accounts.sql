@@ -1,7 +1,7 @@
 -- name: CreateUser :one
-INSERT INTO users (tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, tags)
+INSERT INTO users (tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, tags, permissions)
 VALUES (@tenant_id, @id, lower(@email::text), @password_hash, @display_name, @role, @extension, @phone_mode, @is_active,
-  @tags)
+  @tags, @permissions)
 RETURNING *;
 
 -- name: ListUsers :many
@@ -15,7 +15,13 @@ INSERT INTO api_keys (tenant_id, id, label, environment, key_hash, key_prefix, l
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING *;
 
 -- name: ListAPIKeys :many
-SELECT * FROM api_keys WHERE tenant_id = @tenant_id ORDER BY id;
+SELECT * FROM api_keys WHERE tenant_id = @tenant_id AND (revoked_at IS NULL OR @include_revoked::boolean) ORDER BY id;
+
+-- name: CountAPIKeys :one
+SELECT count(*) FROM api_keys WHERE tenant_id = @tenant_id AND revoked_at IS NULL;
+
+-- name: LockAPIKey :one
+SELECT * FROM api_keys WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
 
 -- name: RevokeAPIKey :execrows
 UPDATE api_keys SET is_active = false, revoked_at = now(), revoke_reason = @revoke_reason

@@ -6,7 +6,7 @@ SELECT * FROM users WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
 -- UpdateUser ends the user's sessions when another password, address or role, or another is_active, is written.
 -- name: UpdateUser :one
 UPDATE users SET email = lower(@email::text), password_hash = @password_hash, display_name = @display_name, role = @role,
-  extension = @extension, phone_mode = @phone_mode, is_active = @is_active, tags = @tags, updated_at = now(),
+  extension = @extension, phone_mode = @phone_mode, is_active = @is_active, tags = @tags, permissions = @permissions, updated_at = now(),
   session_epoch = session_epoch + CASE
     WHEN (password_hash, email, role, is_active) IS DISTINCT FROM (@password_hash, lower(@email::text), @role, @is_active) THEN 1 ELSE 0 END
 WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
