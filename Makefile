@@ -55,6 +55,10 @@ units: postgres build ## the tests of PKG without the end-to-end suite
 e2e: postgres build ## the end-to-end suite, if PKG has it
 	@some=$$($(GO) list $(PKG) | grep '$(E2E)'); [ -z "$$some" ] || $(GOTEST) -parallel 4 $$some
 
+.PHONY: clients
+clients: postgres build ## hold the API's description against generators of clients; needs npm, and the network for what it pins
+	RINGMASTER_CLIENTS=1 RINGMASTER_BINARY=$(CURDIR)/$(BIN) $(GO) test -vet=off -trimpath -count=1 -v -run TestGeneratedClientsPlaceACall ./integration/clients
+
 .PHONY: lint
 lint: $(GOLANGCI) ## linters, vet among them, and formatting
 	$(GOLANGCI) run ./...

@@ -97,3 +97,20 @@ func TestIdsAreUUIDs(t *testing.T) {
 	})
 	require.Equal(t, []string{"id"}, others, "a node of a flow has an id of the customer's choice")
 }
+
+// An object of members that customers choose says so: generators take one without any for one that must be empty.
+func TestFreeObjectsSaySo(t *testing.T) {
+	t.Parallel()
+	visit(documented(t), func(object map[string]any) {
+		types, _ := object["type"].([]any)
+		if object["type"] != "object" && !slices.Contains(types, any("object")) {
+			return
+		}
+		for _, says := range []string{"properties", "required", "additionalProperties"} {
+			if _, ok := object[says]; ok {
+				return
+			}
+		}
+		require.Fail(t, "an object has no members", "%v", object)
+	})
+}
