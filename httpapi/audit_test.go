@@ -85,6 +85,10 @@ func auditBody(op httpapi.Operation, w *sweep) any {
 		return object{"name": "c", "dial_mode": "predictive"}
 	case "POST /api/campaigns/{campaign_id}/predictive/pause", "POST /api/campaigns/{campaign_id}/predictive/resume":
 		return object{}
+	case "POST /api/v1/keys":
+		return object{"label": "new"}
+	case "POST /api/v1/keys/{key_id}/rotate":
+		return object{"label": "rotated"}
 	case "POST /api/v1/ai-sessions/{call_id}/revoke_token":
 		return object{"token": w.callback.Key}
 	case "POST /api/supervisor/transfer":
@@ -156,12 +160,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		if op.Method == http.MethodDelete && path.Base(op.Path) == "{campaign_id}" {
 			w.ours["campaign"] = storetest.Campaign(t, w.b.st, w.b.tenant, nil).String() // the other's leads are still to be deleted
 		}
-		state := "paused"
-		if slices.Contains([]string{"pause", "stop", "resume"}, path.Base(op.Path)) {
-			state = "running"
-		}
-		storetest.Exec(t, w.b.st, w.b.tenant, `UPDATE campaigns SET dial_mode = 'predictive', status = $2, predictive_paused = ($3 = 'resume')
-			WHERE id = $1`, w.ours["campaign"], state, path.Base(op.Path))
+		w.prepare(t, op)
 		storetest.Exec(t, w.b.st, w.b.tenant, "DELETE FROM webhook_deliveries")
 		if path.Base(op.Path) == "claim" { // a supervisor has one session at a time
 			storetest.Exec(t, w.b.st, w.b.tenant, "UPDATE supervisor_sessions SET ended_at = now(), end_reason = 'stopped' WHERE ended_at IS NULL")
@@ -181,6 +180,11 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		require.Contains(t, rows[0].Actor, actor, name)
 		require.Equal(t, "127.0.0.1", *rows[0].RemoteAddr, name)
 		seen++
+		if path.Base(op.Path) == "rotate" { // the successor is revoked next
+			var key struct{ ID uuid.UUID }
+			require.NoError(t, json.Unmarshal(answer, &key))
+			w.ours["key"] = key.ID.String()
+		}
 		if base := path.Base(op.Path); base == "sessions" || base == "claim" { // one's own is changed and ended next
 			var session sessionAnswer
 			require.NoError(t, json.Unmarshal(answer, &session))

@@ -58,7 +58,7 @@ func (h controlHandlers) control(ctx context.Context, r *request) (reply, error)
 	}
 	return h.idempotency.once(ctx, r, attempt{
 		tenantID: r.who.TenantID, environment: r.who.Environment, scope: "call " + callID.String(), key: key,
-		hash: bodyHash(r.rc.PostBody()), window: windowOf(verb), frees: refusedForNow,
+		hash: hashOf(r.rc.PostBody), window: windowOf(verb), frees: refusedForNow,
 		work: func() (reply, error) { return h.dispatch(ctx, r, callID, req) },
 	})
 }

@@ -98,10 +98,4 @@ func (s *Server) DirectoryAddr() string {
 }
 
 // Scopes lists every scope that an API key may have.
-func Scopes() []string {
-	return []string{
-		scopeCampaignsRead, scopeCampaignsWrite, scopeLeadsRead, scopeLeadsWrite, scopeCallsRead, scopeCallsWrite, scopeAgentsRead,
-		scopeVoiceAgentsRead, scopeVoiceAgentsWrite, scopeVoiceAgentsAdmin, scopeRecordingsLoad, scopeControlAdmin,
-		"api_keys:manage", scopeWebhooksRead, scopeWebhooksWrite,
-	}
-}
+func Scopes() []string { return account.Scopes() }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
+	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -90,8 +91,10 @@ type attempt struct {
 	// scope is "call <id>" at the control endpoint, and method and path elsewhere.
 	scope string
 	key   string
-	// hash is the SHA-256 of the request's body.
-	hash   [sha256.Size]byte
+	// hash gives the SHA-256 of the request's body. That of an upload is known once its file was read.
+	hash func() ([]byte, error)
+	// late has the hash taken after the work.
+	late   bool
 	window time.Duration
 	work   func() (reply, error)
 	// frees reports whether a refusal had no effect, so that its key may be used again.
@@ -123,9 +126,24 @@ type idempotency struct {
 	keepTimeout time.Duration
 }
 
-// handle does an operation's work once per key where the request has one. The control endpoint has rules of its own: see controlHandlers.
+// takesKey tells whether a request is held to its Idempotency-Key: every POST of the Public API, and of an API key wherever it asks. A user's
+// own actions are not: what an agent's login answers is for nobody else. The control endpoint has rules of its own: see controlHandlers.
+func takesKey(r *request) bool {
+	return r.op.method == http.MethodPost && r.op.access != accessControl && (r.op.surface == publicAPI || r.who.Kind == auth.Key) &&
+		plainPath(r.rc.Path())
+}
+
+// maxScope bounds the paths that keys are bound to, in bytes.
+const maxScope = 256
+
+// plainPath tells whether a path can be of something that is there: an id is neither long nor made of other characters than these.
+func plainPath(path []byte) bool {
+	return len(path) <= maxScope && !bytes.ContainsFunc(path, func(c rune) bool { return c <= ' ' || c > '~' })
+}
+
+// handle does an operation's work once per key where the request has one.
 func (d *idempotency) handle(ctx context.Context, r *request) (reply, error) {
-	if r.op.method != http.MethodPost || r.op.surface != publicAPI || r.op.access == accessControl {
+	if !takesKey(r) {
 		return r.op.handle(ctx, r)
 	}
 	key, err := idempotencyKey(r)
@@ -139,11 +157,24 @@ func (d *idempotency) handle(ctx context.Context, r *request) (reply, error) {
 	if frees == nil {
 		frees = changedNothing
 	}
-	return d.once(ctx, r, attempt{
+	a := attempt{
 		tenantID: r.who.TenantID, environment: r.who.Environment, scope: http.MethodPost + " " + string(r.rc.Path()), key: key,
-		hash: bodyHash(r.rc.PostBody()), window: replayWindow, frees: frees,
+		hash: hashOf(r.rc.PostBody), window: replayWindow, frees: frees,
 		work: func() (reply, error) { return r.op.handle(ctx, r) },
-	})
+	}
+	if r.op.body == fileBody {
+		r.fileSum = sha256.New()
+		a.hash, a.late = func() ([]byte, error) { return r.op.hashFile(r) }, true
+	}
+	return d.once(ctx, r, a)
+}
+
+// hashOf gives the hash of a JSON body.
+func hashOf(body func() []byte) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		sum := bodyHash(body())
+		return sum[:], nil
+	}
 }
 
 // maxCanonical bounds the bodies that are compared by what they mean, in bytes: taken apart, a body fills sixty times its size and more. A longer one
@@ -189,11 +220,18 @@ func (d *idempotency) once(ctx context.Context, r *request, a attempt) (reply, e
 
 func (d *idempotency) claim(ctx context.Context, a attempt) (bool, error) {
 	var rows int64
+	var hash []byte
+	if !a.late {
+		var err error
+		if hash, err = a.hash(); err != nil {
+			return false, err
+		}
+	}
 	now := d.now()
 	err := d.store.InTenant(ctx, a.tenantID, func(tx *store.Tx) error {
 		var err error
 		rows, err = tx.Q.ClaimIdempotencyKey(ctx, db.ClaimIdempotencyKeyParams{
-			TenantID: a.tenantID, Environment: string(a.environment), Scope: a.scope, Key: a.key, RequestHash: a.hash[:],
+			TenantID: a.tenantID, Environment: string(a.environment), Scope: a.scope, Key: a.key, RequestHash: hash,
 			CreatedAt: now, ExpiresAt: now.Add(a.window),
 		})
 		return err
@@ -208,8 +246,14 @@ func (d *idempotency) claim(ctx context.Context, a attempt) (bool, error) {
 // leaves the key without an answer.
 func (d *idempotency) settle(ctx context.Context, a attempt, out reply, err error) error {
 	var kept storedReply
+	var late []byte
 	status := out.status
 	if err == nil {
+		if a.late {
+			if late, err = a.hash(); err != nil {
+				return err
+			}
+		}
 		if kept.Body, err = maskedBody(out); err != nil {
 			return err
 		}
@@ -235,7 +279,7 @@ func (d *idempotency) settle(ctx context.Context, a attempt, out reply, err erro
 	return d.store.InTenant(ctx, a.tenantID, func(tx *store.Tx) error {
 		return tx.Q.FinishIdempotencyKey(ctx, db.FinishIdempotencyKeyParams{
 			TenantID: a.tenantID, Environment: string(a.environment), Scope: a.scope, Key: a.key,
-			StatusCode: int32(status), Response: response,
+			StatusCode: int32(status), Response: response, RequestHash: late,
 		})
 	})
 }
@@ -287,11 +331,18 @@ func (d *idempotency) replay(ctx context.Context, a attempt) (reply, error) {
 	if err != nil {
 		return reply{}, fmt.Errorf("read idempotency key: %w", err)
 	}
-	if row.RequestHash != nil && !bytes.Equal(row.RequestHash, a.hash[:]) {
+	hash, err := a.hash()
+	if err != nil {
+		return reply{}, err
+	}
+	if row.RequestHash != nil && !bytes.Equal(row.RequestHash, hash) {
 		return reply{}, newError(http.StatusUnprocessableEntity, codeIdempotencyKeyReused,
 			"This Idempotency-Key was used with another body. Use a new key for a new request.")
 	}
 	if row.StatusCode == nil {
+		if d.now().Sub(row.CreatedAt) < d.keepTimeout {
+			unknown.retryAfter = time.Second // it may well be at work
+		}
 		return reply{}, unknown
 	}
 	var kept storedReply

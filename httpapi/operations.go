@@ -50,6 +50,14 @@ const (
 	scopeVoiceAgentsWrite  = "voice_agents:write"
 	scopeVoiceAgentsAdmin  = "voice_agents:admin"
 	scopeRecordingsLoad    = "recordings:download"
+	scopeFlowsRead         = "flows:read"
+	scopeFlowsWrite        = "flows:write"
+	scopeNumbersRead       = "numbers:read"
+	scopeNumbersWrite      = "numbers:write"
+	scopeTrunksRead        = "trunks:read"
+	scopeTrunksWrite       = "trunks:write"
+	scopeSettingsRead      = "settings:read"
+	scopeSettingsWrite     = "settings:write"
 	scopeWebhooksRead      = "webhooks:read"
 	scopeWebhooksWrite     = "webhooks:write"
 	scopeControlAdmin      = "ai_sessions:control_admin"
@@ -102,6 +110,8 @@ type operation struct {
 	body       bodyKind
 	// freesKey reports whether a refusal leaves an Idempotency-Key unused; changedNothing when nil.
 	freesKey func(e *apiError) bool
+	// hashFile gives the hash of an upload's file.
+	hashFile func(r *request) ([]byte, error)
 	handle   handlerFunc
 }
 
@@ -129,6 +139,9 @@ func checkOperations(all []operation) error {
 		}
 		if byKey && op.scope == "" {
 			fault("has no scope")
+		}
+		if op.body == fileBody && byKey && op.hashFile == nil {
+			fault("has a file without a hash for Idempotency-Key")
 		}
 		if bySession && op.roles == rolesUnset {
 			fault("has no roles")

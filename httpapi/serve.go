@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"log/slog"
 	"net/http"
@@ -47,6 +48,9 @@ type request struct {
 	arrived time.Time
 	// unlogged is left out of the log, not of the metrics.
 	unlogged bool
+	// file is the upload, once opened; fileSum takes its hash, where the request has an Idempotency-Key.
+	file    io.Reader
+	fileSum hash.Hash
 }
 
 // reply is what a handler answers: a body that is encoded as JSON, or a stream.

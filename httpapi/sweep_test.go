@@ -94,6 +94,16 @@ func things(t *testing.T, b *bundle, tenant uuid.UUID, number string) map[string
 	}
 }
 
+// nothing names things that are not there.
+func (w *sweep) nothing(t *testing.T) map[string]string {
+	t.Helper()
+	ids := map[string]string{}
+	for kind := range w.theirs {
+		ids[kind] = storetest.NewID(t).String()
+	}
+	return ids
+}
+
 func suppressionOf(t *testing.T, number string) suppressions.Input {
 	t.Helper()
 	var in suppressions.Input
@@ -196,6 +206,8 @@ func TestEveryOperationHoldsItsCredential(t *testing.T) {
 		}
 		others := slices.DeleteFunc(httpapi.Scopes(), func(s string) bool { return s == op.Scope })
 		require.Equal(t, http.StatusForbidden, w.ask(t, w.b.scoped(t, others...), op, w.ours), "%s with every other scope", name)
+		require.Contains(t, httpapi.Scopes(), op.Scope, "a scope that a key can have")
+		require.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden}, w.ask(t, w.b.scoped(t, op.Scope), op, w.nothing(t)), "%s with its scope", name)
 	}
 	require.ElementsMatch(t, openOperations(), open)
 }
@@ -224,13 +236,9 @@ func TestEveryPathHoldsItsTenant(t *testing.T) {
 			status := w.ask(t, users[role], op, w.theirs)
 			require.Contains(t, refusals, status, "%s %s as %s", op.Method, op.Path, role)
 		}
-		// What isn't there at all, and what is no id, can't be told from it.
-		nothing := map[string]string{}
-		for kind := range w.theirs {
-			nothing[kind] = storetest.NewID(t).String()
-		}
+		// What isn't there at all can't be told from it.
 		if op.Key {
-			require.Contains(t, refusals, w.ask(t, key, op, nothing), "%s %s of nothing", op.Method, op.Path)
+			require.Contains(t, refusals, w.ask(t, key, op, w.nothing(t)), "%s %s of nothing", op.Method, op.Path)
 		}
 	}
 	require.Equal(t, before, rows(t, w.b), "nothing of the other tenant has changed")

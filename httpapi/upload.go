@@ -115,15 +115,39 @@ func (h leadHandlers) upload(ctx context.Context, r *request) (reply, error) {
 	if _, err := h.campaigns.GetCampaign(ctx, r.who.TenantID, campaignID); err != nil {
 		return reply{}, err
 	}
-	file, err := h.uploadedFile(r)
-	if err != nil {
+	if err := h.openFile(r); err != nil {
 		return reply{}, h.uploadFault(err)
 	}
-	result, err := h.leads.UploadLeads(ctx, r.who.TenantID, campaignID, file)
+	result, err := h.leads.UploadLeads(ctx, r.who.TenantID, campaignID, r.file)
 	if err != nil {
 		return reply{}, h.uploadFault(err)
 	}
 	return ok(result), nil
+}
+
+// openFile opens the file of an upload.
+func (h leadHandlers) openFile(r *request) error {
+	file, err := h.uploadedFile(r)
+	if err != nil {
+		return err
+	}
+	if r.file = file; r.fileSum != nil {
+		r.file = io.TeeReader(file, r.fileSum)
+	}
+	return nil
+}
+
+// hashFile is the hash of an upload's file, of which it reads what is left. The form around it has another boundary each time.
+func (h leadHandlers) hashFile(r *request) ([]byte, error) {
+	if r.file == nil {
+		if err := h.openFile(r); err != nil {
+			return nil, h.uploadFault(err)
+		}
+	}
+	if _, err := io.Copy(io.Discard, r.file); err != nil {
+		return nil, h.uploadFault(err)
+	}
+	return r.fileSum.Sum(nil), nil
 }
 
 // uploadedFile finds the file in the form; parts before it are passed over.

@@ -115,7 +115,7 @@ func TestLeadUploadIsRefused(t *testing.T) {
 	good, contentType := fileForm(t, "file", []byte("phone\n9812345678\n"))
 	multi := func(c apitest.Client) apitest.Client { return c.With("Content-Type", contentType) }
 	denied(t, multi(s.agent), http.MethodPost, path, good, http.StatusForbidden)
-	denied(t, multi(b.api), http.MethodPost, path, good, http.StatusForbidden)
+	denied(t, multi(b.scoped(t, "leads:read")), http.MethodPost, path, good, http.StatusForbidden)
 	denied(t, multi(b.client("")), http.MethodPost, path, good, http.StatusUnauthorized)
 	denied(t, multi(s.foreign), http.MethodPost, path, good, http.StatusNotFound)
 	denied(t, multi(s.admin), http.MethodPost, "/api/campaigns/"+storetest.NewID(t).String()+"/leads/upload", good, http.StatusNotFound)

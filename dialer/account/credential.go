@@ -113,7 +113,8 @@ func VerifyPassword(hash, password string) (bool, error) {
 func Scopes() []string {
 	return []string{
 		"agents:read", "ai_sessions:control_admin", "api_keys:manage", "calls:read", "calls:write", "campaigns:read",
-		"campaigns:write", "leads:read", "leads:write", "recordings:download", "voice_agents:admin", "voice_agents:read",
-		"voice_agents:write", "webhooks:read", "webhooks:write",
+		"campaigns:write", "flows:read", "flows:write", "leads:read", "leads:write", "numbers:read", "numbers:write", "recordings:download",
+		"settings:read", "settings:write", "trunks:read", "trunks:write", "voice_agents:admin", "voice_agents:read", "voice_agents:write",
+		"webhooks:read", "webhooks:write",
 	}
 }

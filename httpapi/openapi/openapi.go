@@ -185,14 +185,14 @@ func reference(response string) map[string]any {
 	return map[string]any{"$ref": "#/components/responses/" + response}
 }
 
-// describeIdempotency adds the header Idempotency-Key to every POST of the Public API that doesn't describe it itself, and the refusals
-// that come with it.
+// describeIdempotency adds the header Idempotency-Key to every POST of the Public API, and every other that takes an API key, that doesn't
+// describe it itself, and the refusals that come with it.
 func describeIdempotency(whole map[string]any) {
 	paths, _ := whole["paths"].(map[string]any)
 	for path, item := range paths {
 		operations, _ := item.(map[string]any)
 		post, ok := operations["post"].(map[string]any)
-		if !ok || !strings.HasPrefix(path, "/api/v1/") {
+		if !ok || isDialer(path) && !takesKey(post) {
 			continue
 		}
 		parameters, _ := post["parameters"].([]any)
@@ -205,9 +205,31 @@ func describeIdempotency(whole map[string]any) {
 		}
 		for _, status := range []string{"400", "409", "422"} {
 			if _, given := responses[status]; !given {
-				responses[status] = reference("Problem")
+				responses[status] = refusal(path, status)
 			}
 		}
+	}
+}
+
+// takesKey tells whether an operation takes an API key.
+func takesKey(operation map[string]any) bool {
+	secured, _ := operation["security"].([]any)
+	return slices.ContainsFunc(secured, func(s any) bool {
+		requirement, _ := s.(map[string]any)
+		_, takes := requirement["apiKey"]
+		return takes
+	})
+}
+
+// refusal is the form of a refusal, of the Dialer API's and the Public API's own style.
+func refusal(path, status string) map[string]any {
+	switch {
+	case !isDialer(path):
+		return reference("Problem")
+	case status == "422":
+		return reference("ValidationError")
+	default:
+		return reference("DialerError")
 	}
 }
 

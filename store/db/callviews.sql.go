@@ -100,13 +100,15 @@ func (q *Queries) FindCallTenant(ctx context.Context, asker uuid.UUID, iD uuid.U
 }
 
 const finishIdempotencyKey = `-- name: FinishIdempotencyKey :exec
-UPDATE idempotent_requests SET status_code = $1::int, response = $2
-WHERE tenant_id = $3 AND environment = $4 AND scope = $5 AND key = $6 AND status_code IS NULL
+UPDATE idempotent_requests SET status_code = $1::int, response = $2,
+  request_hash = coalesce($3::bytea, request_hash)
+WHERE tenant_id = $4 AND environment = $5 AND scope = $6 AND key = $7 AND status_code IS NULL
 `
 
 type FinishIdempotencyKeyParams struct {
 	StatusCode  int32
 	Response    json.RawMessage
+	RequestHash []byte
 	TenantID    uuid.UUID
 	Environment string
 	Scope       string
@@ -117,6 +119,7 @@ func (q *Queries) FinishIdempotencyKey(ctx context.Context, arg FinishIdempotenc
 	_, err := q.db.Exec(ctx, finishIdempotencyKey,
 		arg.StatusCode,
 		arg.Response,
+		arg.RequestHash,
 		arg.TenantID,
 		arg.Environment,
 		arg.Scope,

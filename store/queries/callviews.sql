@@ -63,7 +63,8 @@ ON CONFLICT (tenant_id, environment, scope, key) DO UPDATE
 SELECT * FROM idempotent_requests WHERE tenant_id = @tenant_id AND environment = @environment AND scope = @scope AND key = @key;
 
 -- name: FinishIdempotencyKey :exec
-UPDATE idempotent_requests SET status_code = @status_code::int, response = @response
+UPDATE idempotent_requests SET status_code = @status_code::int, response = @response,
+  request_hash = coalesce(sqlc.narg('request_hash')::bytea, request_hash)
 WHERE tenant_id = @tenant_id AND environment = @environment AND scope = @scope AND key = @key AND status_code IS NULL;
 
 -- name: ReleaseIdempotencyKey :exec
