@@ -316,13 +316,14 @@ func (m *model) considerEnd(c *modelCall) {
 
 // participants are the roles that get_call_state shows; those who are on their way may be there already.
 func (c *modelCall) participants() string {
-	roles := []string{"caller", "voice_agent"}
+	var members []string
 	for _, one := range c.members {
 		if one.in {
-			roles = append(roles, "destination "+one.id)
+			members = append(members, "destination "+one.id)
 		}
 	}
-	return strings.Join(roles, ", ")
+	slices.Sort(members) // of those who were added at a time nobody knows who was first
+	return strings.Join(append([]string{"caller", "voice_agent"}, members...), ", ")
 }
 
 // legs are how many channels the switch has of a call, by their role: at least and at most.

@@ -345,16 +345,18 @@ func (r *rehearsal) shows(t *testing.T, call *modelCall) {
 // shownParticipants are the roles of get_call_state.
 func shownParticipants(state map[string]any) string {
 	list, _ := state["current_participants"].([]any)
-	var out []string
+	var out, members []string
 	for _, one := range list {
 		who, _ := one.(map[string]any)
 		role, _ := who["role"].(string)
 		if member, _ := who["member_id"].(string); role == "destination" {
-			role += " " + member
+			members = append(members, role+" "+member)
+			continue
 		}
 		out = append(out, role)
 	}
-	return strings.Join(out, ", ")
+	slices.Sort(members)
+	return strings.Join(append(out, members...), ", ")
 }
 
 // finish ends everything, and looks for what is left.
