@@ -31,13 +31,13 @@ type Agents interface {
 func (a *api) agentOperations() []operation {
 	const one = "/api/v1/agents/{agent_id}"
 	desk := []operation{
-		{method: http.MethodPost, path: "/api/agent/login", roles: agents, body: jsonBody, handle: a.agents.login},
-		{method: http.MethodPost, path: "/api/agent/logout", roles: agents, handle: a.agents.logout},
-		{method: http.MethodPost, path: "/api/agent/status", roles: agents, body: jsonBody, handle: a.agents.status},
+		{method: http.MethodPost, path: "/api/agent/login", roles: agents, body: jsonBody, place: a.places.ofLogin, handle: a.agents.login},
+		{method: http.MethodPost, path: "/api/agent/logout", roles: agents, place: a.places.ofAgent, handle: a.agents.logout},
+		{method: http.MethodPost, path: "/api/agent/status", roles: agents, body: jsonBody, place: a.places.ofAgent, handle: a.agents.status},
 		{method: http.MethodGet, path: "/api/agent/next-lead/{campaign_id}", roles: agents, handle: a.agents.nextLead},
-		{method: http.MethodPost, path: "/api/agent/dial", roles: agents, body: jsonBody, handle: a.agents.dial},
-		{method: http.MethodPost, path: "/api/agent/dispose", roles: agents, body: jsonBody, handle: a.agents.dispose},
-		{method: http.MethodPost, path: "/api/agent/hangup", roles: agents, handle: a.agents.hangup},
+		{method: http.MethodPost, path: "/api/agent/dial", roles: agents, body: jsonBody, place: a.places.ofAgent, handle: a.agents.dial},
+		{method: http.MethodPost, path: "/api/agent/dispose", roles: agents, body: jsonBody, place: a.places.ofAgent, handle: a.agents.dispose},
+		{method: http.MethodPost, path: "/api/agent/hangup", roles: agents, place: a.places.ofAgent, handle: a.agents.hangup},
 	}
 	return append(onDialerAPI(desk),
 		operation{method: http.MethodGet, path: "/api/v1/agents", access: accessKey, scope: scopeAgentsRead, handle: a.agents.list},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -197,6 +198,8 @@ type fakeCalls struct {
 	mu    sync.Mutex
 	taken []switchctl.ControlRequest
 	ended []uuid.UUID
+	// here are the calls of this controller.
+	here []uuid.UUID
 	// counted are the calls that verbs were counted for; tooMany refuses them.
 	counted []uuid.UUID
 	tooMany error
@@ -226,6 +229,13 @@ func (f *fakeCalls) Control(ctx context.Context, _, _ uuid.UUID, req switchctl.C
 		}
 	}
 	return result, err
+}
+
+// Runs says what the test says.
+func (f *fakeCalls) Runs(_, call uuid.UUID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Contains(f.here, call)
 }
 
 // Hangup notes the call, and fails as it is told.

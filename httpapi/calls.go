@@ -243,7 +243,7 @@ func (h callHandlers) hangup(ctx context.Context, r *request) (reply, error) {
 		if row, err = h.read(ctx, r.who.TenantID, row.Call.ID); err == nil && row.Call.EndTime == nil {
 			return reply{}, &fault.Error{
 				Kind: fault.Unavailable, Code: codeUnavailable,
-				Detail: "The call is not up on this host: another one of the deployment has it, or its end is being written.",
+				Detail: "The call is not up: its host has just started, or its end is being written.",
 			}
 		}
 		return reply{}, ended

@@ -36,6 +36,12 @@ type Config struct {
 	// DirectoryAddr is a listener of the directory's own, in plain HTTP; empty has it at Addr.
 	DirectoryAddr string
 
+	// Node names this controller; without it no request is sent to another one.
+	Node string
+	// DoorAddr is where other controllers of the database send requests about what this one has; empty: nowhere. PeerAddr is the address that
+	// they are told, the listener's own by default.
+	DoorAddr, PeerAddr string
+
 	// CertificateCheck is how often the TLS files are looked at for a renewal; a minute by default.
 	CertificateCheck time.Duration
 	// MaxConns bounds the open connections, 10,000 by default; MaxConnsPerClient those of one IPv4 address or IPv6 /64 that is no trusted
@@ -150,6 +156,9 @@ func (c Config) validate() error {
 	}
 	if c.MetricsAddr != "" {
 		faults = append(faults, checkLoopback(c.MetricsAddr))
+	}
+	if c.DoorAddr != "" && c.Node == "" {
+		faults = append(faults, errors.New("a listener for other controllers needs the node's name"))
 	}
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
 		faults = append(faults, errors.New("TLS needs both a certificate file and a key file"))

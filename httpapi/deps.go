@@ -127,6 +127,8 @@ type Calls interface {
 	Control(ctx context.Context, tenantID, callID uuid.UUID, req switchctl.ControlRequest) (map[string]any, error)
 	// Hangup gives ledger.ErrCallEnded for a call that isn't live.
 	Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error
+	// Runs tells whether a tenant's call is here, and not at another controller.
+	Runs(tenantID, callID uuid.UUID) bool
 }
 
 // Recordings finds, signs and opens what was recorded; *recordings.Library is one.

@@ -5,10 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -79,47 +76,4 @@ func basicCredentials(rc *fasthttp.RequestCtx, user, password string) bool {
 	}
 	a, b := sha256.Sum256(given), sha256.Sum256([]byte(user+":"+password))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
-}
-
-// directoryServer is the listener that the switch's directory has of its own, where one is configured.
-type directoryServer struct {
-	listener net.Listener
-	http     *fasthttp.Server
-}
-
-// listenDirectory binds the directory's own listener; nil when it has none.
-func (s *Server) listenDirectory(ctx context.Context) (*directoryServer, error) {
-	if s.cfg.DirectoryAddr == "" {
-		return nil, nil //nolint:nilnil // no listener is configured
-	}
-	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", s.cfg.DirectoryAddr)
-	if err != nil {
-		return nil, fmt.Errorf("listen for the switch's directory on %s: %w", s.cfg.DirectoryAddr, err)
-	}
-	return &directoryServer{listener: newConnLimit(ln, s.cfg.MaxConns, s.cfg.MaxConnsPerClient, nil, s.metrics.refusedConns)}, nil
-}
-
-// close ends it; a nil one has ended.
-func (d *directoryServer) close(ctx context.Context) error {
-	if d == nil {
-		return nil
-	}
-	var err error
-	if e := d.http.ShutdownWithContext(ctx); e != nil {
-		err = fmt.Errorf("finish the directory's requests: %w", e)
-	}
-	return errors.Join(err, d.release())
-}
-
-// release gives the port back; a nil one has none.
-func (d *directoryServer) release() error {
-	if d == nil {
-		return nil
-	}
-	// A server that is closed before its goroutine has begun to serve doesn't know its listener yet.
-	if err := d.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-		return fmt.Errorf("close the directory's listener: %w", err)
-	}
-	return nil
 }

@@ -36,6 +36,8 @@ type api struct {
 	sessions     sessionHandlers
 	health       healthHandlers
 	directory    directoryHandlers
+	// places says which controller an operation is for.
+	places places
 }
 
 type (
@@ -156,5 +158,6 @@ func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, key
 			now: cfg.Now, log: cfg.Logger,
 		},
 		directory: directoryHandlers{accounts: deps.Directory, log: cfg.Logger},
+		places:    places{store: deps.Store, calls: deps.Calls},
 	}, nil
 }

@@ -112,7 +112,9 @@ type operation struct {
 	freesKey func(e *apiError) bool
 	// hashFile gives the hash of an upload's file.
 	hashFile func(r *request) ([]byte, error)
-	handle   handlerFunc
+	// place names the controller that carries it out; nil for whichever is asked.
+	place  placeFunc
+	handle handlerFunc
 }
 
 // operations is everything that the server does; HEAD comes with each GET.
@@ -194,12 +196,12 @@ func (a *api) callOperations() []operation {
 		{method: http.MethodPost, path: all, access: accessKey, scope: scopeCallsWrite, body: jsonBody, freesKey: placedNothing, handle: a.calls.create},
 		{method: http.MethodGet, path: all, access: accessKey, scope: scopeCallsRead, handle: a.calls.list},
 		{method: http.MethodGet, path: "/api/v1/usage", access: accessKey, scope: scopeCallsRead, handle: a.usage.count},
-		{method: http.MethodPost, path: one + "/hangup", access: accessKey, scope: scopeCallsWrite, handle: a.calls.hangup},
+		{method: http.MethodPost, path: one + "/hangup", access: accessKey, scope: scopeCallsWrite, place: a.places.ofCall, handle: a.calls.hangup},
 		{method: http.MethodGet, path: one, access: accessKey, scope: scopeCallsRead, handle: a.calls.get},
 		{method: http.MethodGet, path: one + "/recording", access: accessKey, scope: scopeCallsRead, handle: a.recordings.url},
 		{method: http.MethodGet, path: one + "/recording/audio", access: accessKey, scope: scopeRecordingsLoad, handle: a.recordings.audio},
 		{method: http.MethodGet, path: "/recordings/{call_id}", access: accessOpen, handle: a.recordings.signed},
-		{method: http.MethodPost, path: "/api/v1/ai-sessions/{call_id}/control", access: accessControl, scope: scopeControlAdmin, body: jsonBody, handle: a.control.control},
+		{method: http.MethodPost, path: "/api/v1/ai-sessions/{call_id}/control", access: accessControl, scope: scopeControlAdmin, body: jsonBody, place: a.places.ofCall, handle: a.control.control},
 		{method: http.MethodPost, path: "/api/v1/ai-sessions/{call_id}/revoke_token", access: accessKey, scope: scopeControlAdmin, body: jsonBody, handle: a.control.revokeToken},
 	}
 }

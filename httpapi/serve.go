@@ -46,6 +46,9 @@ type request struct {
 	op      operation
 	who     auth.Principal
 	arrived time.Time
+	// relayed: another controller has sent it. sentTo is the one that has carried it out; empty for this one.
+	relayed bool
+	sentTo  string
 	// unlogged is left out of the log, not of the metrics.
 	unlogged bool
 	// file is the upload, once opened; fileSum takes its hash, where the request has an Idempotency-Key.
@@ -124,7 +127,12 @@ func (s *Server) requestOf(rc *fasthttp.RequestCtx) *request {
 	if r, ok := rc.UserValue(requestKey).(*request); ok {
 		return r
 	}
-	r := &request{rc: rc, id: requestID(rc), client: networks(s.cfg.TrustedProxies).clientOf(rc), arrived: time.Now()}
+	r := &request{rc: rc, id: requestID(rc), arrived: time.Now()}
+	if r.relayed, _ = rc.UserValue(relayedKey).(bool); r.relayed {
+		r.client = string(rc.Request.Header.Peek(headerClient))
+	} else {
+		r.client = networks(s.cfg.TrustedProxies).clientOf(rc)
+	}
 	r.op.path = noRoute
 	if !strings.HasPrefix(string(rc.Path()), "/api/v1/") && dialerPath(string(rc.Path())) {
 		r.op.surface = dialerAPI
@@ -183,6 +191,12 @@ func (s *Server) record(base context.Context, r *request) {
 	if id, ok := r.rc.UserValue("call_id").(string); ok && len(id) == uuidLength {
 		attrs = append(attrs, slog.String("call_id", id))
 	}
+	if r.sentTo != "" {
+		attrs = append(attrs, slog.String("relayed_to", r.sentTo))
+	}
+	if r.relayed {
+		attrs = append(attrs, slog.Bool("relayed", true))
+	}
 	s.cfg.Logger.LogAttrs(base, slog.LevelInfo, "http request", attrs...)
 }
 
@@ -221,7 +235,7 @@ func (s *Server) serveOperation(base context.Context, op operation) fasthttp.Req
 		}
 		ctx, cancel := context.WithTimeout(asPrincipal(base, r), limit)
 		defer cancel()
-		out, err := checkAndHandle(ctx, r, s.idempotency)
+		out, err := s.carryOut(ctx, r)
 		if err != nil {
 			s.fail(base, r, err)
 			return
@@ -264,6 +278,18 @@ func (s *Server) admitInTime(base context.Context, r *request) error {
 		return s.gate.admit(ctx, r)
 	}
 	return admit(ctx, r, s.auth)
+}
+
+// carryOut has the request carried out, here or by the controller that has what it is about.
+func (s *Server) carryOut(ctx context.Context, r *request) (reply, error) {
+	node, err := s.elsewhere(ctx, r)
+	switch {
+	case err != nil:
+		return reply{}, err
+	case node != "":
+		return s.handOver(ctx, r, node)
+	}
+	return checkAndHandle(ctx, r, s.idempotency)
 }
 
 func checkAndHandle(ctx context.Context, r *request, keys *idempotency) (reply, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/ringmaster/ringmaster/httpapi/auth"
+	"github.com/ringmaster/ringmaster/httpapi/relay"
 )
 
 // Server is the HTTP server of one controller.
@@ -28,6 +29,7 @@ type Server struct {
 	gate        switchGate
 	signIn      *auth.SignIn
 	idempotency *idempotency
+	relay       *relay.Relay // to other controllers; nil when this one has no name
 	// closing ends the answers that would go on until their clients leave.
 	closing context.CancelFunc
 
@@ -39,7 +41,8 @@ type Server struct {
 	main        *fasthttp.Server
 	certificate *certificateFiles // nil without TLS
 	listener    net.Listener
-	directory   *directoryServer // nil when it has no listener of its own
+	directory   *ownListener // nil when it has no listener of its own
+	door        *ownListener // for other controllers; nil when it has none
 	side        *http.Server
 	stop        context.CancelFunc
 	running     sync.WaitGroup
@@ -66,9 +69,17 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	var others *relay.Relay
+	if cfg.Node != "" {
+		if others, err = relay.New(relay.Config{
+			Store: deps.Store, Node: cfg.Node, Now: cfg.Now, Log: cfg.Logger, Registerer: cfg.Registerer,
+		}); err != nil {
+			return nil, err
+		}
+	}
 	signer := auth.NewSigner(cfg.SessionKeys, cfg.Now)
 	s := &Server{
-		cfg: cfg, metrics: metrics,
+		cfg: cfg, metrics: metrics, relay: others,
 		auth:        auth.New(deps.Store, signer, cfg.CallbackKeys, cfg.Now, cfg.Logger),
 		gate:        switchGate{proxies: cfg.TrustedProxies, allow: cfg.DirectoryAllow, secrets: cfg.DirectorySecrets, log: cfg.Logger},
 		signIn:      auth.NewSignIn(deps.Store, cfg.Now, cfg.Logger, metrics.signIns),
@@ -99,15 +110,19 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	directory, err := s.listenDirectory(ctx)
+	directory, err := s.listenOwn(ctx, "the switch's directory", s.cfg.DirectoryAddr)
 	if err != nil {
 		return errors.Join(err, ln.Close())
+	}
+	door, err := s.listenOwn(ctx, "other controllers", s.cfg.DoorAddr)
+	if err != nil {
+		return errors.Join(err, ln.Close(), directory.release())
 	}
 	var sideLn net.Listener
 	if s.cfg.MetricsAddr != "" {
 		var lc net.ListenConfig
 		if sideLn, err = lc.Listen(ctx, "tcp", s.cfg.MetricsAddr); err != nil {
-			return errors.Join(fmt.Errorf("listen for metrics on %s: %w", s.cfg.MetricsAddr, err), ln.Close(), directory.release())
+			return errors.Join(fmt.Errorf("listen for metrics on %s: %w", s.cfg.MetricsAddr, err), ln.Close(), directory.release(), door.release())
 		}
 		s.metricsAt = sideLn.Addr()
 	}
@@ -124,8 +139,11 @@ func (s *Server) Start(ctx context.Context) error {
 	if directory != nil {
 		operations = s.routes(false)
 		s.directory = directory
-		directory.http = s.newMain(base, s.routes(true))
-		s.running.Go(func() { s.report("serve the switch's directory", directory.http.Serve(directory.listener)) })
+		s.serveOwn(directory, s.newMain(base, s.routes(true)))
+	}
+	if door != nil {
+		s.door = door
+		s.openDoor(base, door)
 	}
 	s.main, s.listener = s.newMain(base, operations), ln
 	s.running.Go(func() { s.report("serve HTTP", s.main.Serve(ln)) })
@@ -221,7 +239,7 @@ func (s *Server) Close(ctx context.Context) error {
 	if err := s.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		errs = append(errs, fmt.Errorf("close the HTTP listener: %w", err))
 	}
-	errs = append(errs, s.directory.close(ctx))
+	errs = append(errs, s.directory.close(ctx), s.door.close(ctx))
 	s.stop()
 	if s.side != nil {
 		if err := s.side.Shutdown(ctx); err != nil {
@@ -229,6 +247,9 @@ func (s *Server) Close(ctx context.Context) error {
 		}
 	}
 	s.running.Wait()
+	if s.relay != nil {
+		s.relay.Close()
+	}
 	s.auth.Touched.Flush(context.WithoutCancel(ctx))
 	return errors.Join(errs...)
 }

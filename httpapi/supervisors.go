@@ -54,13 +54,13 @@ func (a *api) supervisorOperations() []operation {
 	return onDialerAPI([]operation{
 		{method: http.MethodGet, path: root + "/floor", roles: managers, handle: ofTenant(h.supervisors.Floor)},
 		{method: http.MethodGet, path: root + "/floor/stream", roles: managers, handle: h.floorStream},
-		{method: http.MethodPost, path: root + "/transfer", roles: managers, body: jsonBody, handle: withBodyBy(ok, h.supervisors.TransferCall)},
-		{method: http.MethodPost, path: root + "/sessions", roles: managers, body: jsonBody, handle: withBodyBy(created, h.supervisors.StartSession)},
+		{method: http.MethodPost, path: root + "/transfer", roles: managers, body: jsonBody, place: a.places.ofSubject, handle: withBodyBy(ok, h.supervisors.TransferCall)},
+		{method: http.MethodPost, path: root + "/sessions", roles: managers, body: jsonBody, place: a.places.ofSubject, handle: withBodyBy(created, h.supervisors.StartSession)},
 		{method: http.MethodGet, path: root + "/sessions/active", roles: managers, handle: h.active},
-		{method: http.MethodPatch, path: root + "/sessions/{session_id}/mode", roles: managers, body: jsonBody, handle: h.changeMode},
-		{method: http.MethodDelete, path: root + "/sessions/{session_id}", roles: managers, handle: h.end},
+		{method: http.MethodPatch, path: root + "/sessions/{session_id}/mode", roles: managers, body: jsonBody, place: a.places.ofSession, handle: h.changeMode},
+		{method: http.MethodDelete, path: root + "/sessions/{session_id}", roles: managers, place: a.places.ofSession, handle: h.end},
 		{method: http.MethodGet, path: root + "/escalations", roles: managers, handle: h.escalations},
-		{method: http.MethodPost, path: root + "/escalations/{escalation_id}/claim", roles: managers, body: jsonBody, handle: h.claim},
+		{method: http.MethodPost, path: root + "/escalations/{escalation_id}/claim", roles: managers, body: jsonBody, place: a.places.ofEscalation, handle: h.claim},
 		{method: http.MethodGet, path: root + "/audit", roles: managers, handle: h.audit},
 	})
 }

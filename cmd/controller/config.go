@@ -18,6 +18,7 @@ type Config struct {
 	Log        LogConfig        `koanf:"log"`
 	Database   DatabaseConfig   `koanf:"database"`
 	HTTP       HTTPConfig       `koanf:"http"`
+	Hosts      HostsConfig      `koanf:"hosts"`
 	Switch     SwitchConfig     `koanf:"switch"`
 	Media      MediaConfig      `koanf:"media"`
 	Recordings RecordingsConfig `koanf:"recordings"`
@@ -60,6 +61,12 @@ type HTTPConfig struct {
 	// MaxConns bounds the open connections, MaxConnsPerClient those of one IPv4 address or IPv6 /64 that is no trusted proxy.
 	MaxConns          int `koanf:"max_connections"`
 	MaxConnsPerClient int `koanf:"max_connections_per_client"`
+}
+
+// HostsConfig says how other controllers of the database reach this one, with requests about its calls.
+type HostsConfig struct {
+	Listen  string `koanf:"listen"`  // nobody reaches it when empty
+	Address string `koanf:"address"` // that they are told: Listen when empty
 }
 
 // SwitchConfig is the FreeSWITCH beside us.

@@ -38,6 +38,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/retry"
 	"github.com/ringmaster/ringmaster/switchctl/call"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
@@ -208,7 +209,7 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 	}
 	base := c.cfg.PublicURL()
 	c.calls, err = call.New(call.Config{
-		NodeID: c.cfg.Node, NodeGrace: c.cfg.NodeGrace, ESLAddr: c.cfg.Switch.ESLAddr, ESLPassword: c.cfg.Switch.ESLPassword,
+		NodeID: c.cfg.Node, NodeGrace: c.cfg.NodeGrace, Peer: c.peer, ESLAddr: c.cfg.Switch.ESLAddr, ESLPassword: c.cfg.Switch.ESLPassword,
 		OnSwitch:       c.inspectSwitch,
 		OutboundListen: c.cfg.Switch.OutboundListen, SocketPeers: prefixes(c.cfg.Switch.SocketAllow), CDRDir: c.cfg.Switch.CDRDir, RecordDir: c.cfg.Recordings.SpoolDir,
 		RecordEncoding: wav.Encoding(c.cfg.Recordings.Encoding),
@@ -260,6 +261,7 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 
 func (c *Controller) buildServer() (err error) {
 	cfg := httpapi.Config{
+		Node: c.cfg.Node, DoorAddr: c.cfg.Hosts.Listen, PeerAddr: c.cfg.Hosts.Address,
 		Addr: c.cfg.HTTP.Addr, MetricsAddr: c.cfg.HTTP.MetricsAddr, PublicURL: c.cfg.PublicURL(), TLSCertFile: c.cfg.HTTP.TLSCert,
 		TenantTelephony: c.cfg.Security.TenantTelephony == telephonyTenant, TrunkTargets: c.guard(),
 		TLSKeyFile: c.cfg.HTTP.TLSKey, SessionKeys: c.store.Keys(store.KeySessions), CallbackKeys: c.store.Keys(store.KeyCallbackTokens),
@@ -285,6 +287,12 @@ func (c *Controller) buildServer() (err error) {
 		},
 	})
 	return err
+}
+
+// peer is how other controllers reach this one, once its API serves.
+func (c *Controller) peer() ledger.Peer {
+	addr, key := c.http.Peer()
+	return ledger.Peer{Addr: addr, Key: key}
 }
 
 // State is how a controller stands.

@@ -83,6 +83,7 @@ func (c Config) validate(f *faults) {
 	between(f, "database.max_conns", c.Database.MaxConns, 4, 1000)
 	positive(f, "database.connect_timeout", c.Database.ConnectTimeout)
 	c.validateHTTP(f)
+	c.validateHosts(f)
 	hostPort(f, "switch.esl_addr", c.Switch.ESLAddr)
 	c.validatePeers(f)
 	if c.Switch.ESLPassword == "" {
@@ -166,6 +167,26 @@ func (c Config) validateHTTP(f *faults) {
 		}
 	}
 	cidrs(f, "http.trusted_proxies", c.HTTP.TrustedProxies)
+}
+
+func (c Config) validateHosts(f *faults) {
+	if c.Hosts.Address != "" {
+		hostPort(f, "hosts.address", c.Hosts.Address)
+	}
+	if c.Hosts.Listen == "" {
+		if c.Hosts.Address != "" {
+			f.add("hosts.listen", "is required with hosts.address")
+		}
+		return
+	}
+	if !hostPort(f, "hosts.listen", c.Hosts.Listen) || c.Hosts.Address != "" {
+		return
+	}
+	if host, _, err := net.SplitHostPort(c.Hosts.Listen); err == nil {
+		if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+			f.add("hosts.address", "is required, because hosts.listen is no address that other hosts could be told")
+		}
+	}
 }
 
 func (c Config) validateMedia(f *faults) {

@@ -82,7 +82,8 @@ type serving struct {
 	req   Request
 	c     *caller
 	music bool
-	noted bool // the call's row says that it waits
+	noted bool // the call's row says that it has asked
+	waits bool // the call's unit says that it waits
 	// since is when this wait began, and until when it ends: one for an agent, and one more for each that is lost in mid-call.
 	since    time.Time
 	until    time.Time
@@ -119,6 +120,7 @@ func (s *Service) Connect(ctx context.Context, leg switchctl.Leg, req Request) (
 		s.takeFrom(ctx, call, *former)
 	}
 	outcome, err := v.serve(ctx, owner)
+	v.waitsNoMore(ctx)
 	if errors.Is(context.Cause(ctx), switchctl.ErrMachine) {
 		s.Forgo(ctx, call)
 	}
@@ -253,6 +255,21 @@ func (v *serving) serve(ctx context.Context, owner *seat) (Outcome, error) {
 	}
 }
 
+// waitsNoMore notes that a caller whom no agent has has left the queue.
+func (v *serving) waitsNoMore(ctx context.Context) {
+	if !v.waits {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	err := v.s.st.InTenant(ctx, v.call.TenantID, func(tx *store.Tx) error {
+		return tx.Q.CallWaitsNoMore(ctx, v.call.TenantID, v.call.ID, v.c.since)
+	})
+	if err != nil {
+		v.s.log.WarnContext(ctx, "writing that a caller has left the queue failed", "call_id", v.call.ID, "error", err)
+	}
+}
+
 // late ends a wait that nobody has ended in time.
 func (v *serving) late(ctx context.Context) (Outcome, error) {
 	v.s.abandon(ctx, v.call)
@@ -274,10 +291,11 @@ func (v *serving) wait(ctx context.Context) error {
 	if v.noted {
 		return nil
 	}
-	v.noted = true
+	v.noted, v.waits = true, true
 	err := v.s.st.InTenant(ctx, v.call.TenantID, func(tx *store.Tx) error {
 		return tx.Q.CallAsksAgent(ctx, db.CallAsksAgentParams{
 			TenantID: v.call.TenantID, ID: v.call.ID, At: v.c.since, Due: v.req.due(), AwaitsAgent: v.req.Campaign,
+			Priority: int32(v.req.Priority),
 		})
 	})
 	if err != nil && ctx.Err() == nil {
@@ -346,13 +364,14 @@ func (s *Service) claim(ctx context.Context, call db.Call, agent uuid.UUID, sinc
 // caller who isn't done waits again, in the old place.
 func (v *serving) settle(ctx context.Context, spec phone.Spec, t Trigger, reason string) {
 	s, call := v.s, v.call
+	v.waits = t != TriggerEnded
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	var row db.Agent
 	err := s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		if t != TriggerEnded {
 			_, err := tx.Q.CallOffered(ctx, db.CallOfferedParams{
-				TenantID: call.TenantID, ID: call.ID, At: v.c.since, AwaitsAgent: v.req.Campaign,
+				TenantID: call.TenantID, ID: call.ID, At: v.c.since, AwaitsAgent: v.req.Campaign, WaitsSince: &v.c.since,
 			})
 			if err != nil {
 				return err

@@ -29,6 +29,7 @@ func (v *serving) offer(ctx context.Context, a *seat, theirs bool) (done bool, o
 		s.answered(spec.AgentID)
 	} else {
 		err = s.claim(ctx, v.call, spec.AgentID, v.c.since, v.req.due())
+		v.waits = v.waits && err != nil
 	}
 	var state *StateError
 	switch {

@@ -1,8 +1,10 @@
 package supervisors
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +20,7 @@ import (
 // Floor is what goes on at a tenant's: the agents, the callers who wait for one, the calls that voice agents have, and the day's figures.
 type Floor struct {
 	Agents []Agent `json:"agents"`
-	// Queue is that of the host which is asked, in the callers' turn.
+	// Queue is that of all hosts, in the callers' turn; a host's agents take the callers that are there.
 	Queue   []QueuedCall `json:"queue"`
 	AICalls []AICall     `json:"ai_calls"`
 	KPIs    KPIs         `json:"kpis"`
@@ -94,7 +96,11 @@ func (s *Service) Floor(ctx context.Context, tenant uuid.UUID) (Floor, error) {
 	now := s.now()
 	var out Floor
 	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		out = Floor{Agents: make([]Agent, 0, len(agents)), Queue: s.queue(tenant, now), KPIs: day}
+		out = Floor{Agents: make([]Agent, 0, len(agents)), KPIs: day}
+		var err error
+		if out.Queue, err = s.queue(ctx, tx, tenant, now); err != nil {
+			return err
+		}
 		calls, err := agentCalls(ctx, tx, tenant, now)
 		if err != nil {
 			return err
@@ -124,8 +130,25 @@ func (s *Service) Floor(ctx context.Context, tenant uuid.UUID) (Floor, error) {
 	return out, fault.Wrap("read floor", err)
 }
 
-func (s *Service) queue(tenant uuid.UUID, now time.Time) []QueuedCall {
+// queue lists who waits: here, as the queue's service has them, and at other hosts, as their rows say.
+func (s *Service) queue(ctx context.Context, tx *store.Tx, tenant uuid.UUID, now time.Time) ([]QueuedCall, error) {
 	waiting := s.cfg.Queue.Waiting(tenant)
+	others, err := tx.Q.FloorQueue(ctx, tenant, s.cfg.NodeID)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range others {
+		w := acd.Waiter{Call: o.CallID, Priority: int(o.WaitPriority), Since: o.WaitsSince}
+		if o.CampaignID != nil {
+			w.Campaign = *o.CampaignID
+		}
+		waiting = append(waiting, w)
+	}
+	if len(others) > 0 {
+		slices.SortStableFunc(waiting, func(a, b acd.Waiter) int {
+			return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Since.Compare(b.Since))
+		})
+	}
 	out := make([]QueuedCall, len(waiting))
 	for i, w := range waiting {
 		out[i] = QueuedCall{CallID: w.Call, Position: i + 1, QueuedAt: w.Since.UTC(), WaitingS: seconds(w.Since, now)}
@@ -133,7 +156,7 @@ func (s *Service) queue(tenant uuid.UUID, now time.Time) []QueuedCall {
 			out[i].CampaignID = &waiting[i].Campaign
 		}
 	}
-	return out
+	return out, nil
 }
 
 func agentCalls(ctx context.Context, tx *store.Tx, tenant uuid.UUID, now time.Time) (map[uuid.UUID]*Call, error) {

@@ -628,8 +628,8 @@ func (q *Queries) CallAnnounced(ctx context.Context, at time.Time, tenantID uuid
 
 const callAsksAgent = `-- name: CallAsksAgent :exec
 WITH unit AS (
-  UPDATE live_calls l SET awaits_agent = true
-  WHERE $5::bool AND l.tenant_id = $3 AND l.call_id = $4 AND l.kind = 'call'
+  UPDATE live_calls l SET awaits_agent = l.awaits_agent OR $5::bool, waits_since = $1::timestamptz, wait_priority = $6
+  WHERE l.tenant_id = $3 AND l.call_id = $4 AND l.kind = 'call'
 )
 UPDATE calls c SET queued_at = coalesce(c.queued_at, $1::timestamptz), agent_due = coalesce(c.agent_due, $2::timestamptz)
 WHERE c.tenant_id = $3 AND c.id = $4 AND c.end_time IS NULL
@@ -641,6 +641,7 @@ type CallAsksAgentParams struct {
 	TenantID    uuid.UUID
 	ID          uuid.UUID
 	AwaitsAgent bool
+	Priority    int32
 }
 
 // CallAsksAgent notes that a call waits for an agent, by when at the latest, and, for one of a campaign's, that it has a claim to the next.
@@ -651,6 +652,7 @@ func (q *Queries) CallAsksAgent(ctx context.Context, arg CallAsksAgentParams) er
 		arg.TenantID,
 		arg.ID,
 		arg.AwaitsAgent,
+		arg.Priority,
 	)
 	return err
 }
@@ -667,7 +669,8 @@ func (q *Queries) CallForgoesAgent(ctx context.Context, tenantID uuid.UUID, iD u
 
 const callOffered = `-- name: CallOffered :execrows
 WITH unit AS (
-  UPDATE live_calls l SET awaits_agent = $5::bool WHERE l.tenant_id = $3 AND l.call_id = $4 AND l.kind = 'call'
+  UPDATE live_calls l SET awaits_agent = $5::bool, waits_since = $6::timestamptz
+  WHERE l.tenant_id = $3 AND l.call_id = $4 AND l.kind = 'call'
 )
 UPDATE calls c SET queued_at = coalesce(c.queued_at, $1::timestamptz), agent_due = coalesce(c.agent_due, $2::timestamptz)
 WHERE c.tenant_id = $3 AND c.id = $4 AND c.end_time IS NULL
@@ -679,9 +682,10 @@ type CallOfferedParams struct {
 	TenantID    uuid.UUID
 	ID          uuid.UUID
 	AwaitsAgent bool
+	WaitsSince  *time.Time
 }
 
-// CallOffered notes that an open call has an agent to itself, or has none again.
+// CallOffered notes that an open call has an agent to itself, or has none again, and then since when it waits.
 func (q *Queries) CallOffered(ctx context.Context, arg CallOfferedParams) (int64, error) {
 	result, err := q.db.Exec(ctx, callOffered,
 		arg.At,
@@ -689,6 +693,7 @@ func (q *Queries) CallOffered(ctx context.Context, arg CallOfferedParams) (int64
 		arg.TenantID,
 		arg.ID,
 		arg.AwaitsAgent,
+		arg.WaitsSince,
 	)
 	if err != nil {
 		return 0, err
@@ -704,5 +709,15 @@ WHERE tenant_id = $1 AND id = $2 AND agent_connect_time IS NULL
 // CallUnserved notes that a callee answered and neither agent, nor voice agent, nor flow was there, as CallAbandoned does.
 func (q *Queries) CallUnserved(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) error {
 	_, err := q.db.Exec(ctx, callUnserved, tenantID, iD)
+	return err
+}
+
+const callWaitsNoMore = `-- name: CallWaitsNoMore :exec
+UPDATE live_calls SET waits_since = NULL WHERE tenant_id = $1 AND call_id = $2 AND kind = 'call' AND waits_since = $3::timestamptz
+`
+
+// CallWaitsNoMore notes the end of a wait that no agent has ended, unless another one has begun.
+func (q *Queries) CallWaitsNoMore(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID, since time.Time) error {
+	_, err := q.db.Exec(ctx, callWaitsNoMore, tenantID, iD, since)
 	return err
 }

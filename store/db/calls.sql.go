@@ -588,7 +588,7 @@ func (q *Queries) LiveUnitsDeleteOfCall(ctx context.Context, tenantID uuid.UUID,
 }
 
 const liveUnitsOfCall = `-- name: LiveUnitsOfCall :many
-SELECT tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at, awaits_agent, rerouted_at FROM live_calls WHERE tenant_id = $1 AND call_id = $2 ORDER BY opened_at
+SELECT tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at, awaits_agent, rerouted_at, waits_since, wait_priority FROM live_calls WHERE tenant_id = $1 AND call_id = $2 ORDER BY opened_at
 `
 
 func (q *Queries) LiveUnitsOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) ([]LiveCall, error) {
@@ -612,6 +612,8 @@ func (q *Queries) LiveUnitsOfCall(ctx context.Context, tenantID uuid.UUID, callI
 			&i.OpenedAt,
 			&i.AwaitsAgent,
 			&i.ReroutedAt,
+			&i.WaitsSince,
+			&i.WaitPriority,
 		); err != nil {
 			return nil, err
 		}

@@ -362,6 +362,8 @@ type LiveCall struct {
 	OpenedAt     time.Time
 	AwaitsAgent  bool
 	ReroutedAt   *time.Time
+	WaitsSince   *time.Time
+	WaitPriority int32
 }
 
 type Node struct {
@@ -371,6 +373,8 @@ type Node struct {
 	SwitchCoreUuid *string
 	LostAt         *time.Time
 	SwitchSeenAt   *time.Time
+	PeerAddr       string
+	PeerKey        []byte
 }
 
 type Number struct {

@@ -113,7 +113,7 @@ func (q *Queries) NodeBeat(ctx context.Context, at time.Time, switchSeenAt *time
 }
 
 const nodeGet = `-- name: NodeGet :one
-SELECT id, started_at, last_seen_at, switch_core_uuid, lost_at, switch_seen_at FROM nodes WHERE id = $1
+SELECT id, started_at, last_seen_at, switch_core_uuid, lost_at, switch_seen_at, peer_addr, peer_key FROM nodes WHERE id = $1
 `
 
 func (q *Queries) NodeGet(ctx context.Context, id string) (Node, error) {
@@ -126,6 +126,8 @@ func (q *Queries) NodeGet(ctx context.Context, id string) (Node, error) {
 		&i.SwitchCoreUuid,
 		&i.LostAt,
 		&i.SwitchSeenAt,
+		&i.PeerAddr,
+		&i.PeerKey,
 	)
 	return i, err
 }
@@ -142,6 +144,18 @@ func (q *Queries) NodeHoldLost(ctx context.Context, id string) (string, error) {
 	return id_2, err
 }
 
+const nodeIsPeer = `-- name: NodeIsPeer :one
+SELECT EXISTS (SELECT FROM nodes WHERE peer_key = $1::bytea)
+`
+
+// NodeIsPeer tells whether a certificate is one of the controllers'.
+func (q *Queries) NodeIsPeer(ctx context.Context, peerKey []byte) (bool, error) {
+	row := q.db.QueryRow(ctx, nodeIsPeer, peerKey)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const nodeMarkLost = `-- name: NodeMarkLost :execrows
 UPDATE nodes SET lost_at = now() WHERE id = $1 AND last_seen_at = $2::timestamptz AND lost_at IS NULL
 `
@@ -153,6 +167,60 @@ func (q *Queries) NodeMarkLost(ctx context.Context, iD string, lastSeenAt time.T
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const nodeOfAgent = `-- name: NodeOfAgent :one
+SELECT node, current_call_id FROM agents WHERE tenant_id = $1 AND id = $2 AND status <> 'offline'
+`
+
+type NodeOfAgentRow struct {
+	Node          string
+	CurrentCallID *uuid.UUID
+}
+
+// NodeOfAgent is the controller that has the phone of an agent who is logged in.
+func (q *Queries) NodeOfAgent(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (NodeOfAgentRow, error) {
+	row := q.db.QueryRow(ctx, nodeOfAgent, tenantID, iD)
+	var i NodeOfAgentRow
+	err := row.Scan(&i.Node, &i.CurrentCallID)
+	return i, err
+}
+
+const nodeOfCall = `-- name: NodeOfCall :one
+SELECT node FROM calls WHERE tenant_id = $1 AND id = $2 AND end_time IS NULL
+`
+
+// NodeOfCall is the controller that has an open call.
+func (q *Queries) NodeOfCall(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (string, error) {
+	row := q.db.QueryRow(ctx, nodeOfCall, tenantID, iD)
+	var node string
+	err := row.Scan(&node)
+	return node, err
+}
+
+const nodeOfEscalation = `-- name: NodeOfEscalation :one
+SELECT c.node FROM escalations e JOIN calls c ON c.tenant_id = e.tenant_id AND c.id = e.call_id
+WHERE e.tenant_id = $1 AND e.id = $2 AND c.end_time IS NULL
+`
+
+// NodeOfEscalation is the controller that has the call of an escalation, while it is open.
+func (q *Queries) NodeOfEscalation(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (string, error) {
+	row := q.db.QueryRow(ctx, nodeOfEscalation, tenantID, iD)
+	var node string
+	err := row.Scan(&node)
+	return node, err
+}
+
+const nodeOfSupervision = `-- name: NodeOfSupervision :one
+SELECT node FROM supervisor_sessions WHERE tenant_id = $1 AND id = $2 AND ended_at IS NULL
+`
+
+// NodeOfSupervision is the controller that has the phone of a supervisor's session.
+func (q *Queries) NodeOfSupervision(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (string, error) {
+	row := q.db.QueryRow(ctx, nodeOfSupervision, tenantID, iD)
+	var node string
+	err := row.Scan(&node)
+	return node, err
 }
 
 const nodeSeen = `-- name: NodeSeen :exec
@@ -167,13 +235,27 @@ func (q *Queries) NodeSeen(ctx context.Context, at time.Time, switchCoreUuid *st
 
 const nodeStart = `-- name: NodeStart :exec
 
-INSERT INTO nodes (id, started_at, last_seen_at) VALUES ($1, $2::timestamptz, $2::timestamptz)
-ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, last_seen_at = excluded.last_seen_at, lost_at = NULL
+INSERT INTO nodes (id, started_at, last_seen_at, peer_addr, peer_key)
+VALUES ($1, $2::timestamptz, $2::timestamptz, $3, $4)
+ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, last_seen_at = excluded.last_seen_at, lost_at = NULL,
+  peer_addr = excluded.peer_addr, peer_key = excluded.peer_key
 `
 
+type NodeStartParams struct {
+	ID       string
+	At       time.Time
+	PeerAddr string
+	PeerKey  []byte
+}
+
 // Controllers, one per switch host.
-func (q *Queries) NodeStart(ctx context.Context, iD string, at time.Time) error {
-	_, err := q.db.Exec(ctx, nodeStart, iD, at)
+func (q *Queries) NodeStart(ctx context.Context, arg NodeStartParams) error {
+	_, err := q.db.Exec(ctx, nodeStart,
+		arg.ID,
+		arg.At,
+		arg.PeerAddr,
+		arg.PeerKey,
+	)
 	return err
 }
 

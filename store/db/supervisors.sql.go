@@ -554,6 +554,44 @@ func (q *Queries) FloorLive(ctx context.Context, tenantID uuid.UUID) (int64, err
 	return count, err
 }
 
+const floorQueue = `-- name: FloorQueue :many
+SELECT l.call_id, l.campaign_id, l.waits_since::timestamptz AS waits_since, l.wait_priority FROM live_calls l JOIN nodes n ON n.id = l.node
+WHERE l.tenant_id = $1 AND l.kind = 'call' AND l.waits_since IS NOT NULL AND l.node <> $2 AND n.lost_at IS NULL
+`
+
+type FloorQueueRow struct {
+	CallID       uuid.UUID
+	CampaignID   *uuid.UUID
+	WaitsSince   time.Time
+	WaitPriority int32
+}
+
+// FloorQueue lists the callers who wait for agents of other controllers than one. Those of a lost one hear nobody any more.
+func (q *Queries) FloorQueue(ctx context.Context, tenantID uuid.UUID, node string) ([]FloorQueueRow, error) {
+	rows, err := q.db.Query(ctx, floorQueue, tenantID, node)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []FloorQueueRow{}
+	for rows.Next() {
+		var i FloorQueueRow
+		if err := rows.Scan(
+			&i.CallID,
+			&i.CampaignID,
+			&i.WaitsSince,
+			&i.WaitPriority,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const supervisedAgent = `-- name: SupervisedAgent :one
 SELECT u.id, coalesce(a.status, 'offline')::text AS status, coalesce(a.node, '')::text AS node, c.id AS call_id
 FROM users u LEFT JOIN agents a ON a.tenant_id = u.tenant_id AND a.id = u.id

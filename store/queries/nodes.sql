@@ -1,8 +1,10 @@
 -- Controllers, one per switch host.
 
 -- name: NodeStart :exec
-INSERT INTO nodes (id, started_at, last_seen_at) VALUES (@id, @at::timestamptz, @at::timestamptz)
-ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, last_seen_at = excluded.last_seen_at, lost_at = NULL;
+INSERT INTO nodes (id, started_at, last_seen_at, peer_addr, peer_key)
+VALUES (@id, @at::timestamptz, @at::timestamptz, @peer_addr, sqlc.narg('peer_key'))
+ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, last_seen_at = excluded.last_seen_at, lost_at = NULL,
+  peer_addr = excluded.peer_addr, peer_key = excluded.peer_key;
 
 -- name: NodeSeen :exec
 UPDATE nodes SET last_seen_at = @at::timestamptz, switch_core_uuid = coalesce(sqlc.narg('switch_core_uuid'), switch_core_uuid)
@@ -47,3 +49,24 @@ ORDER BY c.id LIMIT @batch;
 -- name: NodesForget :execrows
 DELETE FROM nodes n WHERE n.id <> @node AND n.lost_at < now() - make_interval(secs => @older_than_s)
   AND NOT EXISTS (SELECT FROM calls c WHERE c.node = n.id AND c.end_time IS NULL);
+
+-- NodeIsPeer tells whether a certificate is one of the controllers'.
+-- name: NodeIsPeer :one
+SELECT EXISTS (SELECT FROM nodes WHERE peer_key = @peer_key::bytea);
+
+-- NodeOfCall is the controller that has an open call.
+-- name: NodeOfCall :one
+SELECT node FROM calls WHERE tenant_id = @tenant_id AND id = @id AND end_time IS NULL;
+
+-- NodeOfEscalation is the controller that has the call of an escalation, while it is open.
+-- name: NodeOfEscalation :one
+SELECT c.node FROM escalations e JOIN calls c ON c.tenant_id = e.tenant_id AND c.id = e.call_id
+WHERE e.tenant_id = @tenant_id AND e.id = @id AND c.end_time IS NULL;
+
+-- NodeOfSupervision is the controller that has the phone of a supervisor's session.
+-- name: NodeOfSupervision :one
+SELECT node FROM supervisor_sessions WHERE tenant_id = @tenant_id AND id = @id AND ended_at IS NULL;
+
+-- NodeOfAgent is the controller that has the phone of an agent who is logged in.
+-- name: NodeOfAgent :one
+SELECT node, current_call_id FROM agents WHERE tenant_id = @tenant_id AND id = @id AND status <> 'offline';

@@ -136,6 +136,11 @@ FROM agents a JOIN calls c ON c.tenant_id = a.tenant_id AND c.id = a.current_cal
 JOIN tenants t ON t.id = a.tenant_id
 WHERE a.tenant_id = @tenant_id AND a.current_call_id IS NOT NULL;
 
+-- FloorQueue lists the callers who wait for agents of other controllers than one. Those of a lost one hear nobody any more.
+-- name: FloorQueue :many
+SELECT l.call_id, l.campaign_id, l.waits_since::timestamptz AS waits_since, l.wait_priority FROM live_calls l JOIN nodes n ON n.id = l.node
+WHERE l.tenant_id = @tenant_id AND l.kind = 'call' AND l.waits_since IS NOT NULL AND l.node <> @node AND n.lost_at IS NULL;
+
 -- name: FloorLive :one
 SELECT count(*) FROM live_calls WHERE tenant_id = @tenant_id AND kind = 'call';
 

@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/switchctl"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
@@ -23,6 +24,8 @@ type Config struct {
 	// NodeGrace is how long another node gives no sign of life before its calls are closed in its place; 5 minutes by default. A
 	// controller that starts again within it finds its calls. It should be the same for all nodes.
 	NodeGrace time.Duration
+	// Peer is how other controllers of the database reach this one, as it is at the start; nil where they don't.
+	Peer func() ledger.Peer
 	// ESLAddr and ESLPassword reach the switch's inbound event socket.
 	ESLAddr     string
 	ESLPassword string

@@ -66,6 +66,7 @@ func New(cfg Config, st *store.Store, m *media.Server, gate admission.Gate, h sw
 		return nil, err
 	}
 	l := ledger.New(st, gate, h, c.log, cfg.TokenKeys)
+	l.ReachedBy(cfg.Peer)
 	c.nodes = l
 	c.ping = st.Ping
 	link := hostlink.New(hostlink.Options{
@@ -281,6 +282,12 @@ func (c *Controller) Originate(ctx context.Context, adm *admission.Admission) (d
 		return terms.Call, fmt.Errorf("switchctl: originate: call %s: %w", terms.Call.ID, errStopped)
 	}
 	return terms.Call, nil
+}
+
+// Runs tells whether this controller has a call of a tenant's.
+func (c *Controller) Runs(tenantID, callID uuid.UUID) bool {
+	a := c.registry.call(callID)
+	return a != nil && a.tenant == tenantID
 }
 
 // Live is the number of calls that this controller runs.

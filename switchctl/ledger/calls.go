@@ -27,6 +27,8 @@ type Ledger struct {
 	log     *slog.Logger
 	// keys are those of callback tokens.
 	keys func() []keyring.Key
+	// peer is how other controllers reach this one; nil where they don't.
+	peer func() Peer
 }
 
 // Gate judges an admitted leg again before another route is tried; move runs in its transaction, under its lock, when the leg may
@@ -44,6 +46,15 @@ type Handler interface {
 func New(st *store.Store, gate Gate, handler Handler, log *slog.Logger, keys func() []keyring.Key) *Ledger {
 	return &Ledger{st: st, gate: gate, handler: handler, log: log, keys: keys}
 }
+
+// Peer is how other controllers reach one: at Addr, empty where they can't, by the certificate whose SHA-256 is Key.
+type Peer struct {
+	Addr string
+	Key  []byte
+}
+
+// ReachedBy has the node's row say how other controllers reach it, as peer gives it when the node starts.
+func (l *Ledger) ReachedBy(peer func() Peer) { l.peer = peer }
 
 // Ringing commits that the callee rings. It ends its trunk's rest.
 func (l *Ledger) Ringing(ctx context.Context, call db.Call, at time.Time) error {

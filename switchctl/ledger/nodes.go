@@ -24,7 +24,7 @@ func (l *Ledger) NodeBeat(ctx context.Context, node string, at, switchSeen time.
 	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
 		lost, err := tx.Q.NodeBeat(ctx, at, seen, node)
 		if errors.Is(err, store.ErrNotFound) {
-			lost, err = true, tx.Q.NodeStart(ctx, node, at) // others have forgotten it
+			lost, err = true, l.writeStart(ctx, tx, node, at) // others have forgotten it
 		}
 		if err != nil {
 			return err
@@ -132,9 +132,17 @@ func (l *Ledger) NodeStarted(ctx context.Context, node string, at time.Time) (No
 		if row.SwitchSeenAt != nil {
 			before.Seen = *row.SwitchSeenAt
 		}
-		return tx.Q.NodeStart(ctx, node, at)
+		return l.writeStart(ctx, tx, node, at)
 	})
 	return before, err
+}
+
+func (l *Ledger) writeStart(ctx context.Context, tx *store.Tx, node string, at time.Time) error {
+	var peer Peer
+	if l.peer != nil {
+		peer = l.peer()
+	}
+	return tx.Q.NodeStart(ctx, db.NodeStartParams{ID: node, At: at, PeerAddr: peer.Addr, PeerKey: peer.Key})
 }
 
 // NodeSeen keeps when the node's switch was seen, and which process of it.
