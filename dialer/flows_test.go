@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/answer"
@@ -127,8 +128,7 @@ func TestFlowOfAnInboundCall(t *testing.T) {
 	require.Equal(t, "unreachable", set[0]["disposition"])
 	require.Equal(t, "system", set[0]["source"])
 
-	runs, err := b.svc.Flows.FlowRuns(t.Context(), b.tenant, call.ID)
-	require.NoError(t, err)
+	runs := b.flowRuns(t, call.ID)
 	require.Len(t, runs, 1)
 	require.Equal(t, 1, runs[0].Version)
 	require.NotNil(t, runs[0].EndedAt)
@@ -147,6 +147,16 @@ func TestFlowOfAnInboundCall(t *testing.T) {
 	leg = &menuLeg{fakeLeg: fakeLeg{call: call}}
 	require.NoError(t, h.Answered(t.Context(), leg))
 	require.Equal(t, []string{"NORMAL_CLEARING"}, leg.hangups)
+}
+
+// flowRuns are the flows that a call went through.
+func (b *bundle) flowRuns(t *testing.T, call uuid.UUID) []flows.Run {
+	t.Helper()
+	view, err := b.st.Read(b.tenant).GetCallView(t.Context(), b.tenant, call)
+	require.NoError(t, err)
+	runs, err := flows.RunsOf(view.FlowRuns)
+	require.NoError(t, err)
+	return runs
 }
 
 // hangingLeg has the call's end written, and its handler cut off, before a hang-up returns.
@@ -177,8 +187,7 @@ func TestFlowThatHangsUp(t *testing.T) {
 		cancel()
 	}}
 	require.ErrorIs(t, h.Answered(ctx, leg), context.Canceled)
-	runs, err := b.svc.Flows.FlowRuns(t.Context(), b.tenant, call.ID)
-	require.NoError(t, err)
+	runs := b.flowRuns(t, call.ID)
 	var trace []string
 	for _, s := range runs[0].Trace {
 		trace = append(trace, s.Node+"="+s.Outcome)
@@ -200,8 +209,7 @@ func TestFlowThatTheCallerLeaves(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	require.Error(t, h.Answered(ctx, &menuLeg{fakeLeg: fakeLeg{call: call}, cut: cancel}))
 	b.end(t, call, "completed", "NORMAL_CLEARING")
-	runs, err := b.svc.Flows.FlowRuns(t.Context(), b.tenant, call.ID)
-	require.NoError(t, err)
+	runs := b.flowRuns(t, call.ID)
 	require.Equal(t, "call_ended", *runs[0].Outcome)
 	require.Equal(t, "a", runs[0].Trace[1].Node)
 	require.Equal(t, "call_ended", runs[0].Trace[1].Outcome)
@@ -219,8 +227,7 @@ func TestFlowWithoutAnEnd(t *testing.T) {
 	leg := &menuLeg{fakeLeg: fakeLeg{call: call}}
 	require.NoError(t, h.Answered(t.Context(), leg))
 	require.Equal(t, []string{answer.CauseFlowLoops}, leg.hangups)
-	runs, err := b.svc.Flows.FlowRuns(t.Context(), b.tenant, call.ID)
-	require.NoError(t, err)
+	runs := b.flowRuns(t, call.ID)
 	require.Equal(t, "error", *runs[0].Outcome)
 	require.Contains(t, *runs[0].Error, "goes round")
 }

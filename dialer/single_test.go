@@ -102,8 +102,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 	leg := &fakeLeg{call: call}
 	require.NoError(t, p.svc.Answers.Answered(t.Context(), leg))
 	require.Equal(t, []uuid.UUID{agent.ID}, leg.agents)
-	runs, err := p.svc.Flows.FlowRuns(t.Context(), p.tenant, call.ID)
-	require.NoError(t, err)
+	runs := p.flowRuns(t, call.ID)
 	require.Len(t, runs, 1)
 
 	storetest.Exec(t, p.st, p.tenant, "UPDATE voice_agents SET max_concurrent = 3")

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/google/uuid"
 
@@ -9,53 +10,92 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
+// callRow is a call with what else it is shown by.
+type callRow struct {
+	db.Call
+	recordingStatus string
+	privacy         store.PrivacyMode
+	flowRuns        json.RawMessage // of a call that was read by itself
+}
+
 // callRows reads calls. Errors: store.ErrNotFound.
 type callRows struct{ store *store.Store }
 
-func (c callRows) one(ctx context.Context, tenant, id uuid.UUID) (row db.GetCallViewRow, err error) {
-	err = c.store.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
-		row, err = tx.Q.GetCallView(ctx, tenant, id)
-		return err
-	})
-	return row, err
+func (c callRows) one(ctx context.Context, tenant, id uuid.UUID) (callRow, error) {
+	row, err := c.store.Read(tenant).GetCallView(ctx, tenant, id)
+	return callRow{row.Call, row.RecordingStatus, store.PrivacyMode(row.PrivacyMode), row.FlowRuns}, err
 }
 
 // owner is the tenant whose call it is; who asks is looked at first.
-func (c callRows) owner(ctx context.Context, asks, id uuid.UUID) (tenant uuid.UUID, err error) {
-	err = c.store.InSystem(ctx, func(tx *store.Tx) (err error) {
-		tenant, err = tx.Q.FindCallTenant(ctx, asks, id)
-		return err
-	})
-	return tenant, err
+func (c callRows) owner(ctx context.Context, asks, id uuid.UUID) (uuid.UUID, error) {
+	return c.store.ReadSystem().FindCallTenant(ctx, asks, id)
 }
 
-// page gives a page of a tenant's calls, the newest first, and how many there are.
-func (c callRows) page(ctx context.Context, tenant uuid.UUID, f callFilter, pg page) (rows []db.ListCallViewsRow, total int64, err error) {
-	err = c.store.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		err := tx.Q.PlanByValues(ctx)
-		if err != nil {
+// callPage is a page of calls, and how many there are.
+type callPage struct {
+	rows  []callRow
+	total int64
+}
+
+// page gives a page of a tenant's calls, the newest first. Errors: store.ErrNotFound for the campaign whose calls they are to be.
+func (c callRows) page(ctx context.Context, tenant uuid.UUID, f callFilter, pg page) (callPage, error) {
+	var out callPage
+	reads := []func(*db.Queries) error{
+		func(q *db.Queries) (err error) {
+			out.total, err = c.count(ctx, q, tenant, f)
 			return err
-		}
-		total, err = tx.Q.CountCalls(ctx, db.CountCallsParams{
+		},
+		func(q *db.Queries) error {
+			rows, err := q.ListCallViews(ctx, db.ListCallViewsParams{
+				TenantID: tenant, CampaignID: f.campaignID, AgentID: f.agentID, Status: f.status, Disposition: f.disposition,
+				Direction: f.direction, Since: f.since, FromID: f.fromID(), Until: f.until, UntilID: f.untilID(),
+				Before: pg.afterOr(uuid.Max), PageLimit: pg.limit(), PageOffset: pg.offset(),
+			})
+			out.rows = make([]callRow, len(rows))
+			for i, row := range rows {
+				out.rows[i] = callRow{Call: row.Call, recordingStatus: row.RecordingStatus, privacy: store.PrivacyMode(row.PrivacyMode)}
+			}
+			return err
+		},
+	}
+	if f.ofCampaign {
+		reads = append(reads, func(q *db.Queries) error {
+			_, err := q.CampaignGet(ctx, tenant, *f.campaignID)
+			return named(err, campaignNoun)
+		})
+	}
+	return out, c.store.ReadTogetherByValues(ctx, tenant, reads...)
+}
+
+// count is by what is kept of calls, unless they are those of some time.
+func (c callRows) count(ctx context.Context, q *db.Queries, tenant uuid.UUID, f callFilter) (int64, error) {
+	if f.since == nil && f.until == nil {
+		return q.CountCalls(ctx, db.CountCallsParams{
 			TenantID: tenant, CampaignID: f.campaignID, AgentID: f.agentID, Status: f.status, Disposition: f.disposition, Direction: f.direction,
 		})
-		if err != nil {
-			return err
-		}
-		rows, err = tx.Q.ListCallViews(ctx, db.ListCallViewsParams{
-			TenantID: tenant, CampaignID: f.campaignID, AgentID: f.agentID, Status: f.status, Disposition: f.disposition, Direction: f.direction,
-			PageLimit: pg.limit(), PageOffset: pg.offset(),
-		})
-		return err
+	}
+	return q.CountCallsBetween(ctx, db.CountCallsBetweenParams{
+		TenantID: tenant, CampaignID: f.campaignID, AgentID: f.agentID, Status: f.status, Disposition: f.disposition, Direction: f.direction,
+		Since: f.since, FromID: f.fromID(), Until: f.until, UntilID: f.untilID(),
 	})
-	return rows, total, err
+}
+
+// fromID and untilID bound the ids of calls of some time: those come from the clocks of several machines.
+func (f callFilter) fromID() uuid.UUID {
+	if f.since == nil {
+		return uuid.Nil
+	}
+	return store.IDFloor(f.since.Add(-store.ClockSkew))
+}
+
+func (f callFilter) untilID() uuid.UUID {
+	if f.until == nil {
+		return uuid.Max
+	}
+	return store.IDFloor(f.until.Add(store.ClockSkew))
 }
 
 // suspended tells whether a tenant's credentials are of no use.
-func (c callRows) suspended(ctx context.Context, tenant uuid.UUID) (suspended bool, err error) {
-	err = c.store.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
-		suspended, err = tx.Q.TenantSuspended(ctx, tenant)
-		return err
-	})
-	return suspended, err
+func (c callRows) suspended(ctx context.Context, tenant uuid.UUID) (bool, error) {
+	return c.store.Read(tenant).TenantSuspended(ctx, tenant)
 }

@@ -66,6 +66,8 @@ type callView struct {
 	Flows []flows.Run `json:"flows,omitempty"`
 }
 
+func (v *callView) id() uuid.UUID { return v.ID }
+
 // verdictView is what machine detection said, and how long after the answer.
 type verdictView struct {
 	Class      string  `json:"class"`
@@ -115,7 +117,7 @@ func viewDirection(d *switchctl.DirectionQuality) *directionView {
 
 // view shows a call. Durations count from the moments of the switch's own record: ring to answer, answer to hang-up, dial
 // to hang-up.
-func (h callHandlers) view(r *request, row db.GetCallViewRow) (callView, error) {
+func (h callHandlers) view(r *request, row callRow) (callView, error) {
 	c := row.Call
 	v := callView{
 		ID: c.ID, CampaignID: c.CampaignID, LeadID: c.LeadID, AgentID: c.AgentID, VoiceAgentID: c.VoiceAgentID,
@@ -127,7 +129,7 @@ func (h callHandlers) view(r *request, row db.GetCallViewRow) (callView, error) 
 		TalkDurationS:  ledger.DurationSeconds(c.AnswerTime, c.EndTime),
 		TotalDurationS: ledger.DurationSeconds(c.DialTime, c.EndTime),
 		HangupCause:    c.HangupCause, HangupDisposition: c.HangupDisposition,
-		HasRecording: row.RecordingStatus == string(recordings.StatusReady),
+		HasRecording: row.recordingStatus == string(recordings.StatusReady),
 		Disposition:  c.Disposition, Notes: c.Notes,
 		AISummary: c.AiSummary, AISentiment: c.AiSentiment, AINextAction: c.AiNextAction,
 		AnsweredByAMD: c.AnsweredByAmd, AMD: viewVerdict(c),
@@ -142,11 +144,11 @@ func (h callHandlers) view(r *request, row db.GetCallViewRow) (callView, error) 
 }
 
 // shownNumbers gives the two ends of a call. A strict tenant's customer is shown by the mask, the tenant's own number never.
-func shownNumbers(row db.GetCallViewRow) (from, to string) {
+func shownNumbers(row callRow) (from, to string) {
 	c := row.Call
 	from, to = c.FromNumber.Reveal(), c.ToNumber.Reveal()
 	switch {
-	case store.PrivacyMode(row.PrivacyMode) != store.PrivacyStrict:
+	case row.privacy != store.PrivacyStrict:
 	case c.Direction == "inbound":
 		from = c.FromNumber.Mask()
 	default:
@@ -172,16 +174,16 @@ func (h callHandlers) get(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	view.Flows, err = h.flows.FlowRuns(ctx, row.Call.TenantID, row.Call.ID)
+	view.Flows, err = flows.RunsOf(row.flowRuns)
 	return ok(view), err
 }
 
 // visible reads the call that the path names. An agent sees those that were theirs, and the one that they are on or that is
 // being offered to them; no other agent's.
-func (h callHandlers) visible(ctx context.Context, r *request) (db.GetCallViewRow, error) {
+func (h callHandlers) visible(ctx context.Context, r *request) (callRow, error) {
 	id, err := r.pathID("call_id", callNoun)
 	if err != nil {
-		return db.GetCallViewRow{}, err
+		return callRow{}, err
 	}
 	row, err := h.read(ctx, r.who.TenantID, id)
 	if err != nil {
@@ -201,7 +203,7 @@ func (h callHandlers) visible(ctx context.Context, r *request) (db.GetCallViewRo
 	}
 }
 
-func (h callHandlers) read(ctx context.Context, tenant, id uuid.UUID) (db.GetCallViewRow, error) {
+func (h callHandlers) read(ctx context.Context, tenant, id uuid.UUID) (callRow, error) {
 	row, err := h.rows.one(ctx, tenant, id)
 	return row, named(err, callNoun)
 }
@@ -216,7 +218,7 @@ func (h callHandlers) create(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	view, err := h.view(r, db.GetCallViewRow{Call: call}) // its record has a strict tenant's callee masked
+	view, err := h.view(r, callRow{Call: call}) // its record has a strict tenant's callee masked
 	return created(view), err
 }
 
@@ -255,20 +257,25 @@ func (h callHandlers) hangup(ctx context.Context, r *request) (reply, error) {
 type callFilter struct {
 	campaignID, agentID            *uuid.UUID
 	status, disposition, direction *string
+	since, until                   *time.Time // when they began
+	// ofCampaign requires the campaign to be there.
+	ofCampaign bool
 }
 
 func (r *request) callFilter() (callFilter, []*fault.Field) {
 	var f callFilter
-	var bad [2]*fault.Field
+	var bad [4]*fault.Field
 	f.status, bad[0] = r.queryOneOf("status", ledger.StatusDialing, ledger.StatusRinging, ledger.StatusAnswered,
 		ledger.StatusAgentConnected, ledger.StatusCompleted, ledger.StatusFailed)
 	f.disposition, bad[1] = r.queryText("disposition")
+	f.since, bad[2] = r.queryMoment("from")
+	f.until, bad[3] = r.queryMoment("to")
 	return f, bad[:]
 }
 
 // list lists all calls of the tenant; for an agent the agent's own.
 func (h callHandlers) list(ctx context.Context, r *request) (reply, error) {
-	pg, bad := r.page()
+	pg, bad := r.keyset()
 	f, badFilter := r.callFilter()
 	var badIDs [3]*fault.Field
 	f.campaignID, badIDs[0] = r.queryID("campaign_id")
@@ -279,7 +286,7 @@ func (h callHandlers) list(ctx context.Context, r *request) (reply, error) {
 	}
 	if r.who.IsAgent() {
 		if f.agentID != nil && *f.agentID != r.who.ID {
-			return ok(pageOf[callView](nil, 0, pg)), nil
+			return ok(keysetOf[callView](nil, 0, pg, (*callView).id)), nil
 		}
 		f.agentID = &r.who.ID
 	}
@@ -291,34 +298,28 @@ func (h callHandlers) ofCampaign(ctx context.Context, r *request) (reply, error)
 	if err != nil {
 		return reply{}, err
 	}
-	pg, bad := r.page()
+	pg, bad := r.keyset()
 	f, badFilter := r.callFilter()
 	if err := faults(slices.Concat(bad, badFilter)...); err != nil {
 		return reply{}, err
 	}
-	if _, err := h.campaigns.GetCampaign(ctx, r.who.TenantID, campaignID); err != nil {
-		return reply{}, err
-	}
-	f.campaignID = &campaignID
+	f.campaignID, f.ofCampaign = &campaignID, true
 	return h.page(ctx, r, f, pg)
 }
 
 // page answers with a page of calls, the newest first.
 func (h callHandlers) page(ctx context.Context, r *request, f callFilter, pg page) (reply, error) {
-	out := pageOf[callView](nil, 0, pg)
-	rows, total, err := h.rows.page(ctx, r.who.TenantID, f, pg)
+	found, err := h.rows.page(ctx, r.who.TenantID, f, pg)
 	if err != nil {
 		return reply{}, err
 	}
-	out.Total = total
-	for _, row := range rows {
-		view, err := h.view(r, db.GetCallViewRow(row))
-		if err != nil {
+	items := make([]callView, len(found.rows))
+	for i, row := range found.rows {
+		if items[i], err = h.view(r, row); err != nil {
 			return reply{}, err
 		}
-		out.Items = append(out.Items, view)
 	}
-	return ok(out), nil
+	return ok(keysetOf(items, found.total, pg, (*callView).id)), nil
 }
 
 // named says what was not found.

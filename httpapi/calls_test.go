@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -89,6 +90,61 @@ type callPage struct {
 	Total    int                           `json:"total"`
 	Page     int                           `json:"page"`
 	PageSize int                           `json:"page_size"`
+	Next     *string                       `json:"next_cursor"`
+}
+
+func (p callPage) ids() (out []string) {
+	for _, item := range p.Items {
+		out = append(out, item.ID)
+	}
+	return out
+}
+
+// Pages by cursor have each call once, whatever comes meanwhile, and calls are chosen by when they began.
+func TestCallsByCursorAndTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	list := func(query string) callPage {
+		var page callPage
+		b.api.JSON(t, http.MethodGet, "/api/v1/calls?"+query, nil, http.StatusOK, &page)
+		return page
+	}
+	var ids []string // the newest first
+	now := b.clock.Now()
+	for hours := range 5 {
+		at := now.Add(-time.Duration(hours) * time.Hour)
+		id := store.IDFloor(at)
+		id[15] = 1
+		ids = append(ids, id.String())
+		storetest.Exec(t, b.st, b.tenant, `INSERT INTO calls (tenant_id, id, node, fs_uuid, direction, from_number, to_number, created_at)
+			VALUES ($1, $2::uuid, 'n1', $2::uuid::text, 'outbound', '+918000000001', '+919812345678', $3)`, b.tenant, id, at)
+	}
+	var seen []string
+	page := list("page_size=2")
+	for ; ; page = list("page_size=2&cursor=" + *page.Next) {
+		require.LessOrEqual(t, len(page.Items), 2)
+		seen = append(seen, page.ids()...)
+		if page.Next == nil {
+			break
+		}
+		b.call(t, b.tenant, nil, "")
+	}
+	require.Equal(t, ids, seen)
+	require.Equal(t, 7, page.Total)
+	require.Nil(t, list("").Next, "all are on the page")
+
+	at := func(hours int) string {
+		return now.Add(-time.Duration(hours) * time.Hour).Format("2006-01-02T15:04:05Z")
+	}
+	between := list("from=" + at(3) + "&to=" + at(1))
+	require.Equal(t, ids[2:4], between.ids(), "from is within, to is not")
+	require.Equal(t, 2, between.Total)
+	require.Equal(t, ids[3:], list("to="+at(2)).ids())
+	require.Empty(t, list("from="+now.AddDate(0, 0, 2).Format("2006-01-02")).Items)
+	for _, bad := range []string{"cursor=x", "cursor=" + ids[0] + "&page=2", "from=yesterday", "to="} {
+		p := refused(t, b.api, http.MethodGet, "/api/v1/calls?"+bad, nil, http.StatusUnprocessableEntity, "validation_error")
+		require.Len(t, p.Errors, 1, bad)
+	}
 }
 
 func TestCampaignCalls(t *testing.T) {

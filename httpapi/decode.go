@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -186,10 +187,21 @@ const (
 	maxDialerPageSize = 100
 )
 
-// page is one page of a list.
-type page struct{ number, size int }
+// page is one page of a list: that number of its own, or what comes after an element.
+type page struct {
+	number, size int
+	after        *uuid.UUID
+}
 
 func (p page) limit() int32 { return int32(p.size) }
+
+// afterOr is the element behind which the page begins, or one that stands for the first page.
+func (p page) afterOr(first uuid.UUID) uuid.UUID {
+	if p.after == nil {
+		return first
+	}
+	return *p.after
+}
 
 func (p page) offset() int32 { return int32((p.number - 1) * p.size) }
 
@@ -212,7 +224,45 @@ func (r *request) page() (page, []*fault.Field) {
 		most = maxDialerPageSize
 	}
 	size, badSize := r.queryInt("page_size", defaultPageSize, 1, most)
-	return page{number, size}, []*fault.Field{badNumber, badSize}
+	return page{number: number, size: size}, []*fault.Field{badNumber, badSize}
+}
+
+// keyset is page for a list that may also be gone through by the last element of each page: whichever page costs the same.
+func (r *request) keyset() (page, []*fault.Field) {
+	pg, bad := r.page()
+	after, badCursor := r.queryID("cursor")
+	if badCursor != nil {
+		badCursor.Message = "must be a next_cursor of this list"
+	}
+	if _, numbered := r.query("page"); numbered && after != nil {
+		badCursor = &fault.Field{Field: "cursor", Message: "must not be sent with page"}
+	}
+	pg.after = after
+	return pg, append(bad, badCursor)
+}
+
+// keysetPage is a page of a list that has cursors.
+type keysetPage[T any] struct {
+	itemPage[T]
+	// NextCursor leads to the page after this one; null behind the last.
+	NextCursor *uuid.UUID `json:"next_cursor"`
+}
+
+func keysetOf[T any](items []T, total int64, pg page, id func(*T) uuid.UUID) keysetPage[T] {
+	out := keysetPage[T]{itemPage: pageOf(items, total, pg)}
+	if len(items) == pg.size {
+		out.NextCursor = new(id(&items[len(items)-1]))
+	}
+	return out
+}
+
+// queryMoment reads a moment, or a day of UTC, which stands for its beginning; nil where it is absent.
+func (r *request) queryMoment(name string) (*time.Time, *fault.Field) {
+	at, bad := r.queryTime(name, time.Time{})
+	if bad != nil || at.IsZero() {
+		return nil, bad
+	}
+	return &at, nil
 }
 
 // faults joins what is wrong with a query, or gives nil.

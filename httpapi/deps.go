@@ -111,7 +111,6 @@ type Flows interface {
 	GetFlow(ctx context.Context, tenant, id uuid.UUID) (flows.Flow, error)
 	PatchFlow(ctx context.Context, tenant, id uuid.UUID, in flows.Input) (flows.Flow, error)
 	DeleteFlow(ctx context.Context, tenant, id uuid.UUID) error
-	FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]flows.Run, error)
 }
 
 // Settings is what the API asks of a tenant's settings.

@@ -131,6 +131,7 @@ func TestLeadsOneByOne(t *testing.T) {
 		Total int      `json:"total"`
 		Page  int      `json:"page"`
 		Size  int      `json:"page_size"`
+		Next  string   `json:"next_cursor"`
 	}
 	b.api.JSON(t, http.MethodGet, path, nil, http.StatusOK, &pg)
 	require.NotNil(t, pg.Items)
@@ -141,6 +142,12 @@ func TestLeadsOneByOne(t *testing.T) {
 	b.api.JSON(t, http.MethodPost, path, object{"phone": "9812345691"}, http.StatusCreated, nil)
 	b.api.JSON(t, http.MethodGet, path+"?page=2&page_size=2", nil, http.StatusOK, &pg)
 	require.Equal(t, []int{1, 3, 2, 2}, []int{len(pg.Items), pg.Total, pg.Page, pg.Size})
+	require.Equal(t, "9812345691", pg.Items[0]["phone"])
+	require.Empty(t, pg.Next)
+	b.api.JSON(t, http.MethodGet, path+"?page_size=2", nil, http.StatusOK, &pg)
+	require.NotEmpty(t, pg.Next)
+	b.api.JSON(t, http.MethodGet, path+"?page_size=2&cursor="+pg.Next, nil, http.StatusOK, &pg)
+	require.Equal(t, []int{1, 3}, []int{len(pg.Items), pg.Total})
 	require.Equal(t, "9812345691", pg.Items[0]["phone"])
 	b.api.JSON(t, http.MethodGet, path+"?status=dnc", nil, http.StatusOK, &pg)
 	require.Equal(t, 1, pg.Total)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/google/uuid"
+
 	"github.com/ringmaster/ringmaster/dialer/leads"
 )
 
@@ -38,7 +40,7 @@ func (h leadHandlers) list(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	pg, bad := r.page()
+	pg, bad := r.keyset()
 	var statuses []string
 	for _, status := range leads.Statuses() {
 		statuses = append(statuses, string(status))
@@ -47,8 +49,8 @@ func (h leadHandlers) list(ctx context.Context, r *request) (reply, error) {
 	if err := faults(append(bad, badStatus)...); err != nil {
 		return reply{}, err
 	}
-	leads, total, err := h.leads.ListLeads(ctx, r.who.TenantID, campaignID, leads.Filter{
-		Status: status, Limit: pg.limit(), Offset: pg.offset(),
+	page, total, err := h.leads.ListLeads(ctx, r.who.TenantID, campaignID, leads.Filter{
+		Status: status, After: pg.afterOr(uuid.Nil), Limit: pg.limit(), Offset: pg.offset(),
 	})
-	return ok(pageOf(leads, total, pg)), named(err, campaignNoun)
+	return ok(keysetOf(page, total, pg, func(l *leads.Lead) uuid.UUID { return l.ID })), named(err, campaignNoun)
 }

@@ -31,6 +31,9 @@ func plannedByValues() map[string][]string {
 		"{tenant}, {small}, NULL, NULL, NULL, NULL", "{tenant}, {small}, NULL, 'failed', NULL, NULL", "{tenant}, NULL, {agent}, NULL, NULL, NULL",
 		"{tenant}, NULL, {agent}, NULL, 'sale', NULL", "{tenant}, NULL, NULL, 'ringing', NULL, NULL",
 	}
+	const last = ", 'ffffffff-ffff-ffff-ffff-ffffffffffff'"
+	const anyTime = last + ", '00000000-0000-0000-0000-000000000000'" + last + ", NULL, NULL, 0, 50"
+	const lately = ", uuidv7_floor(now() - interval '1 day'), uuidv7_floor(now()), now() - interval '1 day', now()"
 	deliveries := []string{
 		"{tenant}, NULL, {subscription}, NULL", "{tenant}, 'pending', NULL, NULL", "{tenant}, NULL, {subscription}, 'call.ended'",
 	}
@@ -44,7 +47,8 @@ func plannedByValues() map[string][]string {
 		"LeadsClaimFresh":     {campaign + "0, '00000000-0000-0000-0000-000000000000', now(), 50"},
 		"LeadPriorities":      {"{tenant}, {fresh}, now()", "{tenant}, {worked off}, now()"},
 		"PaceHistory":         {"{tenant}, {small}, '00000000-0000-0000-0000-000000000000', 500"},
-		"CountCalls":          calls, "ListCallViews": paged(calls, ", 0, 50"),
+		"CountCalls":          {"{tenant}, NULL, {small}, 'failed', NULL, NULL", "{tenant}, {agent}, NULL, NULL, NULL, NULL", "{tenant}, NULL, NULL, 'ringing', NULL, NULL"},
+		"ListCallViews":       paged(calls, anyTime), "CountCallsBetween": paged(calls, lately),
 		"CountWebhookDeliveries": deliveries, "ListWebhookDeliveries": paged(deliveries, ", 0, 50"),
 		"FloorFigures":         {"now() - interval '8 hours', now() - interval '1 day', {tenant}, audit_id(now() - interval '1 day')"},
 		"SupervisorAuditCount": paged(audit, ", 1000"), "SupervisorAudit": paged(audit, ", 0, 50"),
@@ -210,9 +214,9 @@ func TestPlannedByValues(t *testing.T) {
 			}
 			source, err := os.ReadFile(path)
 			for name := range seen {
-				if strings.Contains(string(source), ".Q."+name+"(") {
+				if regexp.MustCompile(`\b[qQ]\.` + name + `\(`).Match(source) {
 					seen[name] = true
-					require.Contains(t, string(source), ".Q.PlanByValues(", "%s runs %s", path, name)
+					require.Regexp(t, `\.(Q\.PlanByValues|Read(Together)?ByValues)\(`, string(source), "%s runs %s", path, name)
 				}
 			}
 			return err

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/uuid"
@@ -29,7 +30,19 @@ func TestReadIsOneRoundTrip(t *testing.T) {
 	writes := func() {
 		require.NoError(t, st.Write(tenant).LeadSetDisposition(t.Context(), nil, tenant, agent))
 	}
-	for name, do := range map[string]func(){"one": reads, "many": lists, "exec": writes} {
+	together := func() {
+		var row db.VoiceAgent
+		var rows []db.VoiceAgent
+		require.NoError(t, st.ReadTogether(t.Context(), tenant, func(q *db.Queries) (err error) {
+			row, err = q.VoiceAgentGet(t.Context(), tenant, agent)
+			return err
+		}, func(q *db.Queries) (err error) {
+			rows, err = q.VoiceAgentList(t.Context(), tenant, nil)
+			return err
+		}, func(*db.Queries) error { return nil }))
+		require.Equal(t, []db.VoiceAgent{row}, rows)
+	}
+	for name, do := range map[string]func(){"one": reads, "many": lists, "exec": writes, "together": together} {
 		do() // has the statement prepared
 		require.Equal(t, 1, trips.Of(do), name)
 	}
@@ -61,6 +74,33 @@ func TestSingleStatementsHaveTheirScopeAlone(t *testing.T) {
 		nullif(current_setting('app.system', true), ''), nullif(current_setting('transaction_read_only'), 'off'),
 		nullif(current_setting('plan_cache_mode'), 'force_generic_plan')`).Scan(&settings[0], &settings[1], &settings[2], &settings[3]))
 	require.Equal(t, [4]*string{}, settings)
+}
+
+// Of reads that go together, the first that fails ends them all, and the connection serves the next.
+func TestReadsTogetherFailTogether(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant, other := storetest.Tenant(t, st), storetest.Tenant(t, st)
+	agent := storetest.VoiceAgent(t, st, tenant, "wss://ai.example/")
+	get := func(q *db.Queries) error {
+		_, err := q.VoiceAgentGet(t.Context(), tenant, agent)
+		return err
+	}
+	late := func(q *db.Queries) error {
+		require.ErrorContains(t, get(q), "before this one failed")
+		return nil
+	}
+	for range 3 {
+		require.ErrorIs(t, st.ReadTogether(t.Context(), other, get, late), store.ErrNotFound, "another tenant's scope")
+		require.ErrorContains(t, st.ReadTogether(t.Context(), tenant, func(q *db.Queries) error {
+			_, err := q.VoiceAgentLock(t.Context(), tenant, agent)
+			return err
+		}, late), "read-only transaction")
+		require.ErrorContains(t, st.ReadTogether(t.Context(), tenant, func(q *db.Queries) error {
+			return errors.Join(get(q), get(q))
+		}), "second query")
+		require.NoError(t, st.ReadTogether(t.Context(), tenant, get, get))
+	}
 }
 
 func TestReadWritesNothing(t *testing.T) {
@@ -105,6 +145,12 @@ func TestSingleStatementsSurviveALostConnection(t *testing.T) {
 	proxy.cutAtNextWrite()
 	rows, err := st.Read(tenant).VoiceAgentList(t.Context(), tenant, nil)
 	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	proxy.cutAtNextWrite()
+	require.NoError(t, st.ReadTogetherByValues(t.Context(), tenant, func(q *db.Queries) (err error) {
+		rows, err = q.VoiceAgentList(t.Context(), tenant, nil)
+		return err
+	}))
 	require.Len(t, rows, 1)
 	proxy.cutAtNextWrite()
 	_, err = st.Write(tenant).VoiceAgentArchive(t.Context(), tenant, agent)

@@ -117,12 +117,7 @@ func checkReferences(ctx context.Context, tx *store.Tx, in Input, row db.Campaig
 // ListCampaigns gives up to limit campaigns of the tenant, in the order of their creation: those after one, which is uuid.Nil for the
 // first.
 func (cs *Service) ListCampaigns(ctx context.Context, tenant, after uuid.UUID, limit int) ([]Campaign, error) {
-	var rows []db.Campaign
-	err := cs.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		var err error
-		rows, err = tx.Q.CampaignList(ctx, tenant, after, int32(limit)) //nolint:gosec // few
-		return err
-	})
+	rows, err := cs.Store.Read(tenant).CampaignList(ctx, tenant, after, int32(limit)) //nolint:gosec // few
 	if err != nil {
 		return nil, fault.Wrap("list campaigns", err)
 	}
@@ -135,9 +130,11 @@ func (cs *Service) ListCampaigns(ctx context.Context, tenant, after uuid.UUID, l
 
 // GetCampaign gives one campaign. Errors: store.ErrNotFound.
 func (cs *Service) GetCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
-	return cs.inCampaign(ctx, tenant, "get campaign", func(tx *store.Tx) (db.Campaign, error) {
-		return tx.Q.CampaignGet(ctx, tenant, id)
-	})
+	row, err := cs.Store.Read(tenant).CampaignGet(ctx, tenant, id)
+	if err != nil {
+		return Campaign{}, fault.Wrap("get campaign", err)
+	}
+	return campaignOf(row), nil
 }
 
 func (cs *Service) inCampaign(

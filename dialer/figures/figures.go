@@ -114,6 +114,11 @@ func (k *Keeper) Fold(ctx context.Context) error {
 			if taken, err = tx.Q.CampaignDeltasFold(ctx, foldBatch, old); err != nil {
 				return err
 			}
+			calls, err := tx.Q.CallDeltasFold(ctx, foldBatch)
+			if err != nil {
+				return err
+			}
+			taken = max(taken, calls)
 			return tx.Q.CampaignCountsRollUp(ctx, old)
 		})
 		if err != nil || taken < foldBatch {

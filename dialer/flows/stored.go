@@ -139,26 +139,14 @@ type Run struct {
 	Trace     []flow.Step `json:"trace"`
 }
 
-// FlowRuns are the traces of the flows that a call of the tenant went through, the first one first.
-func (f *Service) FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]Run, error) {
-	runs := []Run{}
-	err := f.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		rows, err := tx.Q.FlowRunsOfCall(ctx, tenant, call)
-		if err != nil {
-			return err
-		}
-		runs = make([]Run, 0, len(rows))
-		for _, row := range rows {
-			run := Run{
-				FlowID: row.FlowID, Version: int(row.Version), StartedAt: row.StartedAt.UTC(), EndedAt: store.UTC(row.EndedAt),
-				Outcome: row.Outcome, Error: row.Error,
-			}
-			if err := json.Unmarshal(row.Trace, &run.Trace); err != nil {
-				return fmt.Errorf("read the trace of a flow: %w", err)
-			}
-			runs = append(runs, run)
-		}
-		return nil
-	})
-	return runs, fault.Wrap("read the flows of a call", err)
+// RunsOf reads the flows that a call went through, the first one first, as the database gives them: null, or an array.
+func RunsOf(text json.RawMessage) ([]Run, error) {
+	var runs []Run
+	if err := json.Unmarshal(text, &runs); err != nil {
+		return nil, fmt.Errorf("read the flows of a call: %w", err)
+	}
+	for i := range runs {
+		runs[i].StartedAt, runs[i].EndedAt = runs[i].StartedAt.UTC(), store.UTC(runs[i].EndedAt)
+	}
+	return runs, nil
 }

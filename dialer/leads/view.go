@@ -14,44 +14,50 @@ import (
 	"github.com/ringmaster/ringmaster/store/input"
 )
 
-// Filter chooses leads of a campaign.
+// Filter chooses leads of a campaign; After is the one behind which they begin, the nil UUID for all.
 type Filter struct {
 	Status        *string
+	After         uuid.UUID
 	Limit, Offset int32
 }
 
 // ListLeads gives a page of a campaign's leads, in the order in which they came, and how many there are. Errors:
 // store.ErrNotFound for the campaign.
 func (l *Service) ListLeads(ctx context.Context, tenant, campaign uuid.UUID, f Filter) ([]Lead, int64, error) {
-	var out []Lead
+	var owner db.LeadOwnerRow
+	var rows []db.Lead
 	var total int64
-	err := l.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		owner, err := campaignOwner(ctx, tx, tenant, campaign)
-		if err != nil {
-			return err
+	err := l.Store.ReadTogether(ctx, tenant, func(q *db.Queries) (err error) {
+		if owner, err = q.LeadOwner(ctx, campaign, tenant); err == nil && !owner.Found {
+			err = store.ErrNotFound
 		}
-		total, err = tx.Q.LeadCount(ctx, tenant, campaign, f.Status)
-		if err != nil {
-			return err
-		}
-		rows, err := tx.Q.LeadPage(ctx, db.LeadPageParams{
-			TenantID: tenant, CampaignID: campaign, Status: f.Status, PageLimit: f.Limit, PageOffset: f.Offset,
+		return err
+	}, func(q *db.Queries) (err error) {
+		total, err = q.LeadCount(ctx, tenant, campaign, f.Status)
+		return err
+	}, func(q *db.Queries) (err error) {
+		rows, err = q.LeadPage(ctx, db.LeadPageParams{
+			TenantID: tenant, CampaignID: campaign, Status: f.Status, After: f.After, PageLimit: f.Limit, PageOffset: f.Offset,
 		})
-		out = make([]Lead, len(rows))
-		for i, row := range rows {
-			out[i] = ViewOf(row, store.PrivacyMode(owner.PrivacyMode))
-		}
 		return err
 	})
 	if err != nil {
 		return nil, 0, fault.Wrap("list leads", err)
+	}
+	out := make([]Lead, len(rows))
+	for i, row := range rows {
+		out[i] = ViewOf(row, store.PrivacyMode(owner.PrivacyMode))
 	}
 	return out, total, nil
 }
 
 // GetLead gives one lead. Errors: store.ErrNotFound.
 func (l *Service) GetLead(ctx context.Context, tenant, id uuid.UUID) (Lead, error) {
-	return l.onLead(ctx, tenant, "get lead", func(tx *store.Tx) (db.Lead, error) { return tx.Q.LeadGet(ctx, tenant, id) })
+	row, err := l.Store.Read(tenant).LeadView(ctx, tenant, id)
+	if err != nil {
+		return Lead{}, fault.Wrap("get lead", err)
+	}
+	return ViewOf(row.Lead, store.PrivacyMode(row.PrivacyMode)), nil
 }
 
 func (l *Service) onLead(ctx context.Context, tenant uuid.UUID, attempt string, do func(*store.Tx) (db.Lead, error)) (Lead, error) {

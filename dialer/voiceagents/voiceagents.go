@@ -166,12 +166,7 @@ func (v *Service) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status 
 	if status != nil && !slices.Contains([]Status{StatusActive, StatusPaused, StatusArchived}, Status(*status)) {
 		return nil, fault.InField("status", "must be one of active, paused, archived")
 	}
-	var rows []db.VoiceAgent
-	err := v.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		var err error
-		rows, err = tx.Q.VoiceAgentList(ctx, tenant, status)
-		return err
-	})
+	rows, err := v.Store.Read(tenant).VoiceAgentList(ctx, tenant, status)
 	if err != nil {
 		return nil, fault.Wrap("list voice agents", err)
 	}
@@ -186,9 +181,11 @@ func (v *Service) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status 
 
 // GetVoiceAgent gives one voice agent. Errors: store.ErrNotFound.
 func (v *Service) GetVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (VoiceAgent, error) {
-	return v.inAgent(ctx, tenant, "get voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
-		return tx.Q.VoiceAgentGet(ctx, tenant, id)
-	})
+	row, err := v.Store.Read(tenant).VoiceAgentGet(ctx, tenant, id)
+	if err != nil {
+		return VoiceAgent{}, fault.Wrap("get voice agent", err)
+	}
+	return v.voiceAgentOf(row)
 }
 
 // PatchVoiceAgent edits a voice agent; absent and null members are not modified. Errors: store.ErrNotFound,
@@ -273,12 +270,7 @@ func (v *Service) DeleteVoiceAgent(ctx context.Context, tenant, id uuid.UUID) er
 
 // DefaultVoiceAgent gives the tenant's default voice agent, or none.
 func (v *Service) DefaultVoiceAgent(ctx context.Context, tenant uuid.UUID) (Default, error) {
-	var owner db.Tenant
-	err := v.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		var err error
-		owner, err = tx.Q.GetTenant(ctx, tenant)
-		return err
-	})
+	owner, err := v.Store.Read(tenant).GetTenant(ctx, tenant)
 	if err != nil {
 		return Default{}, fault.Wrap("get default voice agent", err)
 	}

@@ -49,6 +49,52 @@ func (q *Queries) ClaimIdempotencyKey(ctx context.Context, arg ClaimIdempotencyK
 }
 
 const countCalls = `-- name: CountCalls :one
+SELECT (coalesce((
+    SELECT sum(f.n) FROM (
+      SELECT k.campaign_id, k.direction, k.status, k.disposition, k.n FROM call_counts k
+      WHERE k.tenant_id = $1 AND k.agent_id = coalesce($2::uuid, '00000000-0000-0000-0000-000000000000')
+      UNION ALL
+      SELECT d.campaign_id, d.direction, d.status, d.disposition, d.n FROM call_deltas d
+      WHERE d.tenant_id = $1 AND d.agent_id = coalesce($2::uuid, '00000000-0000-0000-0000-000000000000')
+    ) f
+    WHERE ($3::uuid IS NULL OR f.campaign_id = $3)
+      AND ($4::text IS NULL OR f.status = $4)
+      AND ($5::text IS NULL OR f.disposition = $5)
+      AND ($6::text IS NULL OR f.direction = $6)), 0)
+  + (SELECT count(*) FROM calls c WHERE c.tenant_id = $1 AND c.end_time IS NULL
+  AND ($3::uuid IS NULL OR c.campaign_id = $3)
+  AND ($2::uuid IS NULL OR c.agent_id = $2)
+  AND ($4::text IS NULL OR c.status = $4
+    AND (c.end_time IS NULL) = ($4 NOT IN ('completed', 'failed')))
+  AND ($5::text IS NULL OR c.disposition = $5)
+  AND ($6::text IS NULL OR c.direction = $6)))::bigint AS calls
+`
+
+type CountCallsParams struct {
+	TenantID    uuid.UUID
+	AgentID     *uuid.UUID
+	CampaignID  *uuid.UUID
+	Status      *string
+	Disposition *string
+	Direction   *string
+}
+
+// CountCalls counts calls by what is kept of those that have ended (migration 0051), and those that have not.
+func (q *Queries) CountCalls(ctx context.Context, arg CountCallsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countCalls,
+		arg.TenantID,
+		arg.AgentID,
+		arg.CampaignID,
+		arg.Status,
+		arg.Disposition,
+		arg.Direction,
+	)
+	var calls int64
+	err := row.Scan(&calls)
+	return calls, err
+}
+
+const countCallsBetween = `-- name: CountCallsBetween :one
 SELECT count(*) FROM calls c
 WHERE c.tenant_id = $1
   AND ($2::uuid IS NULL OR c.campaign_id = $2)
@@ -57,25 +103,37 @@ WHERE c.tenant_id = $1
     AND (c.end_time IS NULL) = ($4 NOT IN ('completed', 'failed')))
   AND ($5::text IS NULL OR c.disposition = $5)
   AND ($6::text IS NULL OR c.direction = $6)
+  AND c.id >= $7 AND c.id <= $8
+  AND ($9::timestamptz IS NULL OR c.created_at >= $9)
+  AND ($10::timestamptz IS NULL OR c.created_at < $10)
 `
 
-type CountCallsParams struct {
+type CountCallsBetweenParams struct {
 	TenantID    uuid.UUID
 	CampaignID  *uuid.UUID
 	AgentID     *uuid.UUID
 	Status      *string
 	Disposition *string
 	Direction   *string
+	FromID      uuid.UUID
+	UntilID     uuid.UUID
+	Since       *time.Time
+	Until       *time.Time
 }
 
-func (q *Queries) CountCalls(ctx context.Context, arg CountCallsParams) (int64, error) {
-	row := q.db.QueryRow(ctx, countCalls,
+// CountCallsBetween counts calls of some time, one by one.
+func (q *Queries) CountCallsBetween(ctx context.Context, arg CountCallsBetweenParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countCallsBetween,
 		arg.TenantID,
 		arg.CampaignID,
 		arg.AgentID,
 		arg.Status,
 		arg.Disposition,
 		arg.Direction,
+		arg.FromID,
+		arg.UntilID,
+		arg.Since,
+		arg.Until,
 	)
 	var count int64
 	err := row.Scan(&count)
@@ -130,7 +188,10 @@ func (q *Queries) FinishIdempotencyKey(ctx context.Context, arg FinishIdempotenc
 
 const getCallView = `-- name: GetCallView :one
 
-SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, coalesce(r.status, '')::text AS recording_status, t.privacy_mode
+SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, coalesce(r.status, '')::text AS recording_status, t.privacy_mode, coalesce((
+    SELECT jsonb_agg(jsonb_build_object('flow_id', f.flow_id, 'version', f.version, 'started_at', f.started_at, 'ended_at', f.ended_at,
+      'outcome', f.outcome, 'error', f.error, 'trace', f.trace) ORDER BY f.started_at)
+    FROM flow_runs f WHERE f.tenant_id = c.tenant_id AND f.call_id = c.id), 'null')::jsonb AS flow_runs
 FROM calls c JOIN tenants t ON t.id = c.tenant_id LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
 WHERE c.tenant_id = $1 AND c.id = $2
 `
@@ -139,9 +200,11 @@ type GetCallViewRow struct {
 	Call            Call
 	RecordingStatus string
 	PrivacyMode     string
+	FlowRuns        json.RawMessage
 }
 
 // Calls and recordings as the API shows them, and what the control endpoint keeps.
+// GetCallView has the runs of its flows with a call, the first one first.
 func (q *Queries) GetCallView(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (GetCallViewRow, error) {
 	row := q.db.QueryRow(ctx, getCallView, tenantID, iD)
 	var i GetCallViewRow
@@ -191,6 +254,7 @@ func (q *Queries) GetCallView(ctx context.Context, tenantID uuid.UUID, iD uuid.U
 		&i.Call.AnnouncedAt,
 		&i.RecordingStatus,
 		&i.PrivacyMode,
+		&i.FlowRuns,
 	)
 	return i, err
 }
@@ -268,7 +332,11 @@ WHERE c.tenant_id = $1
     AND (c.end_time IS NULL) = ($4 NOT IN ('completed', 'failed')))
   AND ($5::text IS NULL OR c.disposition = $5)
   AND ($6::text IS NULL OR c.direction = $6)
-ORDER BY c.id DESC LIMIT $8 OFFSET $7
+  AND c.id < $7
+  AND c.id >= $8 AND c.id <= $9
+  AND ($10::timestamptz IS NULL OR c.created_at >= $10)
+  AND ($11::timestamptz IS NULL OR c.created_at < $11)
+ORDER BY c.id DESC LIMIT $13 OFFSET $12
 `
 
 type ListCallViewsParams struct {
@@ -278,6 +346,11 @@ type ListCallViewsParams struct {
 	Status      *string
 	Disposition *string
 	Direction   *string
+	Before      uuid.UUID
+	FromID      uuid.UUID
+	UntilID     uuid.UUID
+	Since       *time.Time
+	Until       *time.Time
 	PageOffset  int32
 	PageLimit   int32
 }
@@ -288,8 +361,8 @@ type ListCallViewsRow struct {
 	PrivacyMode     string
 }
 
-// ListCallViews and CountCalls are planned by values: each filter has an index. Calls of a status that isn't a last one are among those
-// without an end.
+// ListCallViews is planned by values: each filter has an index. Calls of a status that isn't a last one are among those without an end.
+// Calls are those of some time, which from_id and until_id bound by their ids, and before is the last call of the page before.
 func (q *Queries) ListCallViews(ctx context.Context, arg ListCallViewsParams) ([]ListCallViewsRow, error) {
 	rows, err := q.db.Query(ctx, listCallViews,
 		arg.TenantID,
@@ -298,6 +371,11 @@ func (q *Queries) ListCallViews(ctx context.Context, arg ListCallViewsParams) ([
 		arg.Status,
 		arg.Disposition,
 		arg.Direction,
+		arg.Before,
+		arg.FromID,
+		arg.UntilID,
+		arg.Since,
+		arg.Until,
 		arg.PageOffset,
 		arg.PageLimit,
 	)

@@ -12,6 +12,28 @@ import (
 	"github.com/google/uuid"
 )
 
+const callDeltasFold = `-- name: CallDeltasFold :one
+WITH taken AS (
+  DELETE FROM call_deltas d WHERE d.ctid = ANY(ARRAY(SELECT e.ctid FROM call_deltas e LIMIT $1::int))
+  RETURNING d.tenant_id, d.agent_id, d.campaign_id, d.direction, d.status, d.disposition, d.n
+), folded AS (
+  INSERT INTO call_counts AS c (tenant_id, agent_id, campaign_id, direction, status, disposition, n)
+  SELECT t.tenant_id, t.agent_id, t.campaign_id, t.direction, t.status, t.disposition, sum(t.n)
+  FROM taken t WHERE EXISTS (SELECT FROM tenants o WHERE o.id = t.tenant_id)
+  GROUP BY 1, 2, 3, 4, 5, 6
+  ON CONFLICT (tenant_id, agent_id, campaign_id, direction, status, disposition) DO UPDATE SET n = c.n + excluded.n
+)
+SELECT count(*) FROM taken
+`
+
+// CallDeltasFold moves up to a batch of changes into the counts of calls and tells how many it took.
+func (q *Queries) CallDeltasFold(ctx context.Context, batch int32) (int64, error) {
+	row := q.db.QueryRow(ctx, callDeltasFold, batch)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const campaignCountsLock = `-- name: CampaignCountsLock :one
 SELECT pg_try_advisory_xact_lock(hashtextextended('ringmaster.campaign_counts', 0))::bool AS locked
 `

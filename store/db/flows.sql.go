@@ -327,41 +327,6 @@ func (q *Queries) FlowRunsClose(ctx context.Context, endedAt time.Time, tenantID
 	return err
 }
 
-const flowRunsOfCall = `-- name: FlowRunsOfCall :many
-SELECT tenant_id, call_id, flow_id, version, state, trace, outcome, error, started_at, ended_at FROM flow_runs WHERE tenant_id = $1 AND call_id = $2 ORDER BY started_at
-`
-
-func (q *Queries) FlowRunsOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) ([]FlowRun, error) {
-	rows, err := q.db.Query(ctx, flowRunsOfCall, tenantID, callID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []FlowRun{}
-	for rows.Next() {
-		var i FlowRun
-		if err := rows.Scan(
-			&i.TenantID,
-			&i.CallID,
-			&i.FlowID,
-			&i.Version,
-			&i.State,
-			&i.Trace,
-			&i.Outcome,
-			&i.Error,
-			&i.StartedAt,
-			&i.EndedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const flowUpdate = `-- name: FlowUpdate :one
 UPDATE flows SET name = $1, nodes = $2, version = version + 1, updated_at = now()
 WHERE tenant_id = $3 AND id = $4 RETURNING tenant_id, id, name, version, nodes, created_at, updated_at

@@ -207,7 +207,7 @@ SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4,
   SELECT FROM campaigns k WHERE k.tenant_id = l.tenant_id AND k.id = l.campaign_id AND k.deleted_at IS NULL)
 `
 
-// LeadGet finds no lead of a campaign that is deleted, nor does LeadLock.
+// LeadGet finds no lead of a campaign that is deleted, nor do LeadView and LeadLock.
 func (q *Queries) LeadGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Lead, error) {
 	row := q.db.QueryRow(ctx, leadGet, tenantID, iD)
 	var i Lead
@@ -301,6 +301,24 @@ func (q *Queries) LeadMarkConnected(ctx context.Context, tenantID uuid.UUID, iD 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const leadOwner = `-- name: LeadOwner :one
+SELECT t.privacy_mode, EXISTS (SELECT FROM campaigns k WHERE k.tenant_id = t.id AND k.id = $1 AND k.deleted_at IS NULL) AS found
+FROM tenants t WHERE t.id = $2
+`
+
+type LeadOwnerRow struct {
+	PrivacyMode string
+	Found       bool
+}
+
+// LeadOwner tells how a tenant's numbers are shown, and whether a campaign of it is there.
+func (q *Queries) LeadOwner(ctx context.Context, campaignID uuid.UUID, tenantID uuid.UUID) (LeadOwnerRow, error) {
+	row := q.db.QueryRow(ctx, leadOwner, campaignID, tenantID)
+	var i LeadOwnerRow
+	err := row.Scan(&i.PrivacyMode, &i.Found)
+	return i, err
 }
 
 const leadPostpone = `-- name: LeadPostpone :exec
@@ -479,6 +497,57 @@ func (q *Queries) LeadSetStatus(ctx context.Context, arg LeadSetStatusParams) er
 		arg.ID,
 	)
 	return err
+}
+
+const leadView = `-- name: LeadView :one
+SELECT l.tenant_id, l.id, l.campaign_id, l.phone, l.phone_sealed, l.phone_hash, l.phone_last4, l.name, l.email, l.metadata, l.crm_lead_id, l.dnd_checked, l.dnd_clean, l.dnd_checked_at, l.custom_fields, l.status, l.status_set_by, l.attempts, l.next_attempt_at, l.claimed_by, l.claimed_until, l.priority, l.last_call_id, l.disposition, l.created_at, l.updated_at, l.completed_at, l.trunk_failures, l.callback_at, l.callback_voice_agent_id, t.privacy_mode
+FROM leads l JOIN campaigns k ON k.tenant_id = l.tenant_id AND k.id = l.campaign_id JOIN tenants t ON t.id = l.tenant_id
+WHERE l.tenant_id = $1 AND l.id = $2 AND k.deleted_at IS NULL
+`
+
+type LeadViewRow struct {
+	Lead        Lead
+	PrivacyMode string
+}
+
+// LeadView is LeadGet with what the lead's number is shown by.
+func (q *Queries) LeadView(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (LeadViewRow, error) {
+	row := q.db.QueryRow(ctx, leadView, tenantID, iD)
+	var i LeadViewRow
+	err := row.Scan(
+		&i.Lead.TenantID,
+		&i.Lead.ID,
+		&i.Lead.CampaignID,
+		&i.Lead.Phone,
+		&i.Lead.PhoneSealed,
+		&i.Lead.PhoneHash,
+		&i.Lead.PhoneLast4,
+		&i.Lead.Name,
+		&i.Lead.Email,
+		&i.Lead.Metadata,
+		&i.Lead.CrmLeadID,
+		&i.Lead.DndChecked,
+		&i.Lead.DndClean,
+		&i.Lead.DndCheckedAt,
+		&i.Lead.CustomFields,
+		&i.Lead.Status,
+		&i.Lead.StatusSetBy,
+		&i.Lead.Attempts,
+		&i.Lead.NextAttemptAt,
+		&i.Lead.ClaimedBy,
+		&i.Lead.ClaimedUntil,
+		&i.Lead.Priority,
+		&i.Lead.LastCallID,
+		&i.Lead.Disposition,
+		&i.Lead.CreatedAt,
+		&i.Lead.UpdatedAt,
+		&i.Lead.CompletedAt,
+		&i.Lead.TrunkFailures,
+		&i.Lead.CallbackAt,
+		&i.Lead.CallbackVoiceAgentID,
+		&i.PrivacyMode,
+	)
+	return i, err
 }
 
 const leadsCheckedBefore = `-- name: LeadsCheckedBefore :many

@@ -149,6 +149,26 @@ type Call struct {
 	AnnouncedAt       *time.Time
 }
 
+type CallCount struct {
+	TenantID    uuid.UUID
+	AgentID     uuid.UUID
+	CampaignID  uuid.UUID
+	Direction   string
+	Status      string
+	Disposition string
+	N           int64
+}
+
+type CallDelta struct {
+	TenantID    uuid.UUID
+	AgentID     uuid.UUID
+	CampaignID  uuid.UUID
+	Direction   string
+	Status      string
+	Disposition string
+	N           int64
+}
+
 type CallMask struct {
 	TenantID   uuid.UUID
 	UpTo       uuid.UUID

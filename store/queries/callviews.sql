@@ -1,12 +1,16 @@
 -- Calls and recordings as the API shows them, and what the control endpoint keeps.
 
+-- GetCallView has the runs of its flows with a call, the first one first.
 -- name: GetCallView :one
-SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status, t.privacy_mode
+SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status, t.privacy_mode, coalesce((
+    SELECT jsonb_agg(jsonb_build_object('flow_id', f.flow_id, 'version', f.version, 'started_at', f.started_at, 'ended_at', f.ended_at,
+      'outcome', f.outcome, 'error', f.error, 'trace', f.trace) ORDER BY f.started_at)
+    FROM flow_runs f WHERE f.tenant_id = c.tenant_id AND f.call_id = c.id), 'null')::jsonb AS flow_runs
 FROM calls c JOIN tenants t ON t.id = c.tenant_id LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
 WHERE c.tenant_id = @tenant_id AND c.id = @id;
 
--- ListCallViews and CountCalls are planned by values: each filter has an index. Calls of a status that isn't a last one are among those
--- without an end.
+-- ListCallViews is planned by values: each filter has an index. Calls of a status that isn't a last one are among those without an end.
+-- Calls are those of some time, which from_id and until_id bound by their ids, and before is the last call of the page before.
 -- name: ListCallViews :many
 SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status, t.privacy_mode
 FROM calls c JOIN tenants t ON t.id = c.tenant_id LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
@@ -17,9 +21,36 @@ WHERE c.tenant_id = @tenant_id
     AND (c.end_time IS NULL) = (sqlc.narg('status') NOT IN ('completed', 'failed')))
   AND (sqlc.narg('disposition')::text IS NULL OR c.disposition = sqlc.narg('disposition'))
   AND (sqlc.narg('direction')::text IS NULL OR c.direction = sqlc.narg('direction'))
+  AND c.id < @before
+  AND c.id >= @from_id AND c.id <= @until_id
+  AND (sqlc.narg('since')::timestamptz IS NULL OR c.created_at >= sqlc.narg('since'))
+  AND (sqlc.narg('until')::timestamptz IS NULL OR c.created_at < sqlc.narg('until'))
 ORDER BY c.id DESC LIMIT @page_limit OFFSET @page_offset;
 
+-- CountCalls counts calls by what is kept of those that have ended (migration 0051), and those that have not.
 -- name: CountCalls :one
+SELECT (coalesce((
+    SELECT sum(f.n) FROM (
+      SELECT k.campaign_id, k.direction, k.status, k.disposition, k.n FROM call_counts k
+      WHERE k.tenant_id = @tenant_id AND k.agent_id = coalesce(sqlc.narg('agent_id')::uuid, '00000000-0000-0000-0000-000000000000')
+      UNION ALL
+      SELECT d.campaign_id, d.direction, d.status, d.disposition, d.n FROM call_deltas d
+      WHERE d.tenant_id = @tenant_id AND d.agent_id = coalesce(sqlc.narg('agent_id')::uuid, '00000000-0000-0000-0000-000000000000')
+    ) f
+    WHERE (sqlc.narg('campaign_id')::uuid IS NULL OR f.campaign_id = sqlc.narg('campaign_id'))
+      AND (sqlc.narg('status')::text IS NULL OR f.status = sqlc.narg('status'))
+      AND (sqlc.narg('disposition')::text IS NULL OR f.disposition = sqlc.narg('disposition'))
+      AND (sqlc.narg('direction')::text IS NULL OR f.direction = sqlc.narg('direction'))), 0)
+  + (SELECT count(*) FROM calls c WHERE c.tenant_id = @tenant_id AND c.end_time IS NULL
+  AND (sqlc.narg('campaign_id')::uuid IS NULL OR c.campaign_id = sqlc.narg('campaign_id'))
+  AND (sqlc.narg('agent_id')::uuid IS NULL OR c.agent_id = sqlc.narg('agent_id'))
+  AND (sqlc.narg('status')::text IS NULL OR c.status = sqlc.narg('status')
+    AND (c.end_time IS NULL) = (sqlc.narg('status') NOT IN ('completed', 'failed')))
+  AND (sqlc.narg('disposition')::text IS NULL OR c.disposition = sqlc.narg('disposition'))
+  AND (sqlc.narg('direction')::text IS NULL OR c.direction = sqlc.narg('direction'))))::bigint AS calls;
+
+-- CountCallsBetween counts calls of some time, one by one.
+-- name: CountCallsBetween :one
 SELECT count(*) FROM calls c
 WHERE c.tenant_id = @tenant_id
   AND (sqlc.narg('campaign_id')::uuid IS NULL OR c.campaign_id = sqlc.narg('campaign_id'))
@@ -27,7 +58,10 @@ WHERE c.tenant_id = @tenant_id
   AND (sqlc.narg('status')::text IS NULL OR c.status = sqlc.narg('status')
     AND (c.end_time IS NULL) = (sqlc.narg('status') NOT IN ('completed', 'failed')))
   AND (sqlc.narg('disposition')::text IS NULL OR c.disposition = sqlc.narg('disposition'))
-  AND (sqlc.narg('direction')::text IS NULL OR c.direction = sqlc.narg('direction'));
+  AND (sqlc.narg('direction')::text IS NULL OR c.direction = sqlc.narg('direction'))
+  AND c.id >= @from_id AND c.id <= @until_id
+  AND (sqlc.narg('since')::timestamptz IS NULL OR c.created_at >= sqlc.narg('since'))
+  AND (sqlc.narg('until')::timestamptz IS NULL OR c.created_at < sqlc.narg('until'));
 
 -- FindCallTenant tells whose call it is, over all tenants: it needs the system's scope. The asker is looked at first; ids lead to a call
 -- within a tenant, so the others are then looked at one by one.

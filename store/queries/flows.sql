@@ -99,6 +99,3 @@ UPDATE flow_runs SET state = '{}', ended_at = @ended_at::timestamptz,
       'at', state->'at', 'duration_ms',
       greatest(0, floor(extract(epoch FROM now() - (state->>'at')::timestamptz) * 1000)::bigint))) END
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND ended_at IS NULL;
-
--- name: FlowRunsOfCall :many
-SELECT * FROM flow_runs WHERE tenant_id = @tenant_id AND call_id = @call_id ORDER BY started_at;

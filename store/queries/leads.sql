@@ -26,10 +26,21 @@ WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id
   AND (phone_hash = @phone_hash OR crm_lead_id = sqlc.narg('crm_lead_id')::text)
 ORDER BY (phone_hash = @phone_hash) DESC LIMIT 1;
 
--- LeadGet finds no lead of a campaign that is deleted, nor does LeadLock.
+-- LeadGet finds no lead of a campaign that is deleted, nor do LeadView and LeadLock.
 -- name: LeadGet :one
 SELECT * FROM leads l WHERE l.tenant_id = @tenant_id AND l.id = @id AND EXISTS (
   SELECT FROM campaigns k WHERE k.tenant_id = l.tenant_id AND k.id = l.campaign_id AND k.deleted_at IS NULL);
+
+-- LeadView is LeadGet with what the lead's number is shown by.
+-- name: LeadView :one
+SELECT sqlc.embed(l), t.privacy_mode
+FROM leads l JOIN campaigns k ON k.tenant_id = l.tenant_id AND k.id = l.campaign_id JOIN tenants t ON t.id = l.tenant_id
+WHERE l.tenant_id = @tenant_id AND l.id = @id AND k.deleted_at IS NULL;
+
+-- LeadOwner tells how a tenant's numbers are shown, and whether a campaign of it is there.
+-- name: LeadOwner :one
+SELECT t.privacy_mode, EXISTS (SELECT FROM campaigns k WHERE k.tenant_id = t.id AND k.id = @campaign_id AND k.deleted_at IS NULL) AS found
+FROM tenants t WHERE t.id = @tenant_id;
 
 -- name: LeadLock :one
 SELECT * FROM leads l WHERE l.tenant_id = @tenant_id AND l.id = @id AND EXISTS (

@@ -6,9 +6,10 @@ FROM users u LEFT JOIN agents a ON a.tenant_id = u.tenant_id AND a.id = u.id
 WHERE u.tenant_id = @tenant_id AND u.role = 'agent' AND u.is_active
 GROUP BY 1;
 
+-- LeadPage gives leads behind one: the nil UUID is before all.
 -- name: LeadPage :many
 SELECT * FROM leads
-WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id
+WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND id > @after
   AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
 ORDER BY id LIMIT @page_limit OFFSET @page_offset;
 

@@ -1,0 +1,92 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// What is kept of the calls that have ended, with what is counted of those that go on, is what there is, whatever becomes of them and however
+// much of it is folded.
+func TestCallsAreCountedAsTheyChange(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant, other := storetest.Tenant(t, st), storetest.Tenant(t, st)
+	campaigns := []uuid.UUID{storetest.Campaign(t, st, tenant, nil), storetest.Campaign(t, st, tenant, nil)}
+	agent, late := storetest.NewID(t), storetest.NewID(t)
+	exec := func(sql string, args ...any) { storetest.Exec(t, st, tenant, sql, args...) }
+	begin := func(campaign *uuid.UUID, direction string) uuid.UUID {
+		id := storetest.NewID(t)
+		exec(`INSERT INTO calls (tenant_id, id, campaign_id, node, fs_uuid, direction, from_number, to_number)
+			VALUES ($1, $2, $3, 'n', $2::uuid::text, $4, '+918000000001', '+919876543210')`, tenant, id, campaign, direction)
+		return id
+	}
+	end := func(id uuid.UUID) {
+		exec(`UPDATE calls SET status = CASE WHEN answer_time IS NULL THEN 'failed' ELSE 'completed' END, end_time = now(), hangup_cause = 'X'
+			WHERE id = $1`, id)
+	}
+	fold := func() {
+		require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
+			_, err := tx.Q.CallDeltasFold(t.Context(), 3)
+			return err
+		}))
+	}
+	check := func(name string) {
+		t.Helper()
+		for _, p := range []db.CountCallsParams{
+			{}, {CampaignID: &campaigns[0]}, {CampaignID: &campaigns[1]}, {AgentID: &agent}, {AgentID: &late}, {Status: new("completed")},
+			{Status: new("dialing")}, {Disposition: new("sale")}, {Direction: new("inbound")}, {AgentID: &agent, CampaignID: &campaigns[0], Disposition: new("sale")},
+		} {
+			p.TenantID = tenant
+			kept, err := st.ReadByValues(tenant).CountCalls(t.Context(), p)
+			require.NoError(t, err)
+			counted, err := st.ReadByValues(tenant).CountCallsBetween(t.Context(), db.CountCallsBetweenParams{
+				TenantID: tenant, CampaignID: p.CampaignID, AgentID: p.AgentID, Status: p.Status, Disposition: p.Disposition, Direction: p.Direction,
+				UntilID: uuid.Max,
+			})
+			require.NoError(t, err)
+			require.Equal(t, counted, kept, "%s: %+v", name, p)
+		}
+		n, err := st.ReadByValues(other).CountCalls(t.Context(), db.CountCallsParams{TenantID: tenant})
+		require.NoError(t, err)
+		require.Zero(t, n, "another tenant's scope")
+	}
+	first, second, inbound := begin(&campaigns[0], "outbound"), begin(&campaigns[1], "outbound"), begin(nil, "inbound")
+	check("they go on")
+	exec("UPDATE calls SET answer_time = now(), status = 'agent_connected', agent_id = $2 WHERE id = $1", first, agent)
+	end(first)
+	end(second)
+	check("two have ended")
+	exec("UPDATE calls SET disposition = 'sale', notes = 'x' WHERE id = $1", first)
+	check("a disposition")
+	fold()
+	check("some are folded")
+	exec("UPDATE calls SET disposition = 'no_sale', agent_id = $2 WHERE id = $1", first, late)
+	end(inbound)
+	fold()
+	fold()
+	check("all are folded")
+
+	// Calls that were there before the counts, or are gone by hand.
+	exec("DELETE FROM call_counts")
+	exec("DELETE FROM calls WHERE id = $1", second)
+	recount := func() {
+		require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
+			_, err := tx.Pgx().Exec(t.Context(), "SELECT recount_calls()")
+			return err
+		}))
+	}
+	recount()
+	check("counted anew")
+	recount()
+	fold()
+	check("counted once more")
+	n, err := st.ReadByValues(tenant).CountCalls(t.Context(), db.CountCallsParams{TenantID: tenant})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, n)
+}

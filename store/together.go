@@ -1,0 +1,151 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// ReadTogether sends the queries of several reads together: one transaction, one round trip. Each read makes one query, and sets its results anew
+// each time: it is run again after a connection that was lost. The first error is returned.
+func (s *Store) ReadTogether(ctx context.Context, tenantID uuid.UUID, reads ...func(*db.Queries) error) error {
+	return s.together(ctx, &singles{store: s, scope: readScope, args: []any{tenantID.String()}, read: true}, reads)
+}
+
+// ReadTogetherByValues is ReadTogether for queries that must be planned for the values at hand (see PlanByValues).
+func (s *Store) ReadTogetherByValues(ctx context.Context, tenantID uuid.UUID, reads ...func(*db.Queries) error) error {
+	return s.together(ctx, &singles{store: s, scope: valuesScope, args: []any{tenantID.String()}, read: true}, reads)
+}
+
+func (s *Store) together(ctx context.Context, q *singles, reads []func(*db.Queries) error) error {
+	for losses := 1; ; losses++ {
+		err := q.readAll(ctx, reads)
+		if !errors.Is(err, ErrUnavailable) || losses >= maxLosses || ctx.Err() != nil {
+			return err
+		}
+		// The pool may hold more connections to the same lost server.
+		s.pool.Reset()
+	}
+}
+
+// readAll runs each read up to its query, sends these, and then has each take its results, one after the other.
+func (q *singles) readAll(ctx context.Context, reads []func(*db.Queries) error) (err error) {
+	batch := &pgx.Batch{}
+	batch.Queue(q.scope, q.args...)
+	parts := make([]*part, 0, len(reads))
+	for _, read := range reads {
+		p := &part{of: q, ctx: ctx}
+		next, stop := iter.Pull(func(yield func(struct{}) bool) {
+			p.await = func() bool { return yield(struct{}{}) }
+			p.err = read(db.New(p))
+		})
+		defer stop()
+		if _, waits := next(); !waits {
+			if p.err != nil {
+				return p.err
+			}
+			continue // it has nothing to ask
+		}
+		p.resume = next
+		batch.Queue(p.sql, p.args...)
+		parts = append(parts, p)
+	}
+	conn, err := q.store.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("acquire a database connection: %w", lostUnless(ctx, err))
+	}
+	defer conn.Release()
+	results := conn.SendBatch(ctx, batch)
+	defer func() {
+		if ended := results.Close(); err == nil {
+			err = q.failed(ctx, ended)
+		}
+	}()
+	if _, err := results.Exec(); err != nil {
+		return q.failed(ctx, err)
+	}
+	for _, p := range parts {
+		p.results = results
+		if _, again := p.resume(); again {
+			return errTwoQueries
+		}
+		if p.err != nil {
+			return p.err
+		}
+	}
+	return nil
+}
+
+var (
+	errTwoQueries = errors.New("a read of several asked for a second query")
+	errAbandoned  = errors.New("a read before this one failed")
+)
+
+// part is one of the reads that are sent together.
+type part struct {
+	of  *singles
+	ctx context.Context //nolint:containedctx // of the reads; it lives no longer
+	err error           // what the read returned
+
+	await  func() bool             // waits until results are there; false when they will not come
+	resume func() (struct{}, bool) // lets the read go on
+
+	sql     string
+	args    []any
+	results pgx.BatchResults
+}
+
+// ask hands the query in and waits for its results.
+func (p *part) ask(sql string, args []any) error {
+	p.sql, p.args = sql, args
+	if !p.await() {
+		return errAbandoned
+	}
+	return nil
+}
+
+// Exec implements db.DBTX.
+func (p *part) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if err := p.ask(sql, args); err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	tag, err := p.results.Exec()
+	return tag, p.of.failed(p.ctx, err)
+}
+
+// Query implements db.DBTX.
+func (p *part) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if err := p.ask(sql, args); err != nil {
+		return nil, err
+	}
+	rows, err := p.results.Query()
+	if err != nil {
+		return nil, p.of.failed(p.ctx, err)
+	}
+	return &singleRows{Rows: rows, of: p.of, ctx: p.ctx, sent: &sent{}}, nil
+}
+
+// QueryRow implements db.DBTX.
+func (p *part) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
+	if err := p.ask(sql, args); err != nil {
+		return failedRow{err}
+	}
+	return partRow{p}
+}
+
+type partRow struct{ of *part }
+
+func (r partRow) Scan(dest ...any) error {
+	return r.of.of.failed(r.of.ctx, r.of.results.QueryRow().Scan(dest...))
+}
+
+type failedRow struct{ err error }
+
+func (r failedRow) Scan(...any) error { return r.err }
