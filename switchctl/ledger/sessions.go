@@ -76,10 +76,10 @@ func takeAgentUnit(ctx context.Context, tx *store.Tx, s SessionStart) error {
 	if used >= int64(agent.MaxConcurrent) {
 		return ErrAgentBusy
 	}
-	if _, err := tx.Q.LiveUnitSetVoiceAgent(ctx, s.Agent.ID, s.Call.TenantID, s.Call.ID); err != nil {
+	if _, err := tx.Q.CallSetVoiceAgent(ctx, s.Agent.ID, s.Call.TenantID, s.Call.ID); err != nil { // the call's row before its units
 		return err
 	}
-	_, err = tx.Q.CallSetVoiceAgent(ctx, s.Agent.ID, s.Call.TenantID, s.Call.ID)
+	_, err = tx.Q.LiveUnitSetVoiceAgent(ctx, s.Agent.ID, s.Call.TenantID, s.Call.ID)
 	return err
 }
 
@@ -187,9 +187,6 @@ func endSession(ctx context.Context, tx *store.Tx, call db.Call, end SessionEnd)
 	if err != nil {
 		return err
 	}
-	if _, err := tx.Q.LiveUnitClearVoiceAgent(ctx, call.TenantID, call.ID); err != nil {
-		return err
-	}
 	if end.Revoke {
 		if _, err := tx.Q.CallbackTokenRevokeOfSession(ctx, db.CallbackTokenRevokeOfSessionParams{
 			RevokedAt: end.At, TenantID: call.TenantID, CallID: call.ID, SessionID: end.Session,
@@ -197,7 +194,11 @@ func endSession(ctx context.Context, tx *store.Tx, call db.Call, end SessionEnd)
 			return err
 		}
 	}
-	return emitSessionEnded(ctx, tx, call, session, end)
+	if err := emitSessionEnded(ctx, tx, call, session, end); err != nil {
+		return err
+	}
+	_, err = tx.Q.LiveUnitClearVoiceAgent(ctx, call.TenantID, call.ID) // the events lock the call's row, which comes before its units
+	return err
 }
 
 // AddToken writes a further callback token of a session, which takes the place of the one before.
