@@ -92,6 +92,7 @@ func (s *Store) run(ctx context.Context, begin string, fn func(*Tx) error) error
 		case err == nil:
 			return nil
 		case hasCode(err, codeSerialization, codeDeadlock):
+			s.warnOfDeadlock(ctx, err)
 			if conflicts++; conflicts >= maxConflicts {
 				return fmt.Errorf("%w, %d tries: %w", ErrBusy, conflicts, err)
 			}
@@ -109,6 +110,16 @@ func (s *Store) run(ctx context.Context, begin string, fn func(*Tx) error) error
 		}
 	}
 }
+
+// warnOfDeadlock logs one: repeating the transaction mends it, but somebody has waited for PostgreSQL's deadlock_timeout.
+func (s *Store) warnOfDeadlock(ctx context.Context, err error) {
+	if found, ok := errors.AsType[*pgconn.PgError](err); ok && found.Code == codeDeadlock {
+		s.log.WarnContext(ctx, DeadlockMessage, "where", found.Where, "detail", found.Detail)
+	}
+}
+
+// DeadlockMessage is what is logged of a deadlock that cost a transaction a second and a repetition.
+const DeadlockMessage = "database found a deadlock, repeating the transaction"
 
 func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) error {
 	conn, err := s.pool.Acquire(ctx)

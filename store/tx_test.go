@@ -51,7 +51,10 @@ func TestErrorsAreTranslatedInsideAndOutside(t *testing.T) {
 
 func TestConflictsAreRepeated(t *testing.T) {
 	t.Parallel()
-	st := storetest.New(t)
+	logs := newLogs()
+	st, err := store.Open(t.Context(), store.Config{URL: storetest.NewURL(t), MasterKey: storetest.MasterKey(), Logger: slog.New(logs)})
+	require.NoError(t, err)
+	t.Cleanup(st.Close)
 	tenantID := storetest.Tenant(t, st)
 	a, b := storetest.InboundNumber(t, st, tenantID, "+918000000001"), storetest.InboundNumber(t, st, tenantID, "+918000000002")
 	label := func(tx *store.Tx, id uuid.UUID) error {
@@ -83,6 +86,7 @@ func TestConflictsAreRepeated(t *testing.T) {
 	require.NoError(t, <-done)
 	require.NoError(t, <-done)
 	require.GreaterOrEqual(t, runs.Load(), int32(3), "one of the two must have run again")
+	require.Contains(t, <-logs.lines, store.DeadlockMessage)
 	require.Equal(t, 2, storetest.Count(t, st, "SELECT count(*) FROM numbers WHERE label = 'xx'"))
 }
 

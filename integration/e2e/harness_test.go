@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/integration/stack"
+	"github.com/ringmaster/ringmaster/store"
 )
 
 // environment of the suite.
@@ -92,8 +93,9 @@ func runSuite(m *testing.M) (code int, err error) {
 	for _, s := range started {
 		err = errors.Join(err, s.Close(context.Background()))
 	}
-	if races := theSuite.log.races(); races > 0 {
-		err = errors.Join(err, fmt.Errorf("the controller reported %d data races:\n%s", races, theSuite.log.text()))
+	if races, deadlocks := theSuite.log.races(); races+len(deadlocks) > 0 {
+		err = errors.Join(err, fmt.Errorf("the controllers reported %d data races and %d deadlocks of the database:\n%s",
+			races, len(deadlocks), strings.Join(deadlocks, "")))
 	}
 	if err != nil {
 		err = fmt.Errorf("%w\nwhat the processes logged:\n%s", err, theSuite.log.text())
@@ -224,11 +226,12 @@ func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) 
 	}
 }
 
-// racelog keeps the end of what the processes log, and counts the races among it. Safe for concurrent use.
+// racelog keeps the end of what the processes log, and counts the races and the database's deadlocks among it. Safe for concurrent use.
 type racelog struct {
 	mu    sync.Mutex
 	buf   bytes.Buffer
 	found int
+	dead  []string
 }
 
 const racelogBytes = 256 << 10
@@ -239,6 +242,11 @@ func (l *racelog) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.found += bytes.Count(b, []byte("WARNING: DATA RACE"))
+	for line := range bytes.Lines(b) {
+		if bytes.Contains(line, []byte(store.DeadlockMessage)) {
+			l.dead = append(l.dead, string(line))
+		}
+	}
 	l.buf.Write(b)
 	if n := l.buf.Len() - racelogBytes; n > 0 {
 		l.buf.Next(n)
@@ -246,10 +254,10 @@ func (l *racelog) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (l *racelog) races() int {
+func (l *racelog) races() (races int, deadlocks []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.found
+	return l.found, l.dead
 }
 
 func (l *racelog) text() string {
