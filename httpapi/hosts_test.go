@@ -309,8 +309,8 @@ func TestDoorIsForControllers(t *testing.T) {
 	h.registerAs(t, "n2", "", r.Key())
 	call := h.liveCall(t, h.tenant)
 	for _, ask := range []struct {
-		method, uri, credential string
-		status                  int
+		method, path, credential string
+		status                   int
 	}{
 		{http.MethodPost, "/api/v1/calls/" + call.String() + "/hangup", "", http.StatusUnauthorized},
 		{http.MethodPost, "/api/v1/calls/" + call.String() + "/hangup", h.foreign.Key, http.StatusNotFound},
@@ -322,9 +322,9 @@ func TestDoorIsForControllers(t *testing.T) {
 		if ask.credential != "" {
 			header.Set("Authorization", "Bearer "+ask.credential)
 		}
-		got, err := r.Send(t.Context(), "n1", relay.Request{Method: ask.method, URI: ask.uri, Header: header})
+		got, err := r.Send(t.Context(), "n1", relay.Request{Method: ask.method, Path: ask.path, Header: header})
 		require.NoError(t, err)
-		require.Equal(t, ask.status, got.Status, "%s %s: %s", ask.method, ask.uri, got.Body)
+		require.Equal(t, ask.status, got.Status, "%s %s: %s", ask.method, ask.path, got.Body)
 	}
 	require.Len(t, h.calls.ended, 1)
 }

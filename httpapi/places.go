@@ -135,7 +135,7 @@ func (s *Server) handOver(ctx context.Context, r *request, node string) (reply, 
 		}
 	}
 	got, err := s.relay.Send(ctx, node, relay.Request{
-		Method: string(r.rc.Method()), URI: string(r.rc.Request.URI().RequestURI()), Header: header, Body: r.rc.PostBody(),
+		Method: string(r.rc.Method()), Path: string(r.rc.Path()), Header: header, Body: r.rc.PostBody(),
 	})
 	if err != nil {
 		return reply{}, err

@@ -115,6 +115,39 @@ func TestNobodyInTime(t *testing.T) {
 	require.NotNil(t, row.QueuedAt)
 }
 
+// What the floors of other hosts show: since when a caller waits, while that lasts, and with which priority.
+func TestWaitIsTold(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	agent := b.online(t)
+	_, err := b.svc.SetStatus(t.Context(), b.tenant, agent, StatusInput{Status: "paused"})
+	require.NoError(t, err)
+	waits := func() int {
+		return int(storetest.Count(t, b.st, "SELECT count(*) FROM live_calls WHERE waits_since IS NOT NULL AND wait_priority = 3"))
+	}
+	told := func(n int, what string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return waits() == n }, 30*time.Second, time.Millisecond, what)
+	}
+	caller := b.connect(t, Request{Priority: 3})
+	told(1, "waits")
+	since := storetest.Query[time.Time](t, b.st, b.tenant, "SELECT waits_since FROM live_calls")
+	require.WithinDuration(t, b.clock.Now(), since[0], time.Second)
+	b.clock.Advance(time.Minute)
+	_, err = b.svc.SetStatus(t.Context(), b.tenant, agent, StatusInput{Status: "available"})
+	require.NoError(t, err)
+	o := caller.offer(t)
+	require.Zero(t, waits(), "has an agent")
+	o.answer <- switchctl.AgentUnavailable
+	told(1, "waits again")
+	require.Equal(t, since, storetest.Query[time.Time](t, b.st, b.tenant, "SELECT waits_since FROM live_calls"), "in the old place")
+	caller.hangUp()
+	<-caller.done
+	require.Zero(t, waits(), "has left the queue, and may be on the line")
+	b.serve(t, b.svc, caller.call.ID, Request{Priority: 3, MaxWait: 50 * time.Millisecond}).ends(t, TimedOut)
+	require.Zero(t, waits(), "nobody came in time")
+}
+
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	b := running(t)

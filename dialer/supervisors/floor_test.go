@@ -11,7 +11,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
 // The day's figures are counted once, whoever asks at once; what was counted before is shown meanwhile, and when counting fails.
@@ -90,4 +92,34 @@ func TestStaleFloor(t *testing.T) {
 	require.Equal(t, []string{EventFloor, EventStale, EventFloor}, names(one))
 	require.Equal(t, []string{EventStale, EventFloor}, names(two))
 	require.Equal(t, []string{EventStale, EventFloor}, names(three))
+}
+
+// The queue is that of all hosts in one order: a lost one's callers hear nobody, and this one's own are those that its service has.
+func TestQueueOfAllHosts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now().Truncate(time.Millisecond)
+	for node, lost := range map[string]*time.Time{"n1": nil, "n2": nil, "n3": &now} {
+		storetest.Exec(t, b.st, b.tenant, "INSERT INTO nodes (id, lost_at) VALUES ($1, $2)", node, lost)
+	}
+	waits := func(node string, ago time.Duration, priority int) uuid.UUID {
+		id := b.call(t)
+		storetest.Exec(t, b.st, b.tenant, `INSERT INTO live_calls (tenant_id, unit_id, call_id, node, waits_since, wait_priority)
+			VALUES ($1, $2, $2, $3, $4, $5)`, b.tenant, id, node, now.Add(-ago), priority)
+		return id
+	}
+	here := acd.Waiter{Call: waits("n1", time.Minute, 0), Since: now.Add(-time.Minute)}
+	waits("n1", time.Hour, 0) // the row is behind
+	waits("n3", time.Hour, 0)
+	longer, urgent, shorter := waits("n2", 2*time.Minute, 0), waits("n2", time.Second, 5), waits("n2", time.Second, 0)
+	b.svc.cfg.Queue, b.svc.cfg.Now = fakeQueue{[]acd.Waiter{here}}, func() time.Time { return now }
+	floor, err := b.svc.Floor(t.Context(), b.tenant)
+	require.NoError(t, err)
+	var order []uuid.UUID
+	for i, q := range floor.Queue {
+		order = append(order, q.CallID)
+		require.Equal(t, i+1, q.Position)
+	}
+	require.Equal(t, []uuid.UUID{urgent, longer, here.Call, shorter}, order)
+	require.Equal(t, 120, floor.Queue[1].WaitingS)
 }

@@ -82,10 +82,10 @@ func (f *fakePhones) count(what string) (n int) {
 	return n
 }
 
-// fakeQueue has nobody in it.
-type fakeQueue struct{}
+// fakeQueue has nobody in it, unless a test says otherwise.
+type fakeQueue struct{ waiting []acd.Waiter }
 
-func (fakeQueue) Waiting(uuid.UUID) []acd.Waiter                             { return nil }
+func (f fakeQueue) Waiting(uuid.UUID) []acd.Waiter                           { return f.waiting }
 func (fakeQueue) ListAgents(context.Context, uuid.UUID) ([]acd.Agent, error) { return nil, nil }
 func (fakeQueue) Domain() string                                             { return "sip.test" }
 

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -106,11 +107,11 @@ func New(cfg Config) (*Relay, error) {
 // Close ends the connections that wait for the next request.
 func (r *Relay) Close() { r.transport.CloseIdleConnections() }
 
-// Request is what a client has sent: URI is path and query.
+// Request is what a client has sent. What goes to another controller has nothing in its query.
 type Request struct {
-	Method, URI string
-	Header      http.Header
-	Body        []byte
+	Method, Path string
+	Header       http.Header
+	Body         []byte
 }
 
 // Answer is what the other controller has answered.
@@ -125,7 +126,8 @@ func (r *Relay) Send(ctx context.Context, node string, req Request) (Answer, err
 	if _, err := r.peer(ctx, node); err != nil {
 		return Answer{}, r.failed(ctx, node, err)
 	}
-	out, err := http.NewRequestWithContext(ctx, req.Method, "https://"+hex.EncodeToString([]byte(node))+dialerPort+req.URI, http.NoBody)
+	to := url.URL{Scheme: "https", Host: hex.EncodeToString([]byte(node)) + dialerPort, Path: req.Path}
+	out, err := http.NewRequestWithContext(ctx, req.Method, to.String(), http.NoBody)
 	if err != nil {
 		return Answer{}, fmt.Errorf("send request to controller %s: %w", node, err)
 	}

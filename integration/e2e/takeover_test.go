@@ -27,16 +27,16 @@ type pair struct {
 	st    *store.Store
 }
 
-func newPair(t *testing.T, override map[string]any) *pair {
+func newPair(t *testing.T, k kind, override map[string]any) *pair {
 	t.Helper()
 	const one, two = "host-1", "host-2"
 	p := &pair{hosts: map[string]*stack.Stack{}}
 	for _, node := range []string{one, two} {
 		dir, err := os.MkdirTemp(theSuite.dir, "pair-") //nolint:usetesting // the database's server runs as another user
 		require.NoError(t, err)
-		settings := map[string]any{"node": node, "dialing.poll": "1s"}
+		settings := map[string]any{"node": node, "dialing.poll": "1s", "hosts.listen": "127.0.0.1:0"}
 		maps.Copy(settings, override)
-		s, err := theSuite.start(t.Context(), dir, simulated, stack.Config{Override: settings, Beside: p.hosts[one]})
+		s, err := theSuite.start(t.Context(), dir, k, stack.Config{Override: settings, Beside: p.hosts[one]})
 		require.NoError(t, err, theSuite.log.text())
 		t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
 		p.hosts[node] = s
@@ -86,7 +86,7 @@ func (p *pair) leadsLeft(t *testing.T, campaign string) (left int) {
 func TestControllerTakesOver(t *testing.T) {
 	t.Parallel()
 	const leads, perSecond = 150, 10
-	p := newPair(t, nil)
+	p := newPair(t, simulated, nil)
 	defer showLog(t)
 	require.NoError(t, p.st.InSystem(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.Pgx().Exec(t.Context(), "UPDATE trunks SET cps = $1", perSecond)
@@ -146,7 +146,7 @@ func (p *pair) latest(t *testing.T) (node string) {
 func TestControllerYields(t *testing.T) {
 	t.Parallel()
 	const leads, perSecond = 300, 5
-	p := newPair(t, map[string]any{"drain.hangup_calls": false, "drain.timeout": "12s"})
+	p := newPair(t, simulated, map[string]any{"drain.hangup_calls": false, "drain.timeout": "12s"})
 	defer showLog(t)
 	require.NoError(t, p.st.InSystem(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.Pgx().Exec(t.Context(), "UPDATE trunks SET cps = $1", perSecond)
