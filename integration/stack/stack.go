@@ -17,6 +17,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -55,9 +56,9 @@ type Config struct {
 	Namespace *Namespace
 	// DatabaseAt are further addresses of this machine at which its database is reached, each with the network that may come.
 	DatabaseAt []netip.Prefix
-	// Stderr takes what the processes log.
-	Stderr io.Writer
-	Logger *slog.Logger
+	// Stderr takes what the processes log, ControllerLog what the controller logs besides.
+	Stderr, ControllerLog io.Writer
+	Logger                *slog.Logger
 }
 
 // Ports are the loopback ports of the parts that people and tests talk to.
@@ -169,6 +170,11 @@ func (s *Stack) startBeside(ctx context.Context, first *Stack) (*Stack, error) {
 		steps = slices.Insert(steps, 2, step{"the voice AI", s.startTwinAI}, step{"the carrier", s.startTwinCarrier})
 	}
 	return s, s.startAll(ctx, steps)
+}
+
+// DatabaseAdminURL connects to the database as its superuser, who reads every tenant's rows. The server's folder is the parent of the URL's host.
+func (s *Stack) DatabaseAdminURL() string {
+	return strings.Replace(s.pg.AdminURL(), "/postgres?", "/"+devpg.Database+"?", 1)
 }
 
 // Dir is the stack's folder; the controller's configuration is its ringmaster.yaml.

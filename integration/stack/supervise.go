@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -12,7 +13,11 @@ import (
 
 // StartController starts the controller and waits until it is ready.
 func (s *Stack) StartController(ctx context.Context) (err error) {
-	s.controller, err = s.spawn(ctx, "controller", s.cfg.Stderr, nil, s.cfg.Controller, "serve", "--config", s.configFile)
+	stderr := s.cfg.Stderr
+	if s.cfg.ControllerLog != nil {
+		stderr = io.MultiWriter(stderr, s.cfg.ControllerLog)
+	}
+	s.controller, err = s.spawn(ctx, "controller", stderr, nil, s.cfg.Controller, "serve", "--config", s.configFile)
 	if err != nil {
 		return err
 	}

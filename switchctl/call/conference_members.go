@@ -68,15 +68,15 @@ type member struct {
 	phone *memberPhone
 }
 
-// shownAs is the destination as it may be shown: a strict tenant's numbers are masked, in SIP URIs, too.
-func (m *member) shownAs(privacy store.PrivacyMode) string {
-	if m.uri == "" {
-		return m.to.EchoE164(privacy)
+// shownAs is a destination as it may be shown: a strict tenant's numbers are masked, in SIP URIs, too.
+func shownAs(to store.Phone, uri string, privacy store.PrivacyMode) string {
+	if uri == "" {
+		return to.EchoE164(privacy)
 	}
-	user, host, found := strings.Cut(strings.TrimPrefix(m.uri, "sip:"), "@")
+	user, host, found := strings.Cut(strings.TrimPrefix(uri, "sip:"), "@")
 	number, err := store.ParsePhone(user)
 	if !found || err != nil || privacy == store.PrivacyStandard {
-		return m.uri
+		return uri
 	}
 	return "sip:" + number.EchoE164(privacy) + "@" + host
 }
@@ -233,7 +233,7 @@ func (g *guests) memberAllowed(ctx context.Context, m memberAdmitted) error {
 		g.conference.considerEnd(ctx)
 		return nil //nolint:nilerr // the failure is the event, and it is handled
 	}
-	one.destination = one.shownAs(one.adm.Privacy)
+	one.destination = shownAs(one.to, one.uri, one.adm.Privacy)
 	one.answer(controlResult{result: map[string]any{"conference_id": g.conference.name(), "member_id": one.id}})
 	g.dialMember(ctx, one, one.adm.UnitID)
 	return nil

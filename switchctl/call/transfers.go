@@ -182,6 +182,7 @@ func (x *transfers) transferAllowed(ctx context.Context, m transferAdmitted) (st
 		return x.state, nil //nolint:nilerr // the failure is the event, and it is handled
 	}
 	t.phase = transferDialing
+	t.facts.Destination = shownAs(t.to, t.uri, t.adm.Privacy)
 	t.tell(controlResult{result: map[string]any{}})
 	x.dialTransfer(ctx, t.adm.UnitID)
 	return x.state, nil
