@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -172,6 +173,19 @@ func TestKeysRefuseBadInput(t *testing.T) {
 	}
 	require.Equal(t, []string{"reason"}, fieldsOf(refused(t, s.admin, http.MethodDelete, k+"?reason="+strings.Repeat("x", 501), nil, http.StatusUnprocessableEntity, "validation_error")))
 	require.Contains(t, listKeys(t, s.admin, ""), strings.TrimPrefix(k, keysPath+"/"))
+}
+
+// The document lists the scopes that there are.
+func TestDocumentListsTheScopes(t *testing.T) {
+	t.Parallel()
+	doc, err := apitest.Document()
+	require.NoError(t, err)
+	var listed []string
+	for _, scope := range doc.Components.Schemas["KeyScope"].Value.Enum {
+		listed = append(listed, fmt.Sprint(scope))
+	}
+	require.Equal(t, account.Scopes(), listed)
+	require.ElementsMatch(t, httpapi.Scopes(), listed)
 }
 
 // Keys are managed by users who may, never by a key, and those of another tenant aren't there.

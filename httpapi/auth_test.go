@@ -52,7 +52,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-func TestKeyIsLookedUpForEveryRequest(t *testing.T) {
+func TestKeyEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	key, secret, err := account.New(b.st).CreateKey(t.Context(), b.tenant, account.KeyInput{Label: "k"})
@@ -225,8 +225,9 @@ type session struct {
 	TokenType   string `json:"token_type"`
 	ExpiresIn   int    `json:"expires_in"`
 	User        struct {
-		Email string `json:"email"`
-		Role  string `json:"role"`
+		ID    uuid.UUID `json:"id"`
+		Email string    `json:"email"`
+		Role  string    `json:"role"`
 	} `json:"user"`
 }
 
@@ -258,7 +259,7 @@ func TestLogin(t *testing.T) {
 	b.client(agent.AccessToken).JSON(t, http.MethodPost, scrub, nil, http.StatusForbidden, nil)
 
 	{ // a user who is switched off is out at once
-		storetest.Exec(t, b.st, b.tenant, "UPDATE users SET is_active = false WHERE email = 'agent@acme.test'")
+		require.NoError(t, account.New(b.st).SetUserActive(t.Context(), b.tenant, agent.User.ID, false))
 		b.client(agent.AccessToken).JSON(t, http.MethodGet, "/api/telephony/channels/usage", nil, http.StatusUnauthorized, nil)
 	}
 	{ // an altered token is refused

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ringmaster/ringmaster/httpapi/auth"
 )
 
 // serverMetrics are labelled by route pattern, never by path, so that their number is that of the operations.
@@ -13,6 +15,7 @@ type serverMetrics struct {
 	panics       prometheus.Counter
 	refusedConns prometheus.Counter
 	signIns      *prometheus.CounterVec
+	credentials  auth.Metrics
 }
 
 func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
@@ -33,8 +36,18 @@ func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
 		signIns: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ringmaster_http_sign_ins_total", Help: "Attempts to sign in: succeeded, failed, limited (too many failed), busy (too many at once).",
 		}, []string{"outcome"}),
+		credentials: auth.Metrics{
+			Lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
+				Name: "ringmaster_http_credential_lookups_total",
+				Help: "Look-ups of keys and of sessions' users, by credential (key, session) and source (memory, database).",
+			}, []string{"credential", "source"}),
+			Watched: prometheus.NewGauge(prometheus.GaugeOpts{
+				Name: "ringmaster_http_credentials_watched",
+				Help: "1 while the database tells of changed credentials, so that they are remembered; 0 while each is read for every request.",
+			}),
+		},
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.latency, m.panics, m.refusedConns, m.signIns} {
+	for _, c := range []prometheus.Collector{m.requests, m.latency, m.panics, m.refusedConns, m.signIns, m.credentials.Lookups, m.credentials.Watched} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register HTTP metrics: %w", err)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/ringmaster/ringmaster/httpapi/relay"
+	"github.com/ringmaster/ringmaster/store"
 )
 
 // Server is the HTTP server of one controller.
@@ -24,6 +25,7 @@ type Server struct {
 	cfg Config
 
 	metrics     *serverMetrics
+	store       *store.Store
 	api         *api
 	auth        *auth.Authenticator
 	gate        switchGate
@@ -79,8 +81,8 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	}
 	signer := auth.NewSigner(cfg.SessionKeys, cfg.Now)
 	s := &Server{
-		cfg: cfg, metrics: metrics, relay: others,
-		auth:        auth.New(deps.Store, signer, cfg.CallbackKeys, cfg.Now, cfg.Logger),
+		cfg: cfg, metrics: metrics, relay: others, store: deps.Store,
+		auth:        auth.New(deps.Store, signer, cfg.CallbackKeys, cfg.Now, cfg.Logger, metrics.credentials),
 		gate:        switchGate{proxies: cfg.TrustedProxies, allow: cfg.DirectoryAllow, secrets: cfg.DirectorySecrets, log: cfg.Logger},
 		signIn:      auth.NewSignIn(deps.Store, cfg.Now, cfg.Logger, metrics.signIns),
 		idempotency: &idempotency{store: deps.Store, now: cfg.Now, log: cfg.Logger, keepTimeout: cfg.RequestTimeout},
@@ -148,6 +150,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.main, s.listener = s.newMain(base, operations), ln
 	s.running.Go(func() { s.report("serve HTTP", s.main.Serve(ln)) })
 	s.running.Go(func() { s.auth.Touched.Run(base) })
+	s.running.Go(func() { s.store.WatchCredentials(base, s.auth) })
 	s.running.Go(func() { s.signIn.Refused.Run(base, s.cfg.Now) })
 	if s.certificate != nil {
 		s.running.Go(func() { s.certificate.run(base, s.cfg.CertificateCheck) })

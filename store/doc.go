@@ -33,6 +33,11 @@
 // A transaction costs two round trips besides those of its statements. What is one statement goes through Read, ReadByValues, ReadSystem or Write:
 // scope, statement and end are sent together. Read refuses to write. Tests count round trips (storetest.NewCounted).
 //
+// # Credentials in memory
+//
+// Triggers tell ringmaster_credentials of each change to what keys, users and tenants are good for (migration 0049); WatchCredentials passes that
+// on to whoever keeps them in memory. A transaction that makes such a change calls ForgetCredentials, for its own process.
+//
 // # Keys
 //
 // The master key wraps the database's keys (table secret_keys), by purpose and number, and these seal secrets, wrap each tenant's data

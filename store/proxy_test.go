@@ -23,6 +23,7 @@ type proxy struct {
 	addr   string
 	target string
 	cut    atomic.Bool // the next bytes from a client are dropped with its connection
+	mute   atomic.Bool // what the server says is dropped
 
 	mu       sync.Mutex // guards what follows
 	listener net.Listener
@@ -64,6 +65,11 @@ func (p *proxy) withDatabase(t *testing.T, name string) string {
 	return parsed.String()
 }
 
+// hold drops what the server says, on connections that stay up, until resume; what was dropped is lost.
+func (p *proxy) hold() { p.mute.Store(true) }
+
+func (p *proxy) resume() { p.mute.Store(false) }
+
 func (p *proxy) cutAtNextWrite() { p.cut.Store(true) }
 
 func (p *proxy) listen(t *testing.T) {
@@ -100,6 +106,9 @@ func (p *proxy) copy(dst io.WriteCloser, src io.ReadCloser, fromClient bool) {
 		n, err := src.Read(buffer)
 		if err != nil || fromClient && p.cut.CompareAndSwap(true, false) {
 			return
+		}
+		if !fromClient && p.mute.Load() {
+			continue
 		}
 		if _, err := dst.Write(buffer[:n]); err != nil {
 			return

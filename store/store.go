@@ -58,6 +58,9 @@ type Store struct {
 	rings    atomic.Pointer[rings] // opened; replaced as a whole by openKeys and RefreshKeys
 	dataKeys sync.Map              // tenant id → *dataKeys, unwrapped
 	log      *slog.Logger
+
+	watchersMu sync.Mutex // guards watchers
+	watchers   []CredentialWatcher
 }
 
 // Open connects to the database. While that is down it tries again, with one log line per try, until ctx ends; a refusal that

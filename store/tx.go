@@ -34,6 +34,8 @@ type Tx struct {
 	store *Store
 	// enqueued are the queues that got jobs.
 	enqueued []string
+	// credentials are the tenants whose credentials it changes.
+	credentials []uuid.UUID
 }
 
 // Pgx gives the driver's transaction, for what the generated queries don't cover (COPY, batches). Its errors are the driver's;
@@ -153,6 +155,9 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) erro
 	err = tx.Commit(ctx)
 	for _, queue := range t.enqueued { // whatever became of the commit: to look in vain costs little
 		s.wake(queue, time.Time{}) //nolint:contextcheck // it outlives the transaction
+	}
+	for _, tenant := range t.credentials { // as well
+		s.credentialsChanged(tenant)
 	}
 	if err != nil {
 		return fmt.Errorf("commit transaction: %w", commitError(ctx, err))

@@ -88,6 +88,7 @@ func (s *Service) SetSIPHosts(ctx context.Context, tenantID uuid.UUID, hosts []s
 func (s *Service) Suspend(ctx context.Context, tenantID uuid.UUID, at time.Time, reason string) (db.Tenant, error) {
 	var out db.Tenant
 	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
+		tx.ForgetCredentials(tenantID)
 		out, err = tx.Q.SuspendTenant(ctx, at, optional(reason), tenantID)
 		return err
 	})
@@ -98,6 +99,7 @@ func (s *Service) Suspend(ctx context.Context, tenantID uuid.UUID, at time.Time,
 func (s *Service) Resume(ctx context.Context, tenantID uuid.UUID) (db.Tenant, error) {
 	var out db.Tenant
 	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
+		tx.ForgetCredentials(tenantID)
 		out, err = tx.Q.ResumeTenant(ctx, tenantID)
 		return err
 	})

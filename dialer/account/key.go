@@ -146,6 +146,7 @@ func (s *Service) RotateKey(ctx context.Context, tenantID, id uuid.UUID, in KeyF
 		if key, secret, err = issue(ctx, tx, old); err != nil {
 			return err
 		}
+		tx.ForgetCredentials(tenantID)
 		_, err = tx.Q.RevokeAPIKey(ctx, optional("rotated, replaced by "+key.ID.String()), tenantID, id)
 		return err
 	})
@@ -170,6 +171,7 @@ func (s *Service) RevokeKey(ctx context.Context, tenantID, id uuid.UUID, reason 
 		if _, err := tx.Q.LockAPIKey(ctx, tenantID, id); err != nil {
 			return err
 		}
+		tx.ForgetCredentials(tenantID)
 		_, err := tx.Q.RevokeAPIKey(ctx, optional(reason), tenantID, id)
 		return err
 	})

@@ -199,6 +199,7 @@ func CheckPassword(f *input.Form, field, password string) {
 // EndSessions signs a user out everywhere. Errors: store.ErrNotFound.
 func (s *Service) EndSessions(ctx context.Context, tenantID, id uuid.UUID) error {
 	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
+		tx.ForgetCredentials(tenantID)
 		n, err := tx.Q.EndSessions(ctx, tenantID, id)
 		if err != nil {
 			return err
@@ -297,6 +298,7 @@ func (s *Service) changeUser(
 ) (db.User, error) {
 	var row db.User
 	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
+		tx.ForgetCredentials(tenantID)
 		admins, err := tx.Q.LockActiveAdmins(ctx, tenantID)
 		if err != nil {
 			return err

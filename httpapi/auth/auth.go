@@ -4,12 +4,14 @@ package auth
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
@@ -83,6 +85,9 @@ type Authenticator struct {
 	store        *store.Store
 	signer       *Signer
 	callbackKeys func() []keyring.Key
+	keys         *memory[keyHash, *db.FindAPIKeyByHashRow]
+	users        *memory[userRef, *db.FindSessionUserRow]
+	metrics      Metrics
 	// Touched writes when keys were last used; its Run is its owner's to start.
 	Touched *TouchLog
 	limiter *limiter
@@ -90,8 +95,45 @@ type Authenticator struct {
 	log     *slog.Logger
 }
 
-// Authenticate finds out whose credential it is. Keys and tokens are looked up for every request, so that a revocation takes
-// effect with the next one, on every host.
+type keyHash [sha256.Size]byte
+
+type userRef struct{ tenantID, id uuid.UUID }
+
+// Metrics are what an Authenticator counts.
+type Metrics struct {
+	// Lookups are of keys and users, by credential (key, session) and source (memory, database).
+	Lookups *prometheus.CounterVec
+	// Watched is 1 while changes of credentials are told, so that they are remembered.
+	Watched prometheus.Gauge
+}
+
+// Watch implements store.CredentialWatcher.
+func (a *Authenticator) Watch(on bool) {
+	a.keys.watch(on)
+	a.users.watch(on)
+	a.metrics.Watched.Set(0)
+	if on {
+		a.metrics.Watched.Set(1)
+	}
+}
+
+// Forget implements store.CredentialWatcher.
+func (a *Authenticator) Forget(tenant uuid.UUID) {
+	a.keys.forget(tenant)
+	a.users.forget(tenant)
+}
+
+func (a *Authenticator) counted(credential string, remembered bool) {
+	source := "database"
+	if remembered {
+		source = "memory"
+	}
+	a.metrics.Lookups.WithLabelValues(credential, source).Inc()
+}
+
+// Authenticate finds out whose credential it is. What the database says of keys and users is remembered for a few seconds while
+// store.WatchCredentials tells of every change: a revocation takes effect with the next request here, and as soon as its word comes on other
+// hosts. Callback tokens are looked up for every request.
 func (a *Authenticator) Authenticate(ctx context.Context, token string) (Principal, error) {
 	switch {
 	case strings.HasPrefix(token, account.PrefixLive), strings.HasPrefix(token, account.PrefixTest):
@@ -123,12 +165,12 @@ func errInvalidCredential() *fault.Error {
 func errSuspended() *fault.Error { return refused(CodeInvalid, "The tenant is suspended.") }
 
 func (a *Authenticator) keyPrincipal(ctx context.Context, token string) (Principal, error) {
-	var row db.FindAPIKeyByHashRow
-	err := a.store.InSystem(ctx, func(tx *store.Tx) error {
-		var err error
-		row, err = tx.Q.FindAPIKeyByHash(ctx, account.HashAPIKey(token))
-		return err
+	hash := account.HashAPIKey(token)
+	row, remembered, err := a.keys.look(keyHash(hash), func() (*db.FindAPIKeyByHashRow, uuid.UUID, error) {
+		row, err := a.store.ReadSystem().FindAPIKeyByHash(ctx, hash)
+		return &row, row.ApiKey.TenantID, err
 	})
+	a.counted("key", remembered)
 	if errors.Is(err, store.ErrNotFound) {
 		return Principal{}, errInvalidCredential()
 	}
@@ -154,12 +196,7 @@ func (a *Authenticator) callbackPrincipal(ctx context.Context, wire string) (Pri
 	if !valid {
 		return Principal{}, refused(CodeInvalid, "The callback token is malformed.")
 	}
-	var row db.FindCallbackTokenRow
-	err := a.store.InSystem(ctx, func(tx *store.Tx) error {
-		var err error
-		row, err = tx.Q.FindCallbackToken(ctx, callbacktoken.Hash(jti))
-		return err
-	})
+	row, err := a.store.ReadSystem().FindCallbackToken(ctx, callbacktoken.Hash(jti))
 	token := row.CallbackToken
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -189,12 +226,11 @@ func (a *Authenticator) sessionPrincipal(ctx context.Context, token string) (Pri
 	if err != nil {
 		return Principal{}, err
 	}
-	var row db.FindSessionUserRow
-	err = a.store.InTenant(ctx, claims.tenantID, func(tx *store.Tx) error {
-		var err error
-		row, err = tx.Q.FindSessionUser(ctx, claims.tenantID, claims.userID)
-		return err
+	row, remembered, err := a.users.look(userRef{claims.tenantID, claims.userID}, func() (*db.FindSessionUserRow, uuid.UUID, error) {
+		row, err := a.store.Read(claims.tenantID).FindSessionUser(ctx, claims.tenantID, claims.userID)
+		return &row, claims.tenantID, err
 	})
+	a.counted("session", remembered)
 	user := row.User
 	if errors.Is(err, store.ErrNotFound) || (err == nil && !user.IsActive) {
 		return Principal{}, refused(CodeInvalid, "The user can't sign in any more.")
@@ -231,9 +267,11 @@ func (a *Authenticator) Take(who Principal) Verdict {
 	return a.limiter.take(who.Accessor(), who.PerMinute, a.now())
 }
 
-// New makes an Authenticator; each function gives the keys, or the time, at each use.
-func New(st *store.Store, signer *Signer, callbackKeys func() []keyring.Key, now func() time.Time, log *slog.Logger) *Authenticator {
+// New makes an Authenticator; each function gives the keys, or the time, at each use. It remembers nothing before store.WatchCredentials
+// watches for it.
+func New(st *store.Store, signer *Signer, callbackKeys func() []keyring.Key, now func() time.Time, log *slog.Logger, metrics Metrics) *Authenticator {
 	return &Authenticator{
 		store: st, signer: signer, callbackKeys: callbackKeys, Touched: newTouchLog(st, log), limiter: newLimiter(time.Minute), now: now, log: log,
+		keys: newMemory[keyHash, *db.FindAPIKeyByHashRow](), users: newMemory[userRef, *db.FindSessionUserRow](), metrics: metrics,
 	}
 }

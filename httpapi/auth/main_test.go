@@ -3,7 +3,7 @@ package auth
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { storetest.Main(m) }

@@ -1,0 +1,145 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+)
+
+// source is what a memory reads from: one value, of one tenant.
+type source struct {
+	tenant uuid.UUID
+	value  atomic.Int64
+	reads  atomic.Int64
+	during func() // while a read is under way, after it saw the value
+	err    error
+}
+
+func (s *source) read() (int64, uuid.UUID, error) {
+	s.reads.Add(1)
+	v := s.value.Load()
+	if s.during != nil {
+		s.during()
+	}
+	return v, s.tenant, s.err
+}
+
+func newSource() (*source, *memory[string, int64]) {
+	m := newMemory[string, int64]()
+	m.watch(true)
+	return &source{tenant: uuid.New()}, m
+}
+
+func (s *source) look(t *testing.T, m *memory[string, int64]) int64 {
+	t.Helper()
+	v, _, err := m.look("k", s.read)
+	require.NoError(t, err)
+	return v
+}
+
+func TestMemoryForgets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, m := newSource()
+		for range 3 {
+			require.Zero(t, s.look(t, m))
+		}
+		require.EqualValues(t, 1, s.reads.Load())
+		s.value.Store(1)
+		m.forget(uuid.New())
+		require.Zero(t, s.look(t, m), "of another tenant")
+		m.forget(s.tenant)
+		require.EqualValues(t, 1, s.look(t, m))
+		// By time, should a word be lost.
+		s.value.Store(2)
+		time.Sleep(lifetime - time.Nanosecond)
+		require.EqualValues(t, 1, s.look(t, m))
+		time.Sleep(time.Nanosecond)
+		require.EqualValues(t, 2, s.look(t, m))
+		// While nothing is told, each is read; what was known before is worth nothing afterwards.
+		m.watch(false)
+		for v := range int64(3) {
+			s.value.Store(v)
+			require.Equal(t, v, s.look(t, m))
+		}
+		m.watch(true)
+		s.value.Store(7)
+		require.EqualValues(t, 7, s.look(t, m))
+		require.EqualValues(t, 7, s.look(t, m))
+	})
+}
+
+// What is read before a change and comes in after its word is used by the request that read it, and by no later one.
+func TestMemoryKeepsNothingFromBeforeAChange(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*memory[string, int64], *source){
+		"forgotten": func(m *memory[string, int64], s *source) { m.forget(s.tenant) },
+		"lost":      func(m *memory[string, int64], _ *source) { m.watch(false) },
+		"found":     func(m *memory[string, int64], _ *source) { m.watch(false); m.watch(true) },
+	} {
+		s, m := newSource()
+		s.during = func() {
+			s.during = nil
+			s.value.Store(1)
+			change(m, s)
+		}
+		require.Zero(t, s.look(t, m), name)
+		require.EqualValues(t, 1, s.look(t, m), name)
+	}
+}
+
+func TestMemoryKeepsNoErrorsAndIsBounded(t *testing.T) {
+	t.Parallel()
+	s, m := newSource()
+	s.err = errors.New("no such key")
+	for i := range 10 {
+		_, _, err := m.look(fmt.Sprint(i), s.read)
+		require.ErrorIs(t, err, s.err)
+	}
+	require.Empty(t, m.kept)
+	s.err, m.most = nil, 100
+	for i := range m.most + 10 {
+		_, _, err := m.look(fmt.Sprint(i), s.read)
+		require.NoError(t, err)
+	}
+	require.LessOrEqual(t, len(m.kept), m.most)
+}
+
+// Whatever readers do meanwhile: who looks after a change was told sees it.
+func TestMemoryUnderContention(t *testing.T) {
+	t.Parallel()
+	s, m := newSource()
+	var wg sync.WaitGroup
+	var told atomic.Int64
+	stop := make(chan struct{})
+	for range 64 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				least := told.Load()
+				if v, _, _ := m.look("k", s.read); v < least {
+					t.Errorf("saw %d after %d was told", v, least)
+					return
+				}
+			}
+		})
+	}
+	for v := range int64(2000) {
+		s.value.Store(v)
+		m.forget(s.tenant)
+		told.Store(v)
+	}
+	close(stop)
+	wg.Wait()
+}

@@ -1,0 +1,127 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ringmaster/ringmaster/store/retry"
+)
+
+const (
+	// listenCredentials asks for the word that triggers give of each change of a credential (migration 0049).
+	listenCredentials = "LISTEN ringmaster_credentials"
+	// A connection on which nothing was told for credentialsQuiet is asked for a sign of life, which must come in credentialsPing.
+	credentialsQuiet = time.Second
+	credentialsPing  = 2 * time.Second
+)
+
+// CredentialWatcher keeps in memory what it has read of keys and users. Its methods are called from one goroutine at a time and another, and
+// must return at once.
+type CredentialWatcher interface {
+	// Watch tells whether every change is told from now on. What was read before that is worth nothing.
+	Watch(on bool)
+	// Forget tells that what is known of a tenant's credentials may have changed.
+	Forget(tenant uuid.UUID)
+}
+
+// WatchCredentials tells a watcher of each change to what a credential is good for, whoever makes it, as soon as it is committed, until ctx
+// ends. It has a connection of its own; when that is lost it connects again.
+func (s *Store) WatchCredentials(ctx context.Context, w CredentialWatcher) {
+	s.addWatcher(w)
+	defer s.removeWatcher(w)
+	for wait := firstRetryWait; ; wait = min(wait*2, maxRetryWait) {
+		began := time.Now()
+		err := s.listenForCredentials(ctx, w)
+		w.Watch(false)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > maxRetryWait {
+			wait = firstRetryWait
+		}
+		s.log.WarnContext(ctx, "watching credentials failed, each is read from the database meanwhile", "retry_in", wait, "error", err)
+		if retry.Pause(ctx, retry.Jitter(wait)) != nil {
+			return
+		}
+	}
+}
+
+// listenForCredentials returns when its connection is lost or ctx ends.
+func (s *Store) listenForCredentials(ctx context.Context, w CredentialWatcher) error {
+	cfg := s.pool.Config().ConnConfig.Copy()
+	cfg.RuntimeParams["application_name"] = "ringmaster credentials"
+	cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) {
+		tenant, err := uuid.Parse(n.Payload)
+		if err != nil {
+			w.Watch(true) // whatever it says, what was known before may have changed
+			return
+		}
+		w.Forget(tenant)
+	}
+	conn, err := pgconn.ConnectConfig(ctx, &cfg.Config)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), credentialsPing)
+		defer cancel()
+		_ = conn.Close(ctx) // it may be lost
+	}()
+	if _, err := within(ctx, func(ctx context.Context) ([]*pgconn.Result, error) {
+		return conn.Exec(ctx, listenCredentials).ReadAll()
+	}); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	w.Watch(true)
+	for {
+		quiet, cancel := context.WithTimeout(ctx, credentialsQuiet)
+		err := conn.WaitForNotification(quiet)
+		cancel()
+		if err != nil && ctx.Err() == nil && pgconn.Timeout(err) {
+			_, err = within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, conn.Ping(ctx) })
+		}
+		if err != nil {
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+// within bounds an exchange on the connection.
+func within[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, credentialsPing)
+	defer cancel()
+	return do(ctx)
+}
+
+func (s *Store) addWatcher(w CredentialWatcher) {
+	s.watchersMu.Lock()
+	defer s.watchersMu.Unlock()
+	s.watchers = append(s.watchers, w)
+}
+
+func (s *Store) removeWatcher(w CredentialWatcher) {
+	s.watchersMu.Lock()
+	defer s.watchersMu.Unlock()
+	s.watchers = slices.DeleteFunc(s.watchers, func(other CredentialWatcher) bool { return other == w })
+}
+
+// credentialsChanged tells this store's watchers without the way through the database, so that no request that begins after a change's answer
+// finds what was before.
+func (s *Store) credentialsChanged(tenant uuid.UUID) {
+	s.watchersMu.Lock()
+	watchers := slices.Clone(s.watchers)
+	s.watchersMu.Unlock()
+	for _, w := range watchers {
+		w.Forget(tenant)
+	}
+}
+
+// ForgetCredentials says that this transaction changes what credentials of a tenant are good for. The database tells everybody so; this
+// store's own watchers are told before the transaction's call returns.
+func (t *Tx) ForgetCredentials(tenant uuid.UUID) { t.credentials = append(t.credentials, tenant) }
