@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"math"
 	"net/http"
 	"net/url"
@@ -49,6 +50,47 @@ type session struct {
 	CallID  *string `json:"call_id"`
 	AgentID *string `json:"agent_id"`
 	Mode    string  `json:"mode"`
+}
+
+// asked has a call's voice agent ask for a supervisor.
+func (s supervisor) asked(t *testing.T, callID string) (escalation string) {
+	t.Helper()
+	s.c.control(t, http.StatusOK, callID, map[string]any{"event": "request_supervisor", "reason": "asks for a manager", "urgency": "high"})
+	var list struct {
+		Items []supervisors.Escalation
+		Total int
+	}
+	s.api.JSON(t, http.MethodGet, "/api/supervisor/escalations?status=open", nil, http.StatusOK, &list)
+	require.Equal(t, 1, list.Total)
+	require.Equal(t, callID, list.Items[0].CallID.String())
+	require.Equal(t, "high", list.Items[0].Urgency)
+	return list.Items[0].ID.String()
+}
+
+// claim takes an escalation on: a session with its call begins, in which the supervisor listens.
+func (s supervisor) claim(t *testing.T, escalation, callID string) (out session) {
+	t.Helper()
+	s.api.JSON(t, http.MethodPost, "/api/supervisor/escalations/"+escalation+"/claim", map[string]any{"mode": "listen"}, http.StatusOK, &out)
+	require.Equal(t, callID, *out.CallID)
+	return out
+}
+
+// gives transfers a call that a voice agent has to an agent, until caller and agent hear each other, and ends it.
+func (s supervisor) gives(t *testing.T, callID, number string) {
+	t.Helper()
+	const hz = 700.0
+	a := s.c.login(t)
+	s.c.softphone(t, simcarrier.AgentSpec{Extension: a.SIP.Extension, Password: a.SIP.Password, Voice: fmt.Sprintf("tone:%g", hz)})
+	s.c.held(t, a)
+	s.api.JSON(t, http.MethodPost, "/api/supervisor/transfer", map[string]any{"call_id": callID, "extension": a.SIP.Extension}, http.StatusOK, nil)
+	caller := s.c.callee(t, number)
+	caller.hears(t, hz, "the caller hears the agent")
+	s.c.phoneOf(t, a.SIP.Extension).hears(t, callerHz, "the agent hears the caller")
+	caller.quiet(t, agentHz, "the voice agent is gone")
+	s.c.control(t, http.StatusConflict, callID, map[string]any{"event": "log"})
+	s.c.hangUp(t, "+91"+number)
+	s.c.endedCall(t, callID)
+	a.dispose(t, callID)
 }
 
 // listen begins a session.
@@ -170,21 +212,11 @@ func TestSupervisorOnAnAICall(t *testing.T) {
 		require.Nil(t, floor.AICalls[0].Escalation)
 		require.Equal(t, int64(1), floor.KPIs.CallsLive)
 
-		c.control(t, http.StatusOK, callID, map[string]any{"event": "request_supervisor", "reason": "asks for a manager", "urgency": "high"})
-		var list struct {
-			Items []supervisors.Escalation
-			Total int
-		}
-		s.api.JSON(t, http.MethodGet, "/api/supervisor/escalations?status=open", nil, http.StatusOK, &list)
-		require.Equal(t, 1, list.Total)
-		require.Equal(t, callID, list.Items[0].CallID.String())
+		escalation := s.asked(t, callID)
 		require.Equal(t, "high", s.floor(t).AICalls[0].Escalation.Urgency)
-		var got session
-		claim := "/api/supervisor/escalations/" + list.Items[0].ID.String() + "/claim"
-		s.api.JSON(t, http.MethodPost, claim, map[string]any{"mode": "listen"}, http.StatusOK, &got)
-		require.Equal(t, callID, *got.CallID)
+		got := s.claim(t, escalation, callID)
 		require.NotNil(t, s.floor(t).AICalls[0].Escalation.ClaimedBy)
-		status, _, _ := s.api.Do(t, http.MethodPost, claim, nil)
+		status, _, _ := s.api.Do(t, http.MethodPost, "/api/supervisor/escalations/"+escalation+"/claim", nil)
 		require.Equal(t, http.StatusConflict, status, "claimed already")
 
 		all := ears{
@@ -298,7 +330,7 @@ func TestSupervisorFollowsAnAgent(t *testing.T) {
 }
 
 // TestSupervisorOnAConference: the voice agent in it hears a whisper, the caller doesn't; all hear who barges in. When somebody outside joins, who whispers
-// falls back to listening, and nobody may whisper any more.
+// falls back to listening, and nobody may whisper any more. Transferred to an agent, the caller leaves the conference, which ends.
 func TestSupervisorOnAConference(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
 		const caller, member = "9876102103", "9876102104"
@@ -309,7 +341,7 @@ func TestSupervisorOnAConference(t *testing.T) {
 			caller: c.callee(t, caller), other: c.voiceAgentOf(t, callID),
 			supervisor: func(hz float64) int64 { return heardOf(s.phone(t).Heard, hz) },
 		}
-		got := s.listen(t, map[string]any{"call_id": callID})
+		got := s.claim(t, s.asked(t, callID), callID)
 		all.heardIn(t, "listen")
 		for _, mode := range []string{"barge", "whisper"} {
 			s.mode(t, got.ID, mode)
@@ -324,13 +356,16 @@ func TestSupervisorOnAConference(t *testing.T) {
 		c.callee(t, member).hears(t, supervisorHz, "the member hears who barges in")
 		s.api.JSON(t, http.MethodDelete, "/api/supervisor/sessions/"+got.ID, nil, http.StatusNoContent, nil)
 		all.caller.quiet(t, supervisorHz, "the supervisor is gone")
-		c.control(t, http.StatusOK, callID, map[string]any{"event": "hangup"})
-		c.endedCall(t, callID)
+		s.gives(t, callID, caller)
+		eventually(t, 10*time.Second, "the member has been hung up", func() bool {
+			report, _ := c.report(t, "+91"+member)
+			return !report.Live
+		})
 		c.atRest(t)
 	})
 }
 
-// TestSupervisorInBypass: the call comes back to the switch for the supervisor, and goes past it again afterwards.
+// TestSupervisorInBypass: the call comes back to the switch for the supervisor, and goes past it again afterwards. From there it is given to an agent.
 func TestSupervisorInBypass(t *testing.T) {
 	withOwnStackAlone(t, stack.Config{}, func(t *testing.T, c *customer) {
 		const caller = "9876130020"
@@ -342,7 +377,9 @@ func TestSupervisorInBypass(t *testing.T) {
 			caller: c.callee(t, caller), other: c.voiceAgentOf(t, callID),
 			supervisor: func(hz float64) int64 { return heardOf(s.phone(t).Heard, hz) },
 		}
-		got := s.listen(t, map[string]any{"call_id": callID})
+		escalation := s.asked(t, callID)
+		require.Equal(t, before, c.changes(t, "entered"), "asking leaves the call where it is")
+		got := s.claim(t, escalation, callID)
 		all.heardIn(t, "listen")
 		for _, mode := range []string{"whisper", "barge"} {
 			s.mode(t, got.ID, mode)
@@ -350,8 +387,7 @@ func TestSupervisorInBypass(t *testing.T) {
 		}
 		s.api.JSON(t, http.MethodDelete, "/api/supervisor/sessions/"+got.ID, nil, http.StatusNoContent, nil)
 		eventually(t, 20*time.Second, "the call goes past the switch again", func() bool { return c.changes(t, "entered") > before })
-		c.control(t, http.StatusOK, callID, map[string]any{"event": "hangup"})
-		c.endedCall(t, callID)
+		s.gives(t, callID, caller)
 		c.atRest(t)
 	})
 }
