@@ -202,40 +202,36 @@ func TestSupervisorsAndAgentsReachOtherHosts(t *testing.T) {
 // A host that can't be reached is told of at once, with when to try again, and nothing is done.
 func TestHostThatCantBeReached(t *testing.T) {
 	t.Parallel()
-	for name, away := range map[string]func(t *testing.T, h *hosts){
-		"nothing listens": func(t *testing.T, h *hosts) {
-			_, key := h.srv.Peer()
-			ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			h.registerAs(t, "n1", ln.Addr().String(), key)
-			require.NoError(t, ln.Close())
-		},
-		"no door": func(t *testing.T, h *hosts) { h.registerAs(t, "n1", "", nil) },
-		"another one answers": func(t *testing.T, h *hosts) {
-			addr, _ := h.srv.Peer()
-			h.registerAs(t, "n1", addr, []byte("another key"))
-		},
-		"lost": func(t *testing.T, h *hosts) {
-			storetest.Exec(t, h.st, h.tenant, "UPDATE nodes SET lost_at = now() WHERE id = 'n1'")
-		},
-		"silent": func(t *testing.T, h *hosts) {
+	h := twoHosts(t)
+	call := h.liveCall(t, h.tenant)
+	addr, key := h.srv.Peer()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, ln.Close())
+	another := []byte("another key")
+	for i, c := range []struct {
+		name string
+		away func()
+	}{
+		{"nothing listens", func() { h.registerAs(t, "n1", ln.Addr().String(), key) }},
+		{"no door", func() { h.registerAs(t, "n1", "", nil) }},
+		{"another one answers", func() { h.registerAs(t, "n1", addr, another) }},
+		{"we are no controller to it", func() { h.registerAs(t, "n2", "", another) }},
+		{"silent", func() {
 			storetest.Exec(t, h.st, h.tenant, "UPDATE nodes SET last_seen_at = last_seen_at - interval '5 minutes' WHERE id = 'n1'")
-		},
-		"we are no controller to it": func(t *testing.T, h *hosts) { h.registerAs(t, "n2", "", []byte("another key")) },
+		}},
+		{"lost", func() { storetest.Exec(t, h.st, h.tenant, "UPDATE nodes SET lost_at = now() WHERE id = 'n1'") }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			h := twoHosts(t)
-			call := h.liveCall(t, h.tenant)
-			away(t, h)
-			path := "/api/v1/calls/" + call.String() + "/hangup"
-			p := refused(t, h.api2, http.MethodPost, path, nil, http.StatusServiceUnavailable, relay.CodeUnreachable)
-			require.Equal(t, 5, p.RetryAfterS)
-			require.Empty(t, h.calls.ended)
-			require.Empty(t, h.calls2.ended)
-			require.Equal(t, 1, h.relayed(t, "unreachable"))
-		})
+		h.register(t, "n1", h.srv)
+		h.register(t, "n2", h.n2)
+		c.away()
+		path := "/api/v1/calls/" + call.String() + "/hangup"
+		p := refused(t, h.api2, http.MethodPost, path, nil, http.StatusServiceUnavailable, relay.CodeUnreachable)
+		require.Equal(t, 5, p.RetryAfterS, c.name)
+		require.Equal(t, i+1, h.relayed(t, "unreachable"), c.name)
 	}
+	require.Empty(t, h.calls.ended)
+	require.Empty(t, h.calls2.ended)
 }
 
 // A host that has a request and doesn't answer leaves it in doubt; with its key it is still done once.

@@ -60,7 +60,7 @@ func TestAnyHostServesAnyCall(t *testing.T) {
 // verbs of a voice agent's call, and its end.
 func (f farAPI) verbs(t *testing.T, s supervisor) {
 	t.Helper()
-	const number, target = "9876120000", "9876120001"
+	const number, target, member = "9876120000", "9876120001", "9876120005"
 	music := audioServer(t, playedHz, 700*time.Millisecond)
 	callID := f.place(t, f.near, number, "host-1")
 	callee := f.near.callee(t, number)
@@ -93,6 +93,9 @@ func (f farAPI) verbs(t *testing.T, s supervisor) {
 	f.near.do(t, http.StatusOK, http.MethodPost, "/api/v1/calls/"+other+"/hangup", nil, nil)
 	f.near.endedCall(t, other)
 
+	f.far.control(t, http.StatusOK, callID, map[string]any{"event": "conference_start"})
+	f.far.addMember(t, callID, map[string]any{"participant_type": "e164", "destination": member})
+	f.near.callee(t, member).hears(t, agentHz, "the member hears the voice agent")
 	f.far.do(t, http.StatusOK, http.MethodPost, "/api/v1/calls/"+callID+"/hangup", nil, nil)
 	f.near.endedCall(t, callID)
 	report, _ := f.near.report(t, "+91"+number)
@@ -185,6 +188,9 @@ func (f farAPI) outage(t *testing.T) {
 		status, _, _ := f.far.api.Do(t, http.MethodPost, "/api/v1/ai-sessions/"+callID+"/control", map[string]any{"event": "get_call_state"})
 		return status == http.StatusOK
 	})
-	f.far.control(t, http.StatusOK, callID, map[string]any{"event": "hangup"})
+	const destination = "9876120006"
+	f.far.control(t, http.StatusOK, callID, map[string]any{"event": "transfer", "destination_type": "e164", "destination": "+91" + destination})
+	f.near.callee(t, destination).hears(t, callerHz, "whom the call is transferred to hears the callee")
+	f.near.hangUp(t, "+91"+number)
 	f.near.endedCall(t, callID)
 }
