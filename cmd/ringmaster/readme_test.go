@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/httpapi/openapi"
@@ -35,13 +36,15 @@ func TestGuidesNameCommandsThatExist(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
 	require.NoError(t, err)
+	parser, err := newParser(t.Context(), env{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard})
+	require.NoError(t, err)
 	commands, targets := 0, 0
 	for path, text := range guides(t) {
 		for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
 			for _, line := range commandLines(block[1]) {
 				switch words := strings.Fields(line); words[0] {
 				case "ringmaster", "bin/ringmaster", "rm_":
-					require.NoError(t, parses(t, words[1:]), "%s: %s", path, line)
+					require.NoError(t, parses(t, parser, words[1:]), "%s: %s", path, line)
 					commands++
 				case "make":
 					require.Regexp(t, `(?m)^`+words[1]+`:`, string(makefile), "%s: %s", path, line)
@@ -52,7 +55,7 @@ func TestGuidesNameCommandsThatExist(t *testing.T) {
 			}
 		}
 		for _, inline := range regexp.MustCompile("`ringmaster ([^`]+)`").FindAllStringSubmatch(text, -1) {
-			err := parses(t, strings.Fields(inline[1]))
+			err := parses(t, parser, strings.Fields(inline[1]))
 			if err != nil { // a sentence names a command without all that it needs, or with a file that isn't there
 				require.Regexp(t, `^missing flags|expected|no such file`, err.Error(), "%s: %s", path, inline[0])
 			}
@@ -117,15 +120,13 @@ func commandLines(block string) (lines []string) {
 	return lines
 }
 
-func parses(t *testing.T, args []string) (err error) {
+func parses(t *testing.T, parser *kong.Kong, args []string) (err error) {
 	t.Helper()
 	defer func() {
 		if r := recover(); r != nil {
 			require.Equal(t, errHelp, r)
 		}
 	}()
-	parser, err := newParser(t.Context(), env{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard})
-	require.NoError(t, err)
 	_, err = parser.Parse(args)
 	return err
 }

@@ -45,7 +45,7 @@ func TestDatabaseIsDropped(t *testing.T) {
 
 func TestProcessesShareAServer(t *testing.T) {
 	t.Parallel()
-	server, err := devpg.Start(t.Context(), devpg.Config{})
+	server, err := devpg.Start(t.Context(), devpg.Config{InMemory: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
 	share(t, server.AdminURL())
@@ -79,7 +79,7 @@ func share(t *testing.T, adminURL string) {
 	}
 	results := make(chan result, processes)
 	for range processes {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDatabaseOfItsOwn$", "-test.count=3")
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDatabaseOfItsOwn$", "-test.count=2")
 		cmd.Env = append(os.Environ(), storetest.URLVariable+"="+adminURL)
 		go func() {
 			out, err := cmd.CombinedOutput()
