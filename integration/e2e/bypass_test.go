@@ -106,7 +106,7 @@ const tolerableGap = 400 * time.Millisecond
 // A trunk earns bypass by a probe. In it both sides hear each other, keys are understood whatever their payload type is, the
 // recording goes on, and either side's hang-up is told truly. A transfer takes the media back and loses little by that.
 func TestBypass(t *testing.T) {
-	withOwnStackAlone(t, stack.Config{}, func(t *testing.T, c *customer) {
+	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
 		var probe struct {
 			Bypass bool `json:"bypass"`
 			Steps  []struct {
