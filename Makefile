@@ -1,6 +1,7 @@
 # Ringmaster: `make help` lists the targets.
 GO       ?= go
 BIN      := bin/ringmaster
+RACEBIN  := bin/ringmaster-race
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 PKG      ?= ./...
 FUZZTIME ?= 20s
@@ -32,28 +33,39 @@ $(TOOLS)/%:
 	@mkdir -p $(@D)
 	$(GO) build -modfile=.ci/tools/$*.mod -o $@.$$$$ $$(sed -n 's/^tool //p' .ci/tools/$*.mod) && mv $@.$$$$ $@
 
-# `make lint` vets. Many tests wait more than they work, for a database or for time to pass: three packages at a time keep two processors
-# busy. Those of the media endpoint, and of phones, run after them, at their own pace, since packets come by the clock. The end-to-end suite listens to audio: it
-# runs when nothing else uses the processor. Trimmed paths have clean clones share what is
-# compiled.
+# `make lint` vets. Two kinds of tests run at a time. Those that go by the clock (real audio, whole stacks, phones) wait more than they
+# work, and must not be late: they have the processor when they ask for it. Those that work (the rest) have what is left, by nice(1): a
+# niced process gives way at once. Each kind has a PostgreSQL of its own. The packages that take longest begin first; three of those that
+# work are busy at a time, since they wait for the database. Trimmed paths have clean clones share what is compiled.
 # The race detector would have each process sleep for a second when it ends.
-GOTEST   := GORACE=atexit_sleep_ms=0 RINGMASTER_BINARY=$(CURDIR)/$(BIN) $(BIN) with-postgres -- $(GO) test -race -vet=off -trimpath -shuffle=on -timeout 25m
+GOTEST   := env GORACE=atexit_sleep_ms=0 RINGMASTER_BINARY=$(CURDIR)/$(BIN) RINGMASTER_CONTROLLER=$(CURDIR)/$(RACEBIN) $(BIN) with-postgres -- \
+            $(GO) test -vet=off -trimpath -shuffle=on -timeout 25m
+NICE     := nice -n 19
 E2E      := /integration/e2e$$
-MEDIA    := /(media|integration/phones)(/|$$)
+CLOCK    := /(media|integration)(/|$$)
+LONGEST  := /(dialer|httpapi|store|cmd/ringmaster)$$
 
 .PHONY: test
-test: ## every test, with the race detector, shuffled, with leak checks (PKG=./media/... for one folder)
-	@rc=0; $(MAKE) --no-print-directory units || rc=1; $(MAKE) --no-print-directory e2e || rc=1; exit $$rc
+test: postgres build race ## every test, with the race detector, shuffled, with leak checks (PKG=./media/... for one folder)
+	@$(MAKE) --no-print-directory -k -j 2 units clock
+
+.PHONY: race
+race: # what tests are built on, and the controller of the end-to-end suite, with the race detector
+	@$(GO) build -race -trimpath -o $(RACEBIN) ./cmd/ringmaster
 
 .PHONY: units
-units: postgres build ## the tests of PKG without the end-to-end suite
-	@rc=0; all=$$($(GO) list $(PKG)) || exit 1; \
-	some=$$(echo "$$all" | grep -vE '$(MEDIA)|$(E2E)'); [ -z "$$some" ] || $(GOTEST) -p 3 -parallel 4 $$some || rc=1; \
-	some=$$(echo "$$all" | grep -E '$(MEDIA)'); [ -z "$$some" ] || $(GOTEST) $$some || rc=1; exit $$rc
+units: postgres build ## the tests of PKG that work: those of no folder that goes by the clock
+	@all=$$($(GO) list $(PKG)) || exit 1; some=$$(echo "$$all" | grep -vE '$(CLOCK)'); long=$$(echo "$$some" | grep -E '$(LONGEST)'); \
+	[ -z "$$some" ] || $(NICE) $(GOTEST) -race -p 3 -parallel 4 $$long $$(echo "$$some" | grep -vE '$(LONGEST)')
+
+.PHONY: clock
+clock: postgres build race ## the tests of PKG that go by the clock: media, integration, and last the end-to-end suite
+	@rc=0; all=$$($(GO) list $(PKG)) || exit 1; some=$$(echo "$$all" | grep -E '$(CLOCK)' | grep -v '$(E2E)'); [ -z "$$some" ] || $(GOTEST) -race -p 3 $$some || rc=1; \
+	$(MAKE) --no-print-directory e2e || rc=1; exit $$rc
 
 .PHONY: e2e
-e2e: postgres build ## the end-to-end suite, if PKG has it
-	@some=$$($(GO) list $(PKG) | grep '$(E2E)'); [ -z "$$some" ] || $(GOTEST) -parallel 4 $$some
+e2e: postgres build race ## the end-to-end suite, if PKG has it; the race detector is in the controller, which is what it tests
+	@all=$$($(GO) list $(PKG)) || exit 1; some=$$(echo "$$all" | grep '$(E2E)'); [ -z "$$some" ] || $(GOTEST) -parallel 8 $$some
 
 .PHONY: clients
 clients: postgres build ## hold the API's description against generators of clients; needs npm, and the network for what it pins

@@ -136,7 +136,7 @@ func onEachSwitch(t *testing.T, test func(t *testing.T, c *customer)) {
 	eachSwitch(t, true, shared, test)
 }
 
-// onEachSwitchAlone runs one that listens closely, or disturbs others, before those that run beside each other.
+// onEachSwitchAlone runs one that would disturb others, before those that run beside each other.
 func onEachSwitchAlone(t *testing.T, test func(t *testing.T, c *customer)) {
 	t.Helper()
 	eachSwitch(t, false, shared, test)
@@ -148,12 +148,6 @@ func withOwnStack(t *testing.T, cfg stack.Config, test func(t *testing.T, c *cus
 	t.Helper()
 	t.Parallel()
 	eachSwitch(t, true, own(cfg), test)
-}
-
-// withOwnStackAlone runs one that listens closely.
-func withOwnStackAlone(t *testing.T, cfg stack.Config, test func(t *testing.T, c *customer)) {
-	t.Helper()
-	eachSwitch(t, false, own(cfg), test)
 }
 
 func eachSwitch(t *testing.T, parallel bool, customerOn func(t *testing.T, k kind) *customer, test func(t *testing.T, c *customer)) {
