@@ -110,7 +110,9 @@ func (s *schemas) checkContent(at string, content openapi3.Content, contentType 
 	return s.check(at+pointer("content", media, "schema"), body)
 }
 
-func isJSON(media string) bool { return media == "application/json" || strings.HasSuffix(media, "+json") }
+func isJSON(media string) bool {
+	return media == "application/json" || strings.HasSuffix(media, "+json")
+}
 
 // place is where a part of an operation stands in the document: where its reference leads, or below its path.
 func place(ref string, route *routers.Route, keys ...string) string {
