@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -105,28 +106,49 @@ func newDatabase(tb testing.TB, template func(*administrator, context.Context) (
 	if adminURL == "" {
 		tb.Fatal("no database for tests: the package's TestMain must call storetest.Main")
 	}
-	ctx, cancel := context.WithTimeout(tb.Context(), setupTimeout)
-	defer cancel()
-	admin, err := connectAdmin(ctx, adminURL)
-	require.NoError(tb, err)
-	defer func() { require.NoError(tb, admin.conn.Close(ctx)) }()
-	source, err := template(admin, ctx)
-	require.NoError(tb, err)
 	name := "rmtest_" + randomName()
-	require.NoError(tb, admin.create(ctx, name, source))
-	tb.Cleanup(func() { drop(tb, adminURL, name) })
-	return admin.url(name)
+	var databaseURL string
+	require.NoError(tb, theAdministrator.do(tb.Context(), adminURL, func(ctx context.Context, admin *administrator) error {
+		source, err := template(admin, ctx)
+		if err != nil {
+			return err
+		}
+		databaseURL = admin.url(name)
+		return admin.create(ctx, name, source)
+	}))
+	// The test's own context has ended by then.
+	tb.Cleanup(func() {
+		require.NoError(tb, theAdministrator.do(context.Background(), adminURL, func(ctx context.Context, admin *administrator) error {
+			_, err := admin.conn.Exec(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
+			return err
+		}))
+	})
+	return databaseURL
 }
 
-func drop(tb testing.TB, adminURL, name string) {
-	tb.Helper()
-	// The test's own context has ended by now.
-	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
+// theAdministrator is kept by all tests of a process, one at a time: the server starts a process for every connection.
+//
+//nolint:gochecknoglobals // tests have nothing else in common
+var theAdministrator keptAdministrator
+
+type keptAdministrator struct {
+	mu    sync.Mutex
+	admin *administrator // nil before the first test
+}
+
+func (k *keptAdministrator) do(ctx context.Context, adminURL string, what func(context.Context, *administrator) error) error {
+	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, adminURL)
-	require.NoError(tb, err)
-	_, err = conn.Exec(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
-	require.NoError(tb, errors.Join(err, conn.Close(ctx)))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.admin == nil || k.admin.conn.IsClosed() { // as it is when a test's context ended while it was asked
+		admin, err := connectAdmin(ctx, adminURL)
+		if err != nil {
+			return err
+		}
+		k.admin = admin
+	}
+	return what(ctx, k.admin)
 }
 
 // Tenant creates a tenant with standard privacy.
@@ -161,7 +183,8 @@ type administrator struct {
 	conn      *pgx.Conn
 	base      *url.URL
 	superuser bool
-	version   int // of the server, as server_version_num has it
+	version   int    // of the server, as server_version_num has it
+	ready     string // the template's name, once it was seen ready
 }
 
 func connectAdmin(ctx context.Context, adminURL string) (*administrator, error) {
@@ -209,13 +232,21 @@ func (a *administrator) create(ctx context.Context, name, template string) error
 // template gives the name of the migrated template, which it creates when this set of migrations has none yet. Of several
 // processes one builds it under an advisory lock; it counts as built once it is marked as a template.
 func (a *administrator) template(ctx context.Context) (string, error) {
+	if a.ready != "" {
+		return a.ready, nil
+	}
 	hash, err := migrationsHash()
 	if err != nil {
 		return "", err
 	}
 	name := "rmtemplate_" + hash
-	if ready, err := a.templateReady(ctx, name); err != nil || ready {
-		return name, err
+	ready, err := a.templateReady(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	if ready {
+		a.ready = name
+		return name, nil
 	}
 	if _, err := a.conn.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(templateLock)); err != nil {
 		return "", fmt.Errorf("lock the test template: %w", err)
