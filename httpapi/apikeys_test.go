@@ -1,15 +1,18 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/account"
@@ -151,9 +154,18 @@ func TestKeysRefuseBadInput(t *testing.T) {
 		"scopes":             {"leads:read", []string{"leads:read", "leads:delete"}, []any{1}, object{}},
 		"rate_limit_per_min": {0, -1, 100_001, 1.5, "600", 1e300},
 		"allowed_origins": {
-			"https://a.example", []string{"*"}, []string{"a.example"}, []string{"https://a.example/"}, []string{"https://a.example/path"},
-			[]string{"https://user@a.example"}, []string{"https://"}, []string{"https://a.example:99999"}, []string{"https://a b"}, []string{""},
-			slices.Repeat([]string{"https://a.example"}, 101), []string{"https://" + strings.Repeat("a", 250) + ".example"},
+			"https://a.example",
+			[]string{"*"},
+			[]string{"a.example"},
+			[]string{"https://a.example/"},
+			[]string{"https://a.example/path"},
+			[]string{"https://user@a.example"},
+			[]string{"https://"},
+			[]string{"https://a.example:99999"},
+			[]string{"https://a b"},
+			[]string{""},
+			slices.Repeat([]string{"https://a.example"}, 101),
+			[]string{"https://" + strings.Repeat("a", 250) + ".example"},
 		},
 	}
 	for field, values := range bad {
@@ -282,7 +294,7 @@ func TestKeysUnderContention(t *testing.T) {
 	}
 	revoked := func(path string) func(int) int {
 		return func(i int) int {
-			status, _, _ := s.admin.Do(t, http.MethodDelete, path, object{"reason": fmt.Sprint(i)})
+			status, _, _ := s.admin.Do(t, http.MethodDelete, path, object{"reason": strconv.Itoa(i)})
 			return status
 		}
 	}
@@ -326,4 +338,61 @@ func TestKeysUnderContention(t *testing.T) {
 	})
 	require.Equal(t, map[int]int{http.StatusCreated: 5, http.StatusConflict: clients - 5}, statuses)
 	require.Equal(t, 5, good("bound"))
+}
+
+// What ends on one host is refused there from the answer on, and a moment later on a host of which the first knows nothing.
+func TestKeysEndOnEveryHost(t *testing.T) {
+	t.Parallel()
+	var cfg httpapi.Config
+	var deps httpapi.Deps
+	b := setup(t, func(c *httpapi.Config, d *httpapi.Deps) { cfg, deps = *c, *d })
+	registry := prometheus.NewRegistry()
+	cfg.Registerer, cfg.Gatherer = registry, registry
+	deps.Store = storetest.Open(t, b.st.Pool().Config().ConnString())
+	second, err := httpapi.New(cfg, deps)
+	require.NoError(t, err)
+	require.NoError(t, second.Start(t.Context()))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		require.NoError(t, second.Close(ctx))
+	})
+	there := func(c apitest.Client) apitest.Client {
+		c.BaseURL = "http://" + second.Addr()
+		return c
+	}
+	s := newStaff(t, b)
+	const path = "/api/v1/campaigns"
+	becomes := func(c apitest.Client, path string, status int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			got, _, _ := c.Do(t, http.MethodGet, path, nil)
+			return got == status
+		}, 30*time.Second, time.Millisecond)
+	}
+	for range 5 {
+		k := issue(t, s.admin, object{"label": "x"})
+		old := b.client(k.text(t, "key"))
+		for range 3 {
+			old.JSON(t, http.MethodGet, path, nil, http.StatusOK, nil)
+			there(old).JSON(t, http.MethodGet, path, nil, http.StatusOK, nil)
+		}
+		var fresh object
+		s.admin.JSON(t, http.MethodPost, keysPath+"/"+k.text(t, "id")+"/rotate", nil, http.StatusCreated, &fresh)
+		refused(t, old, http.MethodGet, path, nil, http.StatusUnauthorized, "invalid_credential")
+		becomes(there(old), path, http.StatusUnauthorized)
+		c := b.client(fresh.text(t, "key"))
+		there(c).JSON(t, http.MethodGet, path, nil, http.StatusOK, nil)
+		there(s.admin).JSON(t, http.MethodDelete, keysPath+"/"+fresh.text(t, "id"), nil, http.StatusNoContent, nil)
+		refused(t, there(c), http.MethodGet, path, nil, http.StatusUnauthorized, "invalid_credential")
+		becomes(c, path, http.StatusUnauthorized)
+	}
+	require.Positive(t, counted(t, registry, "ringmaster_http_credential_lookups_total", "key"))
+
+	becomes(there(s.agent), keysPath, http.StatusForbidden)
+	s.admin.JSON(t, http.MethodPatch, "/api/users/"+s.agentID, object{"permissions": []string{"api_keys:manage"}}, http.StatusOK, nil)
+	becomes(there(s.agent), keysPath, http.StatusOK)
+	s.agent.JSON(t, http.MethodPost, "/api/auth/logout", nil, http.StatusNoContent, nil)
+	s.agent.JSON(t, http.MethodGet, anySession, nil, http.StatusUnauthorized, nil)
+	becomes(there(s.agent), keysPath, http.StatusUnauthorized)
 }

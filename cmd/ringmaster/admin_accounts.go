@@ -71,6 +71,7 @@ func userRow(u db.User) row {
 		{"role", u.Role},
 		{"extension", u.Extension},
 		{"phone_mode", u.PhoneMode},
+		{"permissions", u.Permissions},
 		{"is_active", u.IsActive},
 	}
 }

@@ -16,16 +16,14 @@ import (
 // lists has what "KIND list" shows, by KIND.
 func lists() map[string]func(context.Context, *account.Service, uuid.UUID) ([]row, error) {
 	return map[string]func(context.Context, *account.Service, uuid.UUID) ([]row, error){
-		"user":   listed((*account.Service).Users, userRow),
-		"key":    listed(allKeys, keyRow),
+		"user": listed((*account.Service).Users, userRow),
+		"key": listed(func(s *account.Service, ctx context.Context, tenant uuid.UUID) ([]db.ApiKey, error) {
+			return s.Keys(ctx, tenant, true)
+		}, keyRow),
 		"trunk":  listed((*account.Service).Trunks, trunkRow),
 		"number": listed((*account.Service).Numbers, numberRow),
 		"tenant": listed(func(s *account.Service, ctx context.Context, _ uuid.UUID) ([]db.Tenant, error) { return s.Tenants(ctx) }, tenantRow),
 	}
-}
-
-func allKeys(s *account.Service, ctx context.Context, tenantID uuid.UUID) ([]db.ApiKey, error) {
-	return s.Keys(ctx, tenantID, true)
 }
 
 func listed[T any](list func(*account.Service, context.Context, uuid.UUID) ([]T, error), toRow func(T) row) func(context.Context, *account.Service, uuid.UUID) ([]row, error) {

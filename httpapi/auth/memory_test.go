@@ -2,15 +2,16 @@ package auth
 
 import (
 	"errors"
-	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
 // source is what a memory reads from: one value, of one tenant.
@@ -46,34 +47,34 @@ func (s *source) look(t *testing.T, m *memory[string, int64]) int64 {
 
 func TestMemoryForgets(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s, m := newSource()
-		for range 3 {
-			require.Zero(t, s.look(t, m))
-		}
-		require.EqualValues(t, 1, s.reads.Load())
-		s.value.Store(1)
-		m.forget(uuid.New())
-		require.Zero(t, s.look(t, m), "of another tenant")
-		m.forget(s.tenant)
-		require.EqualValues(t, 1, s.look(t, m))
-		// By time, should a word be lost.
-		s.value.Store(2)
-		time.Sleep(lifetime - time.Nanosecond)
-		require.EqualValues(t, 1, s.look(t, m))
-		time.Sleep(time.Nanosecond)
-		require.EqualValues(t, 2, s.look(t, m))
-		// While nothing is told, each is read; what was known before is worth nothing afterwards.
-		m.watch(false)
-		for v := range int64(3) {
-			s.value.Store(v)
-			require.Equal(t, v, s.look(t, m))
-		}
-		m.watch(true)
-		s.value.Store(7)
-		require.EqualValues(t, 7, s.look(t, m))
-		require.EqualValues(t, 7, s.look(t, m))
-	})
+	s, m := newSource()
+	clock := storetest.NewClock(time.Now())
+	m.now = clock.Now
+	for range 3 {
+		require.Zero(t, s.look(t, m))
+	}
+	require.EqualValues(t, 1, s.reads.Load())
+	s.value.Store(1)
+	m.forget(uuid.New())
+	require.Zero(t, s.look(t, m), "of another tenant")
+	m.forget(s.tenant)
+	require.EqualValues(t, 1, s.look(t, m))
+	// By time, should a word be lost.
+	s.value.Store(2)
+	clock.Advance(lifetime - time.Nanosecond)
+	require.EqualValues(t, 1, s.look(t, m))
+	clock.Advance(time.Nanosecond)
+	require.EqualValues(t, 2, s.look(t, m))
+	// While nothing is told, each is read; what was known before is worth nothing afterwards.
+	m.watch(false)
+	for v := range int64(3) {
+		s.value.Store(v)
+		require.Equal(t, v, s.look(t, m))
+	}
+	m.watch(true)
+	s.value.Store(7)
+	require.EqualValues(t, 7, s.look(t, m))
+	require.EqualValues(t, 7, s.look(t, m))
 }
 
 // What is read before a change and comes in after its word is used by the request that read it, and by no later one.
@@ -100,13 +101,13 @@ func TestMemoryKeepsNoErrorsAndIsBounded(t *testing.T) {
 	s, m := newSource()
 	s.err = errors.New("no such key")
 	for i := range 10 {
-		_, _, err := m.look(fmt.Sprint(i), s.read)
+		_, _, err := m.look(strconv.Itoa(i), s.read)
 		require.ErrorIs(t, err, s.err)
 	}
 	require.Empty(t, m.kept)
 	s.err, m.most = nil, 100
 	for i := range m.most + 10 {
-		_, _, err := m.look(fmt.Sprint(i), s.read)
+		_, _, err := m.look(strconv.Itoa(i), s.read)
 		require.NoError(t, err)
 	}
 	require.LessOrEqual(t, len(m.kept), m.most)

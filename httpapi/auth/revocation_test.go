@@ -38,8 +38,8 @@ func newHost(tb testing.TB, url string) *host {
 	h := &host{
 		st: st, accounts: account.New(st), signer: signer,
 		Authenticator: New(st, signer, func() []keyring.Key { return []keyring.Key{{2}} }, time.Now, slog.New(slog.DiscardHandler), Metrics{
-			Lookups: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "lookups"}, []string{"credential", "source"}),
-			Watched: prometheus.NewGauge(prometheus.GaugeOpts{Name: "watched"}),
+			Lookups: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "lookups_total", Help: "Look-ups."}, []string{"credential", "source"}),
+			Watched: prometheus.NewGauge(prometheus.GaugeOpts{Name: "watched", Help: "Whether changes are told."}),
 		}),
 	}
 	// What is found out by time alone is found out too late for these tests.
@@ -66,6 +66,7 @@ func (h *host) lookups(credential, source string) int {
 
 // good tells whether a credential is; any other failure than a refusal fails the test.
 func (h *host) good(tb testing.TB, token string) bool {
+	tb.Helper()
 	_, err := h.Authenticate(context.WithoutCancel(tb.Context()), token)
 	if err != nil {
 		if _, ok := fault.As(err, fault.Unauthorized); !ok {
