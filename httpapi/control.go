@@ -78,7 +78,7 @@ func (h controlHandlers) revokeToken(ctx context.Context, r *request) (reply, er
 	var in struct {
 		Token string `json:"token"`
 	}
-	if err := decodeJSON(r.rc.PostBody(), &in); err != nil {
+	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
 	if err := h.calls.checkEnvironment(ctx, r, callID); err != nil {

@@ -3,17 +3,19 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 // uuidLength is that of the canonical form, the only one taken.
@@ -22,75 +24,54 @@ const uuidLength = 36
 // decode reads the body, a JSON object, into v. Members that v doesn't have are ignored.
 func (r *request) decode(v any) error { return decodeObject(r.rc.PostBody(), v) }
 
-func decodeObject(body []byte, v any) error {
-	if unstorable(body) {
-		return badJSON("The body holds text that can't be kept: U+0000, or half of a surrogate pair.", nil)
-	}
-	return decodeJSON(body, v)
-}
+func decodeObject(body []byte, v any) error { return decodeChecked(body, input.Check, v) }
 
-func badJSON(detail string, cause error) error {
+// decodeRows is decodeObject for a body whose rows are looked at one by one.
+func decodeRows(body []byte, v any) error { return decodeChecked(body, input.CheckRows, v) }
+
+func badJSON(detail string, cause error) *apiError {
 	return &apiError{status: http.StatusUnprocessableEntity, code: codeInvalidJSON, detail: detail, cause: cause}
 }
 
-// decodeJSON is decodeObject for a body whose parts are looked at one by one.
-func decodeJSON(body []byte, v any) error {
+func decodeChecked(body []byte, check func([]byte) *fault.Field, v any) error {
 	trimmed := bytes.TrimSpace(body)
-	switch {
-	case len(trimmed) == 0:
+	if len(trimmed) == 0 {
 		return badJSON("A JSON object is required in the body.", nil)
-	case !utf8.Valid(trimmed) || !json.Valid(trimmed):
-		return badJSON("The body is not valid JSON in UTF-8.", nil)
-	case trimmed[0] != '{':
+	}
+	if wrong := check(body); wrong != nil {
+		refusal := badJSON("The body "+wrong.Message+".", nil)
+		if wrong.Field != "" {
+			refusal.detail, refusal.fields = wrong.Field+" "+wrong.Message+".", []fault.Field{*wrong}
+		}
+		return refusal
+	}
+	if trimmed[0] != '{' {
 		return badJSON("The body must be a JSON object.", nil)
 	}
-	if err := json.Unmarshal(trimmed, v); err != nil {
+	err := json.Unmarshal(body, v)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		return fault.InField(wrong.Field, "must be "+kindOf(wrong.Type))
+	}
+	if err != nil {
 		return badJSON("The body can't be understood.", err)
 	}
 	return nil
 }
 
-// unstorable looks in a JSON text for escapes that PostgreSQL has no text for: U+0000 and surrogates without their other half.
-func unstorable(b []byte) bool {
-	for i := 0; i < len(b); i++ {
-		if b[i] != '\\' {
-			continue
-		}
-		unit, escape := codeUnit(b[i:])
-		switch {
-		case !escape:
-			i++ // what is escaped may itself be a backslash
-		case unit == 0 || unit >= lowSurrogate && unit < afterSurrogates:
-			return true
-		case unit >= highSurrogate && unit < lowSurrogate:
-			i += escapeLength
-			low, paired := codeUnit(b[min(i, len(b)):])
-			if !paired || low < lowSurrogate || low >= afterSurrogates {
-				return true
-			}
-			i += escapeLength - 1
-		default:
-			i += escapeLength - 1
-		}
+// kindOf is what JSON calls a type.
+func kindOf(t reflect.Type) string {
+	switch t.Kind() { //nolint:exhaustive // others are not in requests
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	default:
+		return "a number"
 	}
-	return false
-}
-
-// Ranges of UTF-16's surrogates, and the length of an escape such as \u0000.
-const (
-	highSurrogate   = 0xD800
-	lowSurrogate    = 0xDC00
-	afterSurrogates = 0xE000
-	escapeLength    = 6
-)
-
-// codeUnit reads an escape of the form \uXXXX.
-func codeUnit(b []byte) (uint64, bool) {
-	if len(b) < escapeLength || b[0] != '\\' || b[1] != 'u' {
-		return 0, false
-	}
-	unit, err := strconv.ParseUint(string(b[2:escapeLength]), 16, 32)
-	return unit, err == nil
 }
 
 // decodeOptional is decode for a body that may be left out.

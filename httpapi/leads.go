@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/google/uuid"
 
@@ -15,22 +14,12 @@ func (h leadHandlers) pushMany(ctx context.Context, r *request) (reply, error) {
 		return reply{}, err
 	}
 	var in leads.BulkInput
-	if err := decodeJSON(r.rc.PostBody(), &in); err != nil {
+	if err := decodeRows(r.rc.PostBody(), &in); err != nil {
 		return reply{}, err
 	}
-	blankUnstorable(in.Leads.Value)
 	result, err := h.leads.PushLeads(ctx, r.who.TenantID, campaignID, in)
 	result.Results = orEmpty(result.Results)
 	return ok(result), err
-}
-
-// blankUnstorable makes rows of a bulk that can't be kept invalid ones, which fail no other.
-func blankUnstorable(rows []json.RawMessage) {
-	for i, row := range rows {
-		if unstorable(row) {
-			rows[i] = json.RawMessage("null")
-		}
-	}
 }
 
 const leadNoun = "lead"

@@ -21,10 +21,9 @@ func (a *api) suppressionOperations() []operation {
 
 func (h suppressionHandlers) addMany(ctx context.Context, r *request) (reply, error) {
 	var in suppressions.ListInput
-	if err := decodeJSON(r.rc.PostBody(), &in); err != nil {
+	if err := decodeRows(r.rc.PostBody(), &in); err != nil {
 		return reply{}, err
 	}
-	blankUnstorable(in.Suppressions.Value)
 	result, err := h.suppressions.AddSuppressions(ctx, r.who.TenantID, in)
 	result.Results = orEmpty(result.Results)
 	return ok(result), err

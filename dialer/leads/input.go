@@ -37,10 +37,11 @@ type leadRow struct {
 // row checks a lead.
 func (in Input) row() (leadRow, error) {
 	c, out := input.Form{}, leadRow{id: store.NewID(), status: StatusNew}
-	if v, ok := input.Required(&c, "phone", in.Phone); ok {
+	phoneAs := in.sentAs("phone")
+	if v, ok := input.Required(&c, phoneAs, in.Phone); ok {
 		number, err := store.ParsePhone(v)
 		if err != nil {
-			c.Fail("phone", "%s", PhoneFault(err))
+			c.Fail(phoneAs, "%s", PhoneFault(err))
 		}
 		out.phone = number
 	}
@@ -50,9 +51,9 @@ func (in Input) row() (leadRow, error) {
 		to    *string
 		most  int
 	}{
-		{"name", in.Name, &out.name, maxLeadName},
+		{in.sentAs("name"), in.Name, &out.name, maxLeadName},
 		{"email", in.Email, &out.email, maxLeadEmail},
-		{"crm_lead_id", in.CRMLeadID, &out.crmLeadID, maxCRMLeadID},
+		{in.sentAs("crm_lead_id"), in.CRMLeadID, &out.crmLeadID, maxCRMLeadID},
 	} {
 		if v, ok := input.Given(&c, m.field, m.value); ok && c.Text(m.field, v, 0, m.most) {
 			*m.to = v

@@ -204,8 +204,8 @@ func (l *Service) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in 
 	var rows []leadRow
 	var places []int // of rows in results
 	for i, raw := range list {
-		if err := json.Unmarshal(raw, &inputs[i]); err != nil {
-			results[i] = BulkRow{Status: BulkInvalid, Errors: []fault.Field{{Field: "", Message: "must be an object"}}}
+		if wrong := input.Row(raw, &inputs[i]); wrong != nil {
+			results[i] = BulkRow{Status: BulkInvalid, Errors: []fault.Field{*wrong}}
 			continue
 		}
 		row, err := inputs[i].row()

@@ -1,6 +1,7 @@
 package leads
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -62,6 +63,9 @@ type Input struct {
 	Metadata  input.Opt[input.Object]
 	CRMLeadID input.Opt[string]
 	Priority  input.Opt[int]
+
+	// as are the aliases by which members were sent, under their canonical names: faults name what was sent.
+	as map[string]string
 }
 
 // BulkLimit is the most leads that one bulk push may carry.
@@ -121,16 +125,25 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 	}); err != nil {
 		return err
 	}
-	in.Phone, in.Name, in.CRMLeadID = canonical(in.Phone, mobile), canonical(in.Name, firstName), canonical(in.CRMLeadID, leadID)
+	for _, m := range []struct {
+		canonical   *input.Opt[string]
+		alias       input.Opt[string]
+		name, other string
+	}{{&in.Phone, mobile, "phone", "mobile"}, {&in.Name, firstName, "name", "first_name"}, {&in.CRMLeadID, leadID, "crm_lead_id", "lead_id"}} {
+		if m.canonical.Set || !m.alias.Set {
+			continue
+		}
+		*m.canonical = m.alias
+		if in.as == nil {
+			in.as = map[string]string{}
+		}
+		in.as[m.name] = m.other
+	}
 	return nil
 }
 
-func canonical(name, alias input.Opt[string]) input.Opt[string] {
-	if name.Set {
-		return name
-	}
-	return alias
-}
+// sentAs is the name by which a member was sent.
+func (in *Input) sentAs(name string) string { return cmp.Or(in.as[name], name) }
 
 // UnmarshalJSON takes the body of a bulk push.
 func (in *BulkInput) UnmarshalJSON(b []byte) error {

@@ -188,8 +188,8 @@ func (u *Service) AddSuppressions(ctx context.Context, tenant uuid.UUID, in List
 	var places []int // of rows in results
 	for i, raw := range list {
 		var entry Input
-		if err := json.Unmarshal(raw, &entry); err != nil {
-			results[i] = leads.BulkRow{Status: leads.BulkInvalid, Errors: []fault.Field{{Field: "", Message: "must be an object"}}}
+		if wrong := input.Row(raw, &entry); wrong != nil {
+			results[i] = leads.BulkRow{Status: leads.BulkInvalid, Errors: []fault.Field{*wrong}}
 			continue
 		}
 		row, err := entry.row()
