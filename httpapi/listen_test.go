@@ -187,6 +187,36 @@ func TestConnectionLimits(t *testing.T) {
 	}
 }
 
+// Who sends a request's headers or its body too slowly gets an answer, or none, and holds no connection.
+func TestSlowRequests(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) { cfg.ReadTimeout = 100 * time.Millisecond })
+	for name, c := range map[string]struct{ begun, answer string }{
+		"headers": {"POST /api/v1/campaigns HTTP/1.1\r\nHost: x\r\nX-", ""},
+		"body": {
+			"POST /api/v1/campaigns HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + b.api.Key +
+				"\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"name\":", "request_timeout",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.srv.Addr())
+			require.NoError(t, err)
+			defer func() { _ = conn.Close() }()
+			require.NoError(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+			_, err = conn.Write([]byte(c.begun))
+			require.NoError(t, err)
+			answer, err := io.ReadAll(conn) // until the server closes it
+			require.NoError(t, err)
+			if c.answer == "" && len(answer) == 0 {
+				return
+			}
+			require.Regexp(t, "^HTTP/1.1 408 ", string(answer))
+			require.Contains(t, string(answer), "request_timeout")
+		})
+	}
+}
+
 // A request whose end a proxy may see elsewhere is refused, and its connection closed.
 func TestTwoFramings(t *testing.T) {
 	t.Parallel()
