@@ -26,7 +26,7 @@ func uuidTable() map[string]apiFunc {
 		}),
 		"uuid_setvar":       setVarCommand,
 		"uuid_setvar_multi": setVarsCommand,
-		"uuid_send_dtmf": onChannel("<uuid> <dtmf_data>", func(ch *channel, args []string) string {
+		"uuid_send_dtmf": onChannelOr("-ERR Cannot locate session!\n", "<uuid> <dtmf_data>", func(ch *channel, args []string) string {
 			if ch.leg.sendDigits(argAt(args, 1)) == 0 {
 				return "-ERR no digits\n"
 			}
@@ -54,6 +54,11 @@ func uuidTable() map[string]apiFunc {
 
 // onChannel wraps a command whose first argument is a channel.
 func onChannel(usage string, f func(ch *channel, args []string) string) apiFunc {
+	return onChannelOr(noChannel, usage, f)
+}
+
+// onChannelOr is onChannel with the command's own words for a channel that isn't there.
+func onChannelOr(missing, usage string, f func(ch *channel, args []string) string) apiFunc {
 	return func(sw *commands, arg string) string {
 		args := splitArgs(arg)
 		if len(args) == 0 {
@@ -61,7 +66,7 @@ func onChannel(usage string, f func(ch *channel, args []string) string) apiFunc 
 		}
 		ch := sw.channel(args[0])
 		if ch == nil {
-			return noChannel
+			return missing
 		}
 		return f(ch, args)
 	}

@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,8 +17,11 @@ import (
 )
 
 const (
-	// switchDigit is the length of a digit that the switch presses.
+	// switchDigit is the length of a digit that the switch presses, and switchGap at least the silence behind it.
 	switchDigit = 160 * time.Millisecond
+	switchGap   = 60 * time.Millisecond
+	// switchQueue is how many digits wait in the switch: it drops what is more (switch_rtp.c, dtmf_queue).
+	switchQueue = 99
 	// maxPresses bounds the send_dtmf of one call that wait for an earlier one.
 	maxPresses = 64
 )
@@ -37,6 +41,8 @@ type keypad struct {
 	voice      *voice
 	keys       callerKeys
 	presses    rt.Serial
+	// waiting is by when the switch has pressed each of the digits that it was given.
+	waiting []time.Time
 }
 
 // noteKeys reads it from the caller's channel. The media leg has telephone-events in any case, since the switch offers them.
@@ -100,7 +106,8 @@ func (k *keypad) press(do func()) error {
 	return nil
 }
 
-// sendDTMF presses digits for the caller, over the media leg: the switch passes them on in the way of the caller's own leg.
+// sendDTMF presses digits for the caller. While the audio goes through the switch, the switch presses them, in the way of the caller's leg: over the
+// media leg it would wait for the end of each before it passes it on. Past the switch the session does, if the carrier has telephone-events.
 func (k *keypad) sendDTMF(ctx context.Context, m controlCommand) error {
 	if err := checkDigits(m.req.Digits); err != nil {
 		return err
@@ -109,12 +116,19 @@ func (k *keypad) sendDTMF(ctx context.Context, m controlCommand) error {
 	if !k.voice.ai.legUp {
 		return noLeg
 	}
-	if k.conference.up() || k.bypass.phase == bypassOn && k.keys.known && k.keys.payload == 0 {
-		return k.switchDTMF(ctx, m)
-	}
 	session := k.voice.ai.media
+	direct := k.bypass.phase >= bypassEntering && (!k.keys.known || k.keys.payload != 0) && !k.conference.up()
+	if !direct && !k.room(m.req.Digits) {
+		return switchctl.ErrDTMFQueueFull
+	}
 	return k.press(func() {
-		err := session.SendDTMF(m.req.Digits, 0)
+		var err error
+		if !direct {
+			err = k.bySwitch(ctx, m.req.Digits)
+		}
+		if direct || errors.Is(err, fs.ErrLinkDown) {
+			err = session.SendDTMF(m.req.Digits, 0)
+		}
 		switch {
 		case errors.Is(err, media.ErrNoLeg):
 			err = noLeg
@@ -127,16 +141,35 @@ func (k *keypad) sendDTMF(ctx context.Context, m controlCommand) error {
 	})
 }
 
-// switchDTMF has the switch press the digits: of a carrier without telephone-events that we talk to directly. They go as SIP
-// INFO.
-func (k *keypad) switchDTMF(ctx context.Context, m controlCommand) error {
-	cmd := fs.SendDTMF(k.channel, m.req.Digits, switchDigit)
-	link := k.c.link
-	return k.press(func() {
-		body, err := link.API(ctx, cmd)
-		if err == nil && !strings.HasPrefix(body, "+OK") {
-			err = &switchctl.CommandError{Command: cmd.Name(), Reply: strings.TrimSpace(body)}
-		}
-		m.reply <- controlResult{result: map[string]any{}, err: err}
-	})
+// room tells whether the switch's queue has room for digits, and counts them to it.
+func (k *keypad) room(digits string) bool {
+	keys, err := dtmf.Parse(digits, switchDigit)
+	now := k.c.clock.Now()
+	k.waiting = slices.DeleteFunc(k.waiting, func(done time.Time) bool { return !done.After(now) })
+	if err != nil || len(k.waiting)+len(keys) > switchQueue {
+		return false
+	}
+	last := now
+	if n := len(k.waiting); n > 0 {
+		last = k.waiting[n-1]
+	}
+	for _, key := range keys {
+		last = last.Add(key.Duration() + switchGap)
+		k.waiting = append(k.waiting, last)
+	}
+	return true
+}
+
+// bySwitch has the switch press digits on the caller's leg: as telephone-events, or as SIP INFO where the carrier has none.
+func (k *keypad) bySwitch(ctx context.Context, digits string) error {
+	cmd := fs.SendDTMF(k.channel, digits, switchDigit)
+	body, err := k.c.link.API(ctx, cmd)
+	switch {
+	case err != nil || strings.HasPrefix(body, "+OK"):
+		return err
+	case strings.HasPrefix(body, "-ERR"): // the digits are sound: the caller has just hung up
+		return switchctl.ErrSessionTerminated
+	default:
+		return &switchctl.CommandError{Command: cmd.Name(), Reply: strings.TrimSpace(body)}
+	}
 }
