@@ -197,15 +197,19 @@ func (s *Service) Desk(calls desk.Calls) *desk.Desk {
 	}
 }
 
-// AddWorkers makes River's client end calls to numbers that have been suppressed, and delete what deleted campaigns leave. It tells which
-// queues must be worked, with how many jobs at once.
+// AddWorkers makes River's client end calls to numbers that have been suppressed, delete what deleted campaigns leave, and hide the numbers of
+// tenants that become strict. It tells which queues must be worked, with how many jobs at once.
 func (s *Service) AddWorkers(all *river.Workers, calls desk.Calls) (queues map[string]int, err error) {
 	ending, jobs, err := s.Suppressions.AddWorker(all, calls, s.cfg.NodeID)
 	if err != nil {
 		return nil, err
 	}
 	removal, err := s.Campaigns.AddWorker(all)
-	return map[string]int{ending: jobs, removal: 1}, err
+	if err != nil {
+		return nil, err
+	}
+	hiding, err := addHidingWorker(all, s.core)
+	return map[string]int{ending: jobs, removal: 1, hiding: 1}, err
 }
 
 type metrics struct {

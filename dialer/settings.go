@@ -82,7 +82,7 @@ func (e *tenantSettings) Settings(ctx context.Context, tenant uuid.UUID) (Settin
 }
 
 // PatchSettings edits the tenant's settings. A change of the privacy mode holds for what comes in from then on; numbers that
-// are stored already are shown by the new mode at once. Errors: store.ErrNotFound, *fault.Error.
+// are stored already are shown by the new mode at once, and hidden behind the answer where it is strict. Errors: store.ErrNotFound, *fault.Error.
 func (e *tenantSettings) PatchSettings(ctx context.Context, tenant uuid.UUID, in SettingsInput) (Settings, error) {
 	c := input.Form{Edit: true}
 	if v, ok := input.Clearable(&c, "voice_agent_default_ws_url", in.VoiceAgentDefaultWSURL); ok && v != nil {
@@ -101,7 +101,13 @@ func (e *tenantSettings) PatchSettings(ctx context.Context, tenant uuid.UUID, in
 		if row, err = tx.Q.LockTenant(ctx, tenant); err != nil {
 			return err
 		}
+		was := row.PrivacyMode
 		in.apply(&input.Form{Edit: true}, &row)
+		if row.PrivacyMode == string(store.PrivacyStrict) && was != row.PrivacyMode {
+			if err := enqueueHiding(ctx, tx, tenant, time.Now()); err != nil {
+				return err
+			}
+		}
 		row, err = tx.Q.SetTenantSettings(ctx, db.SetTenantSettingsParams{
 			PrivacyMode: row.PrivacyMode, PiiRetentionDays: row.PiiRetentionDays,
 			RecordingRetentionDays: row.RecordingRetentionDays, VoiceAgentDefaultWsUrl: row.VoiceAgentDefaultWsUrl,

@@ -77,8 +77,8 @@
 // # What is not kept
 //
 // Sweep forgets numbers, keys and tokens whose time is over, and what is older than Retention says: AI sessions with their logs, runs of
-// flows, supervisors' sessions and requests for one, agents' changes of status, the audit, accesses to recordings. Where a tenant has become strict it seals the numbers of leads and
-// masks those in events. Each controller calls it at its start and at NextSweep, and an advisory lock lets one of them work. A table that
+// flows, supervisors' sessions and requests for one, agents' changes of status, the audit, accesses to recordings. Where a tenant has become strict it seals the numbers of leads,
+// and masks those of calls, AI sessions, events and answers that are kept for replays; a job does so as the mode is set (HideNumbers). Each controller calls it at its start and at NextSweep, and an advisory lock lets one of them work. A table that
 // grows with calls needs a query there, or partitions. Months of calls and events
 // are partitions (EnsurePartitions), which whoever operates the database may drop.
 package store

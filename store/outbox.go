@@ -35,7 +35,7 @@ const (
 )
 
 // EventTypes lists the types that can be subscribed. A new one stands here and is emitted where what it tells of is committed; one whose data
-// has a telephone number is also named in the query that masks those of a tenant that becomes strict (privacy.sql).
+// has a telephone number is also named where those of a tenant that becomes strict are masked (mask_event, EventsMask).
 func EventTypes() []EventType {
 	return []EventType{
 		EventCallStarted, EventCallAnswered, EventCallEnded, EventCallDispositionSet, EventCallRecordingReady, EventCampaignPaused,

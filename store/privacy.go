@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,11 +27,46 @@ func (s *Store) sweepStrict(ctx context.Context, now time.Time, done *Swept) err
 	}
 	var faults sweepFaults
 	for _, t := range strict {
-		before := now.AddDate(0, 0, -int(t.PiiRetentionDays))
-		if !faults.goOn(ctx, "leads of tenant "+t.ID.String(), s.sweepLeads(ctx, t.ID, before, done)) ||
-			!faults.goOn(ctx, "calls of tenant "+t.ID.String(), s.sweepCalls(ctx, t.ID, before, done)) ||
-			!faults.goOn(ctx, "numbers in clear in calls of tenant "+t.ID.String(), s.sweepClear(ctx, t.ID, before, done)) ||
-			!faults.goOn(ctx, "events of tenant "+t.ID.String(), s.sweepEvents(ctx, t.ID, now, done)) {
+		if !faults.goOn(ctx, "tenant "+t.ID.String(), s.hide(ctx, t.ID, t.PiiRetentionDays, now, done)) {
+			break
+		}
+	}
+	return faults.err()
+}
+
+// HideNumbers does at once for a tenant that has become strict what the nightly sweep does for all. It may be repeated, and run beside a sweep.
+func (s *Store) HideNumbers(ctx context.Context, tenant uuid.UUID, now time.Time) (done Swept, err error) {
+	var row db.Tenant
+	err = s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
+		row, err = tx.Q.GetTenant(ctx, tenant)
+		return err
+	})
+	if err == nil && row.PrivacyMode == string(PrivacyStrict) {
+		err = s.hide(ctx, tenant, row.PiiRetentionDays, now, &done)
+	}
+	if err != nil {
+		return done, fmt.Errorf("hide the numbers of tenant %s: %w", tenant, err)
+	}
+	return done, nil
+}
+
+// hide forgets those of a strict tenant's numbers that have served, and leaves none in clear from before the tenant was strict.
+func (s *Store) hide(ctx context.Context, tenant uuid.UUID, keptDays int32, now time.Time, done *Swept) error {
+	before := now.AddDate(0, 0, -int(keptDays))
+	var faults sweepFaults
+	for _, part := range []struct {
+		what string
+		hide func() error
+	}{
+		{"leads", func() error { return s.sweepLeads(ctx, tenant, before, done) }},
+		{"calls", func() error { return s.sweepCalls(ctx, tenant, before, done) }},
+		{"numbers in clear in calls", func() error { return s.sweepClear(ctx, tenant, before, now, done) }},
+		{"events", func() error { return s.sweepEvents(ctx, tenant, now, done) }},
+		{"answers", func() error {
+			return s.InTenant(ctx, tenant, func(tx *Tx) error { return tx.Q.AnswersMask(ctx, tenant) })
+		}},
+	} {
+		if !faults.goOn(ctx, part.what, part.hide()) {
 			break
 		}
 	}
@@ -92,12 +128,11 @@ func (s *Store) sweepCalls(ctx context.Context, tenant uuid.UUID, before time.Ti
 	})
 }
 
-// sweepClear masks the numbers in calls from before the tenant was strict. It goes on where the sweep before could stop for good: a day
-// before what it forgets, since ids come from several clocks, and before the first call that has not ended.
-func (s *Store) sweepClear(ctx context.Context, tenant uuid.UUID, before time.Time, done *Swept) error {
-	p := db.CallsMaskBatchParams{
-		TenantID: tenant, BeganBefore: IDFloor(before.Add(ClockSkew)), EndedBefore: before, Batch: sweepBatch,
-	}
+// sweepClear masks the numbers in calls from before the tenant was strict, those of its AI sessions too, once the calls have ended; the numbers of
+// calls that ended since a moment are kept sealed. It goes on where the sweep before could stop for good: a day before, since ids come from
+// several clocks, and before the first call that has not ended.
+func (s *Store) sweepClear(ctx context.Context, tenant uuid.UUID, kept, now time.Time, done *Swept) error {
+	p := db.CallsMaskBatchParams{TenantID: tenant, BeganBefore: IDFloor(now.Add(ClockSkew)), EndedBefore: now, Batch: sweepBatch}
 	err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
 		p.After, err = tx.Q.CallsMaskedUpTo(ctx, tenant)
 		return err
@@ -105,7 +140,7 @@ func (s *Store) sweepClear(ctx context.Context, tenant uuid.UUID, before time.Ti
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	settled := IDFloor(before.AddDate(0, 0, -1))
+	settled := IDFloor(now.AddDate(0, 0, -1))
 	for upTo, gap := p.After, false; ; {
 		var row db.CallsMaskBatchRow
 		var masked int64
@@ -113,8 +148,7 @@ func (s *Store) sweepClear(ctx context.Context, tenant uuid.UUID, before time.Ti
 			if row, err = tx.Q.CallsMaskBatch(ctx, p); err != nil {
 				return err
 			}
-			masked, err = tx.Q.CallsMask(ctx, db.CallsMaskParams{TenantID: tenant, After: p.After, Last: row.Last, EndedBefore: before})
-			if err != nil {
+			if masked, err = tx.hideCalls(ctx, p, row.Last, kept); err != nil {
 				return err
 			}
 			if !gap {
@@ -131,6 +165,39 @@ func (s *Store) sweepClear(ctx context.Context, tenant uuid.UUID, before time.Ti
 		done.Calls += masked
 		p.After = row.Last
 	}
+}
+
+// hideCalls seals and masks the numbers of a batch of calls up to one.
+func (t *Tx) hideCalls(ctx context.Context, p db.CallsMaskBatchParams, last uuid.UUID, kept time.Time) (masked int64, err error) {
+	calls, err := t.Q.CallsClear(ctx, db.CallsClearParams{
+		TenantID: p.TenantID, After: p.After, Last: last, EndedAfter: kept, EndedBefore: p.EndedBefore,
+	})
+	if err != nil {
+		return 0, err
+	}
+	var ids []uuid.UUID
+	var sealed [][]byte
+	for _, call := range calls {
+		number, err := ParsePhone(call.Number)
+		if err != nil {
+			continue // "anonymous", or of another country: nobody is called back there
+		}
+		one, err := t.SealPhone(ctx, p.TenantID, number)
+		if err != nil {
+			return 0, err
+		}
+		ids, sealed = append(ids, call.ID), append(sealed, one)
+	}
+	if len(ids) > 0 {
+		err := t.Q.CallsSeal(ctx, db.CallsSealParams{TenantID: p.TenantID, Ids: ids, Sealed: sealed, After: p.After, Last: last})
+		if err != nil {
+			return 0, err
+		}
+	}
+	if err := t.Q.SessionsMask(ctx, p.TenantID, p.After, last); err != nil {
+		return 0, err
+	}
+	return t.Q.CallsMask(ctx, db.CallsMaskParams{TenantID: p.TenantID, After: p.After, Last: last, EndedBefore: p.EndedBefore})
 }
 
 // sweepEvents masks the numbers in events from before the tenant was strict: who reads an event is shown the mask. It goes on where the

@@ -132,6 +132,59 @@ func TestEventsOfATenantThatBecomesStrictAreMasked(t *testing.T) {
 	require.Equal(t, clearOut, told(t, st, tenant, seen))
 }
 
+// Wherever an event, a session or an answer that is kept has a number, it is masked once the tenant is strict, and nothing else is changed.
+func TestWhatHasNumbersIsMasked(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant, standard, now := storetest.Tenant(t, st), storetest.Tenant(t, st), time.Now()
+	call := clearCall(t, st, tenant, now.Add(-time.Hour), "outbound", false)
+	owner := map[uuid.UUID]uuid.UUID{}
+	event := func(of uuid.UUID, typ, data string) uuid.UUID {
+		id := idAt(t, now)
+		owner[id] = of
+		storetest.Exec(t, st, of, `INSERT INTO events (tenant_id, id, type, call_id, data) VALUES ($1, $2, $3, $4, $5)`, of, id, typ, call, data)
+		return id
+	}
+	const ended = `{"metadata": {"logs": [], "final": {"action": "transfer", "destination": "+919876543210"}}}`
+	masked := map[uuid.UUID]string{
+		event(tenant, "ai_session.transferred", `{"destination_type": "e164", "destination": "+919876543210", "metadata": {"to": "9876543210"}}`): `{"destination_type": "e164", "destination": "••••3210", "metadata": {"to": "9876543210"}}`,
+		event(tenant, "ai_session.transferred", `{"destination": "sip:+919876543210@gw.example:5070;transport=tcp"}`):                             `{"destination": "sip:••••3210@gw.example:5070;transport=tcp"}`,
+		event(tenant, "ai_session.transferred", `{"destination": "sip:desk@gw.example"}`):                                                         `{"destination": "sip:desk@gw.example"}`,
+		event(tenant, "ai_session.transferred", `{"destination": "default"}`):                                                                     `{"destination": "default"}`,
+		event(tenant, "ai_session.ended", ended):                                                                                                  `{"metadata": {"logs": [], "final": {"action": "transfer", "destination": "••••3210"}}}`,
+		event(tenant, "ai_session.ended", `{"metadata": {"logs": [], "final": null}}`):                                                            `{"metadata": {"logs": [], "final": null}}`,
+		event(tenant, "ai_session.conference_changed", `{"participants": [{"role": "caller", "destination": null}, {"role": "agent", "destination": "1001"}, {"role": "destination", "destination": "9876543210"}]}`): `{"participants": [{"role": "caller", "destination": null}, {"role": "agent", "destination": "1001"}, {"role": "destination", "destination": "••••3210"}]}`,
+		event(standard, "ai_session.ended", ended): ended,
+	}
+	for of, n := range map[uuid.UUID]string{tenant: "1", standard: "2"} {
+		agent := storetest.VoiceAgent(t, st, of, "ws://127.0.0.1:9/")
+		storetest.Exec(t, st, of, `INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, ws_url, status, outcome, ended_at, metadata)
+			VALUES ($1, $2, $3, $4, 'ws://x', 'ended', 'transferred_e164', now(), ($5::jsonb -> 'metadata'))`, of, storetest.NewID(t), call, agent, ended)
+		storetest.Exec(t, st, of, `INSERT INTO idempotent_requests (tenant_id, environment, scope, key, status_code, response, created_at)
+			VALUES ($1, 'live', 'POST /x', 'k' || $2::text, 201, '{"body": {"phone": "9876543210", "crm_lead_id": "9876543210", "to": "+91 98765-43210", "n": 9876543210}}', now())`,
+			of, n)
+	}
+	strictNow(t, st, tenant)
+	done, err := st.HideNumbers(t.Context(), standard, now)
+	require.NoError(t, err)
+	require.Zero(t, done)
+	done, err = st.HideNumbers(t.Context(), tenant, now)
+	require.NoError(t, err)
+	require.Equal(t, store.Swept{Calls: 1, Events: 4}, done)
+	for id, want := range masked {
+		require.JSONEq(t, want, storetest.Query[string](t, st, owner[id], "SELECT data::text FROM events WHERE id = $1", id)[0])
+	}
+	one := func(of uuid.UUID, query string) string { return storetest.Query[string](t, st, of, query, of)[0] }
+	const session, answer = "SELECT metadata #>> '{final,destination}' FROM ai_sessions WHERE tenant_id = $1", "SELECT response::text FROM idempotent_requests WHERE tenant_id = $1"
+	require.Equal(t, "••••3210", one(tenant, session))
+	require.Equal(t, "+919876543210", one(standard, session))
+	require.JSONEq(t, `{"body": {"phone": "••••3210", "crm_lead_id": "9876543210", "to": "••••3210", "n": 9876543210}}`, one(tenant, answer))
+	require.Contains(t, one(standard, answer), `"phone": "9876543210"`)
+	done, err = st.HideNumbers(t.Context(), tenant, now)
+	require.NoError(t, err)
+	require.Zero(t, done)
+}
+
 func TestManyEventsAreMasked(t *testing.T) {
 	t.Parallel()
 	st := storetest.New(t)

@@ -220,13 +220,20 @@ func TestSweepMasksCallsFromBeforeATenantWasStrict(t *testing.T) {
 
 	done, err := st.Sweep(t.Context(), now, store.DefaultRetention())
 	require.NoError(t, err)
-	require.Equal(t, store.Swept{Calls: 4}, done)
+	require.Equal(t, store.Swept{Calls: 5}, done)
 	require.Equal(t, maskedOut, ends(t, st, out))
 	require.Equal(t, maskedIn, ends(t, st, in))
 	require.Equal(t, "•••• +918000000001", ends(t, st, anonymous))
 	require.Equal(t, maskedOut, ends(t, st, behind))
 	require.Equal(t, clearOut, ends(t, st, open))
-	require.Equal(t, clearIn, ends(t, st, lately))
+	require.Equal(t, maskedIn, ends(t, st, lately))
+	kept := storetest.Query[[]byte](t, st, tenant, "SELECT peer_sealed FROM calls WHERE id = $1", lately)[0]
+	require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+		number, err := tx.OpenPhone(t.Context(), tenant, kept)
+		require.Equal(t, "+919876543210", number.E164())
+		return err
+	}))
+	require.Equal(t, 1, storetest.Count(t, st, "SELECT count(*) FROM calls WHERE peer_sealed IS NOT NULL"), "those of the last 30 days")
 	require.Equal(t, clearOut, ends(t, st, others))
 
 	storetest.Exec(t, st, tenant, "UPDATE calls SET status = 'failed', end_time = $2, hangup_cause = 'X' WHERE id = $1", open, past.Add(time.Hour))
@@ -249,13 +256,13 @@ func TestSweepOfManyCalls(t *testing.T) {
 	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM calls WHERE to_number <> '••••3210'"))
 }
 
-// A sweep does not look again at calls that the one before has done, but at all of the last day before what is forgotten.
+// A sweep does not look again at calls that the one before has done, but at all of the last day.
 func TestSweepGoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
 	st := storetest.New(t)
 	now, tenant := time.Now(), storetest.StrictTenant(t, st)
 	first := clearCall(t, st, tenant, now.AddDate(0, 0, -40), "outbound", false)
-	day := clearCall(t, st, tenant, now.AddDate(0, 0, -30).Add(-time.Hour), "outbound", false)
+	day := clearCall(t, st, tenant, now.Add(-time.Hour), "outbound", false)
 	sweep := func(calls int64) {
 		t.Helper()
 		done, err := st.Sweep(t.Context(), now, store.DefaultRetention())
@@ -264,7 +271,7 @@ func TestSweepGoesOnWhereItStopped(t *testing.T) {
 	}
 	sweep(2)
 	seen := clearCall(t, st, tenant, now.AddDate(0, 0, -40).Add(-time.Hour), "outbound", false)
-	late := clearCall(t, st, tenant, now.AddDate(0, 0, -30).Add(-2*time.Hour), "outbound", false)
+	late := clearCall(t, st, tenant, now.Add(-2*time.Hour), "outbound", false)
 	sweep(1)
 	for id, want := range map[uuid.UUID]string{first: maskedOut, day: maskedOut, late: maskedOut, seen: clearOut} {
 		require.Equal(t, want, ends(t, st, id))

@@ -38,6 +38,12 @@ func (w *written) bytes() []byte {
 	return bytes.Clone(w.buf.Bytes())
 }
 
+func (w *written) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.buf.Reset()
+}
+
 // RoundTrip keeps what is answered, and for which path.
 func (w *written) RoundTrip(req *http.Request) (*http.Response, error) {
 	res, err := http.DefaultTransport.RoundTrip(req)

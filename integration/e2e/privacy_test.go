@@ -249,14 +249,20 @@ func (w *watched) shown(t *testing.T) []string {
 	return found
 }
 
+// inTables are the numbers in the database.
+func (w *watched) inTables(t *testing.T) (found []string) {
+	t.Helper()
+	for table, rows := range w.dump(t) {
+		found = append(found, leaks("table "+table, rows, w.numbers())...)
+	}
+	return found
+}
+
 // stored are the numbers in the database and in files.
 func (w *watched) stored(t *testing.T) []string {
 	t.Helper()
 	numbers := w.numbers()
-	found := leaks("the database's log", w.databaseLog(t), numbers)
-	for table, rows := range w.dump(t) {
-		found = append(found, leaks("table "+table, rows, numbers)...)
-	}
+	found := append(leaks("the database's log", w.databaseLog(t), numbers), w.inTables(t)...)
 	for path, text := range w.files(t) {
 		found = append(found, leaks("file "+path, text, numbers)...)
 	}
@@ -279,5 +285,34 @@ func TestStrictPrivacyHidesEveryNumber(t *testing.T) {
 		found = append(found, w.stored(t)...)
 		require.NoError(t, w.StartController(t.Context()))
 		require.Empty(t, found, strings.Join(found, "\n"))
+	})
+}
+
+// A tenant that becomes strict hides what was before: soon no table has a number, and no answer shows one. No log has had any.
+func TestBecomingStrictHidesWhatWasBefore(t *testing.T) {
+	log := &written{}
+	withOwnStack(t, stack.Config{ControllerLog: log, Override: map[string]any{"log.level": "debug"}}, func(t *testing.T, c *customer) {
+		w := watch(t, c, log)
+		w.campaignOfLeads(t)
+		w.singleCalls(t)
+		w.people(t)
+		w.read(t)
+		require.NotEmpty(t, leaks("an answer", w.answers.bytes(), []string{pushed}))
+		for _, table := range []string{"leads", "calls", "events", "ai_sessions", "idempotent_requests"} {
+			require.Contains(t, strings.Join(w.inTables(t), "\n"), "table "+table, "it had numbers")
+		}
+		c.do(t, http.StatusOK, http.MethodPatch, "/api/settings", map[string]any{"privacy_mode": "strict"}, nil)
+		w.answers.forget()
+		var found []string
+		eventually(t, 20*time.Second, "the tables have no numbers", func() bool {
+			was := found
+			if found = w.inTables(t); len(found) != len(was) {
+				t.Log(strings.Join(found, "\n"))
+			}
+			return len(found) == 0
+		})
+		w.read(t)
+		require.Empty(t, leaks("an answer", w.answers.bytes(), w.numbers()))
+		require.Empty(t, leaks("the log", w.log.bytes(), w.numbers()))
 	})
 }

@@ -13,6 +13,67 @@ import (
 	"github.com/ringmaster/ringmaster/store/phone"
 )
 
+const answersMask = `-- name: AnswersMask :exec
+UPDATE idempotent_requests r SET response = mask_answer(r.response)
+WHERE r.tenant_id = $1 AND r.response IS NOT NULL AND r.response <> mask_answer(r.response)
+`
+
+// AnswersMask masks the numbers in the answers that are kept for replays, from before a tenant was strict.
+func (q *Queries) AnswersMask(ctx context.Context, tenantID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, answersMask, tenantID)
+	return err
+}
+
+const callsClear = `-- name: CallsClear :many
+SELECT c.id, (CASE c.direction WHEN 'inbound' THEN c.from_number ELSE c.to_number END)::text AS number FROM calls c
+WHERE c.tenant_id = $1 AND c.id > $2 AND c.id <= $3 AND c.peer_sealed IS NULL
+  AND c.end_time >= $4::timestamptz AND c.end_time < $5::timestamptz
+  AND CASE c.direction WHEN 'inbound' THEN c.from_number ELSE c.to_number END
+    <> mask_number(CASE c.direction WHEN 'inbound' THEN c.from_number ELSE c.to_number END)
+ORDER BY c.id FOR NO KEY UPDATE
+`
+
+type CallsClearParams struct {
+	TenantID    uuid.UUID
+	After       uuid.UUID
+	Last        uuid.UUID
+	EndedAfter  time.Time
+	EndedBefore time.Time
+}
+
+type CallsClearRow struct {
+	ID     uuid.UUID
+	Number string
+}
+
+// CallsClear gives the callees' numbers in clear of a strict tenant's calls from before it was strict, of those after one and up to another
+// that ended between two moments, locked.
+func (q *Queries) CallsClear(ctx context.Context, arg CallsClearParams) ([]CallsClearRow, error) {
+	rows, err := q.db.Query(ctx, callsClear,
+		arg.TenantID,
+		arg.After,
+		arg.Last,
+		arg.EndedAfter,
+		arg.EndedBefore,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CallsClearRow{}
+	for rows.Next() {
+		var i CallsClearRow
+		if err := rows.Scan(&i.ID, &i.Number); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const callsForget = `-- name: CallsForget :execrows
 UPDATE calls c SET peer_sealed = NULL
 WHERE c.tenant_id = $1 AND c.peer_sealed IS NOT NULL AND c.id = ANY(ARRAY(
@@ -125,6 +186,32 @@ func (q *Queries) CallsMaskedUpTo(ctx context.Context, tenantID uuid.UUID) (uuid
 	return up_to, err
 }
 
+const callsSeal = `-- name: CallsSeal :exec
+UPDATE calls c SET peer_sealed = s.sealed
+FROM (SELECT unnest($4::uuid[]) AS id, unnest($5::bytea[]) AS sealed) s
+WHERE c.tenant_id = $1 AND c.id = s.id AND c.id > $2 AND c.id <= $3
+`
+
+type CallsSealParams struct {
+	TenantID uuid.UUID
+	After    uuid.UUID
+	Last     uuid.UUID
+	Ids      []uuid.UUID
+	Sealed   [][]byte
+}
+
+// CallsSeal gives calls the sealed numbers of their callees.
+func (q *Queries) CallsSeal(ctx context.Context, arg CallsSealParams) error {
+	_, err := q.db.Exec(ctx, callsSeal,
+		arg.TenantID,
+		arg.After,
+		arg.Last,
+		arg.Ids,
+		arg.Sealed,
+	)
+	return err
+}
+
 const callsSetMaskedUpTo = `-- name: CallsSetMaskedUpTo :exec
 INSERT INTO call_masks AS m (tenant_id, up_to) VALUES ($1, $2)
 ON CONFLICT (tenant_id) DO UPDATE SET up_to = greatest(m.up_to, excluded.up_to)
@@ -137,15 +224,12 @@ func (q *Queries) CallsSetMaskedUpTo(ctx context.Context, tenantID uuid.UUID, up
 
 const eventsMask = `-- name: EventsMask :one
 WITH batch AS (
-  SELECT e.id, e.type = 'call.started' AS numbered FROM events e
+  SELECT e.id, e.type IN ('call.started', 'ai_session.transferred', 'ai_session.ended', 'ai_session.conference_changed') AS numbered FROM events e
   WHERE e.tenant_id = $2 AND e.id > $1 ORDER BY e.id LIMIT $3::int
 ), masked AS (
-  UPDATE events f SET data = f.data || jsonb_build_object(
-    CASE f.data ->> 'direction' WHEN 'inbound' THEN 'from' ELSE 'to' END,
-    mask_number(f.data ->> CASE f.data ->> 'direction' WHEN 'inbound' THEN 'from' ELSE 'to' END))
+  UPDATE events f SET data = mask_event(f.type, f.data)
   WHERE f.tenant_id = $2 AND f.id = ANY(ARRAY(SELECT b.id FROM batch b WHERE b.numbered)) AND f.id > $1
-    AND f.data ->> CASE f.data ->> 'direction' WHEN 'inbound' THEN 'from' ELSE 'to' END
-      <> mask_number(f.data ->> CASE f.data ->> 'direction' WHEN 'inbound' THEN 'from' ELSE 'to' END)
+    AND f.data <> mask_event(f.type, f.data)
   RETURNING f.id
 )
 SELECT (SELECT count(*) FROM masked) AS masked,
@@ -157,7 +241,7 @@ type EventsMaskRow struct {
 	Last   uuid.UUID
 }
 
-// EventsMask masks the callee's number in a strict tenant's events from before it was strict, of a batch after one. It tells how many it
+// EventsMask masks the numbers in a strict tenant's events from before it was strict, of a batch after one. It tells how many it
 // masked and which event was the batch's last: the one given when there are no more. An array of ids leads to the events; a join with the
 // batch would read all that are left.
 func (q *Queries) EventsMask(ctx context.Context, after uuid.UUID, tenantID uuid.UUID, batch int32) (EventsMaskRow, error) {
@@ -295,6 +379,19 @@ func (q *Queries) LeadsSeal(ctx context.Context, tenantID uuid.UUID, ids []uuid.
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const sessionsMask = `-- name: SessionsMask :exec
+UPDATE ai_sessions s SET metadata = jsonb_set(s.metadata, '{final,destination}', to_jsonb(mask_destination(s.metadata #>> '{final,destination}')))
+WHERE s.tenant_id = $1 AND s.call_id > $2 AND s.call_id <= $3 AND s.status = 'ended'
+  AND s.metadata #>> '{final,destination}' <> mask_destination(s.metadata #>> '{final,destination}')
+`
+
+// SessionsMask masks the number that a caller was transferred to in the AI sessions of a strict tenant's calls from before it was strict, of
+// those after one and up to another.
+func (q *Queries) SessionsMask(ctx context.Context, tenantID uuid.UUID, after uuid.UUID, last uuid.UUID) error {
+	_, err := q.db.Exec(ctx, sessionsMask, tenantID, after, last)
+	return err
 }
 
 const strictTenants = `-- name: StrictTenants :many

@@ -69,6 +69,22 @@ SELECT coalesce((SELECT b.id FROM batch b ORDER BY b.id DESC LIMIT 1), @after)::
   coalesce((SELECT b.id FROM batch b WHERE b.id < (SELECT o.id FROM open o) OR NOT EXISTS (SELECT FROM open) ORDER BY b.id DESC LIMIT 1),
     @after)::uuid AS done;
 
+-- CallsClear gives the callees' numbers in clear of a strict tenant's calls from before it was strict, of those after one and up to another
+-- that ended between two moments, locked.
+-- name: CallsClear :many
+SELECT c.id, (CASE c.direction WHEN 'inbound' THEN c.from_number ELSE c.to_number END)::text AS number FROM calls c
+WHERE c.tenant_id = @tenant_id AND c.id > @after AND c.id <= @last AND c.peer_sealed IS NULL
+  AND c.end_time >= @ended_after::timestamptz AND c.end_time < @ended_before::timestamptz
+  AND CASE c.direction WHEN 'inbound' THEN c.from_number ELSE c.to_number END
+    <> mask_number(CASE c.direction WHEN 'inbound' THEN c.from_number ELSE c.to_number END)
+ORDER BY c.id FOR NO KEY UPDATE;
+
+-- CallsSeal gives calls the sealed numbers of their callees.
+-- name: CallsSeal :exec
+UPDATE calls c SET peer_sealed = s.sealed
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@sealed::bytea[]) AS sealed) s
+WHERE c.tenant_id = @tenant_id AND c.id = s.id AND c.id > @after AND c.id <= @last;
+
 -- CallsMask masks the callee's number in a strict tenant's calls from before it was strict, of those after one and up to another that
 -- have ended before a moment.
 -- name: CallsMask :execrows
@@ -79,6 +95,18 @@ WHERE c.tenant_id = @tenant_id AND c.id > @after AND c.id <= @last AND c.end_tim
   AND CASE c.direction WHEN 'inbound' THEN c.from_number ELSE c.to_number END
     <> mask_number(CASE c.direction WHEN 'inbound' THEN c.from_number ELSE c.to_number END);
 
+-- SessionsMask masks the number that a caller was transferred to in the AI sessions of a strict tenant's calls from before it was strict, of
+-- those after one and up to another.
+-- name: SessionsMask :exec
+UPDATE ai_sessions s SET metadata = jsonb_set(s.metadata, '{final,destination}', to_jsonb(mask_destination(s.metadata #>> '{final,destination}')))
+WHERE s.tenant_id = @tenant_id AND s.call_id > @after AND s.call_id <= @last AND s.status = 'ended'
+  AND s.metadata #>> '{final,destination}' <> mask_destination(s.metadata #>> '{final,destination}');
+
+-- AnswersMask masks the numbers in the answers that are kept for replays, from before a tenant was strict.
+-- name: AnswersMask :exec
+UPDATE idempotent_requests r SET response = mask_answer(r.response)
+WHERE r.tenant_id = @tenant_id AND r.response IS NOT NULL AND r.response <> mask_answer(r.response);
+
 -- EventsMaskedUpTo tells which event of a tenant was the last that EventsMask need not look at again.
 -- name: EventsMaskedUpTo :one
 SELECT events_up_to FROM call_masks WHERE tenant_id = @tenant_id;
@@ -87,20 +115,17 @@ SELECT events_up_to FROM call_masks WHERE tenant_id = @tenant_id;
 INSERT INTO call_masks AS m (tenant_id, up_to, events_up_to) VALUES (@tenant_id, '00000000-0000-0000-0000-000000000000', @up_to)
 ON CONFLICT (tenant_id) DO UPDATE SET events_up_to = greatest(m.events_up_to, excluded.events_up_to);
 
--- EventsMask masks the callee's number in a strict tenant's events from before it was strict, of a batch after one. It tells how many it
+-- EventsMask masks the numbers in a strict tenant's events from before it was strict, of a batch after one. It tells how many it
 -- masked and which event was the batch's last: the one given when there are no more. An array of ids leads to the events; a join with the
 -- batch would read all that are left.
 -- name: EventsMask :one
 WITH batch AS (
-  SELECT e.id, e.type = 'call.started' AS numbered FROM events e
+  SELECT e.id, e.type IN ('call.started', 'ai_session.transferred', 'ai_session.ended', 'ai_session.conference_changed') AS numbered FROM events e
   WHERE e.tenant_id = @tenant_id AND e.id > @after ORDER BY e.id LIMIT @batch::int
 ), masked AS (
-  UPDATE events f SET data = f.data || jsonb_build_object(
-    CASE f.data ->> 'direction' WHEN 'inbound' THEN 'from' ELSE 'to' END,
-    mask_number(f.data ->> CASE f.data ->> 'direction' WHEN 'inbound' THEN 'from' ELSE 'to' END))
+  UPDATE events f SET data = mask_event(f.type, f.data)
   WHERE f.tenant_id = @tenant_id AND f.id = ANY(ARRAY(SELECT b.id FROM batch b WHERE b.numbered)) AND f.id > @after
-    AND f.data ->> CASE f.data ->> 'direction' WHEN 'inbound' THEN 'from' ELSE 'to' END
-      <> mask_number(f.data ->> CASE f.data ->> 'direction' WHEN 'inbound' THEN 'from' ELSE 'to' END)
+    AND f.data <> mask_event(f.type, f.data)
   RETURNING f.id
 )
 SELECT (SELECT count(*) FROM masked) AS masked,
