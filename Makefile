@@ -35,12 +35,12 @@ $(TOOLS)/%:
 
 # `make lint` vets. Two kinds of tests run at a time. Those that go by the clock (real audio, whole stacks, phones) wait more than they
 # work, and must not be late: they have the processor when they ask for it. Those that work (the rest) have what is left, by nice(1): a
-# niced process gives way at once. Each kind has a PostgreSQL of its own. The packages that take longest begin first; three of those that
+# niced process gives way. Each kind has a PostgreSQL of its own. The packages that take longest begin first; three of those that
 # work are busy at a time, since they wait for the database. Trimmed paths have clean clones share what is compiled.
 # The race detector would have each process sleep for a second when it ends.
 GOTEST   := env GORACE=atexit_sleep_ms=0 RINGMASTER_BINARY=$(CURDIR)/$(BIN) RINGMASTER_CONTROLLER=$(CURDIR)/$(RACEBIN) $(BIN) with-postgres -- \
             $(GO) test -vet=off -trimpath -shuffle=on -timeout 25m
-NICE     := nice -n 19
+NICE     := nice -n 10
 E2E      := /integration/e2e$$
 CLOCK    := /(media|integration)(/|$$)
 LONGEST  := /(dialer|httpapi|store|cmd/ringmaster)$$
