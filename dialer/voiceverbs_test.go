@@ -70,7 +70,7 @@ func TestVoiceAgentSetsLeadField(t *testing.T) {
 	require.Equal(t, []string{"value"}, fields(t, set("c", `"`+strings.Repeat("x", 7<<10)+`"`)), "too much together")
 	require.Equal(t, []string{"value"}, fields(t, set("c", `"\u0000"`)))
 	call.LeadID = nil
-	require.Equal(t, "NoLead", conflictCode(t, set("city", `1`)))
+	require.Equal(t, "no_lead", conflictCode(t, set("city", `1`)))
 }
 
 // TestVoiceAgentSetsLeadStatus: the status wins over what the call's end would give, tells lead.completed at that end and no sooner, and

@@ -27,6 +27,9 @@ type Operation struct {
 func OperationsOf(s *Server) []Operation {
 	var list []Operation
 	for _, op := range s.api.operations() {
+		if op.page {
+			continue
+		}
 		o := Operation{
 			Method: op.method, Path: op.path, Scope: op.scope, Open: op.access == accessOpen || op.access == accessSwitch,
 			Key:     op.access == accessKey || op.access == accessKeyOrSession || op.access == accessControl,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/httpapi/auth"
+	"github.com/ringmaster/ringmaster/httpapi/docs"
 	"github.com/ringmaster/ringmaster/httpapi/openapi"
 	"github.com/ringmaster/ringmaster/httpapi/webhook"
 	"github.com/ringmaster/ringmaster/media/netguard"
@@ -36,6 +37,7 @@ type api struct {
 	sessions     sessionHandlers
 	health       healthHandlers
 	directory    directoryHandlers
+	pages        []docs.Page
 	// places says which controller an operation is for.
 	places places
 }
@@ -125,6 +127,10 @@ func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, key
 	if err != nil {
 		return nil, err
 	}
+	pages, err := docs.Pages()
+	if err != nil {
+		return nil, err
+	}
 	accounts, lists := account.New(deps.Store), lister{timeout: cfg.RequestTimeout, log: cfg.Logger}
 	of := deps.Dialer
 	calls := callHandlers{
@@ -150,6 +156,7 @@ func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, key
 		users:        userHandlers{accounts},
 		telephony:    telephonyHandlers{accounts: accounts, byTenants: cfg.TenantTelephony, targets: cfg.TrunkTargets},
 		settings:     settingsHandlers{of.Settings},
+		pages:        pages,
 		supervisors:  supervisorHandlers{supervisors: of.Supervisors, streams: lasting, now: cfg.Now},
 		agents:       agentHandlers{agents: deps.Agents, desk: of.Desk, calls: calls},
 		sessions:     sessionHandlers{accounts: accounts, signIn: signIn, signer: signer},

@@ -108,6 +108,8 @@ type operation struct {
 	// permission is what a user must have besides, an administrator always has; empty where the role is enough.
 	permission string
 	body       bodyKind
+	// page is for people, and not in the OpenAPI document.
+	page bool
 	// freesKey reports whether a refusal leaves an Idempotency-Key unused; changedNothing when nil.
 	freesKey func(e *apiError) bool
 	// hashFile gives the hash of an upload's file.
@@ -122,7 +124,7 @@ func (a *api) operations() []operation {
 	var all []operation
 	for _, group := range [][]operation{
 		a.voiceAgentOperations(), a.campaignOperations(), a.suppressionOperations(), a.callOperations(), a.webhookOperations(), a.keyOperations(),
-		a.dialerOperations(), a.accountOperations(), a.agentOperations(), a.supervisorOperations(), a.healthOperations(),
+		a.dialerOperations(), a.accountOperations(), a.agentOperations(), a.supervisorOperations(), a.healthOperations(), a.pageOperations(),
 	} {
 		all = append(all, group...)
 	}

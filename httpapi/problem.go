@@ -40,18 +40,21 @@ const (
 	codeTestEnvironment       = "test_environment"
 	codeOperatorOnly          = "operator_only"
 	codeSessionTerminated     = "AISessionTerminated"
-	codeInvalidCallState      = "InvalidCallState"
+	codeInvalidCallState      = "invalid_call_state"
 	codeRecordingPending      = "recording_processing"
 	codeRecordingMissing      = "recording_not_found"
 	codeBadSignature          = "invalid_signature"
 	codeExpiredURL            = "url_expired"
 	codeNoRelationship        = "no_relationship"
-	codeTapFailed             = "TapFailed"
+	codeTapFailed             = "tap_failed"
 	codeForbiddenClient       = "client_not_allowed"
 	codeTaken                 = "already_in_use"
 	codeRequestTimeout        = "request_timeout"
 	codeCallEnded             = "call_ended"
 )
+
+// errorsPage is the catalogue of codes, for people.
+const errorsPage = "/docs/errors"
 
 // apiError is what a handler, or the code around it, answers in place of a result.
 type apiError struct {
@@ -110,13 +113,13 @@ func mapError(err error) *apiError {
 	}
 }
 
-// problem gives the RFC 9457 document.
-func (e *apiError) problem(requestID string) ([]byte, error) {
+// problem gives the RFC 9457 document. base is our own address, at which the code is explained.
+func (e *apiError) problem(base, requestID string) ([]byte, error) {
 	doc := maps.Clone(e.members)
 	if doc == nil {
 		doc = map[string]any{}
 	}
-	doc["type"] = "about:blank"
+	doc["type"] = base + errorsPage + "#" + e.code
 	doc["title"] = http.StatusText(e.status)
 	doc["status"] = e.status
 	doc["detail"] = e.detail
@@ -142,7 +145,7 @@ type dialerValidation struct {
 }
 
 // dialerBody gives the same error as the Dialer API tells it.
-func (e *apiError) dialerBody(requestID string) ([]byte, error) {
+func (e *apiError) dialerBody(_, requestID string) ([]byte, error) {
 	doc := map[string]any{"request_id": requestID}
 	if e.status != http.StatusUnprocessableEntity {
 		maps.Copy(doc, e.members)

@@ -367,7 +367,7 @@ func (s *Server) answerError(r *request, e *apiError) {
 	if r.op.surface == dialerAPI {
 		encode, contentType = e.dialerBody, jsonType
 	}
-	body, err := encode(r.id)
+	body, err := encode(s.publicURL, r.id)
 	if err != nil {
 		s.cfg.Logger.Error("error could not be encoded", "request_id", r.id, "error", err)
 	}

@@ -37,7 +37,7 @@ type Server struct {
 
 	mu          sync.Mutex // guards all below
 	state       serverState
-	publicURL   string
+	publicURL   string // written by Start before anything is served; requests read it without mu
 	addr        net.Addr
 	metricsAt   net.Addr
 	main        *fasthttp.Server

@@ -453,7 +453,7 @@ func TestSupervisorTransfer(t *testing.T) {
 	sup.JSON(t, http.MethodGet, b.period()+"&supervisor_id="+supID.String(), nil, http.StatusOK, &audit)
 	require.Equal(t, 5, audit.Total, "one that was done, and two that were refused")
 	require.Equal(t, "call.force_transferred", audit.Items[4].Action)
-	require.Contains(t, string(audit.Items[0].Details), "NoAgentAvailable")
+	require.Contains(t, string(audit.Items[0].Details), "no_agent_available")
 }
 
 func TestSupervisorAudit(t *testing.T) {

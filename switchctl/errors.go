@@ -47,9 +47,9 @@ var (
 	}
 	// ErrAudio says that audio could not be fetched or played.
 	ErrAudio = errors.New("switchctl: audio can't be played")
-	// ErrNobodyLoggedIn refuses to queue a caller (409 NoAgentAvailable).
+	// ErrNobodyLoggedIn refuses to queue a caller (409 no_agent_available).
 	ErrNobodyLoggedIn error = &fault.Error{
-		Kind: fault.Conflict, Code: "NoAgentAvailable", Detail: "No agent is logged in.",
+		Kind: fault.Conflict, Code: "no_agent_available", Detail: "No agent is logged in.",
 		Text: "switchctl: no agent is logged in",
 	}
 	// ErrUnknownExtension says that no agent has the extension (422).
@@ -80,7 +80,7 @@ type StateError struct {
 	// State is the call's, Event the verb or event that it rejects.
 	State string
 	Event string
-	// Code is the API's error code; "InvalidCallState" when empty.
+	// Code is the API's error code; "invalid_call_state" when empty.
 	Code string
 	// Detail says why, for a person.
 	Detail string
@@ -96,7 +96,7 @@ func (e *StateError) Error() string {
 // Fault is what a client is told.
 func (e *StateError) Fault() *fault.Error {
 	return &fault.Error{
-		Kind: fault.Conflict, Code: cmp.Or(e.Code, "InvalidCallState"),
+		Kind: fault.Conflict, Code: cmp.Or(e.Code, "invalid_call_state"),
 		Detail: cmp.Or(e.Detail, fmt.Sprintf("%s is not possible while the call is %s.", e.Event, e.State)),
 	}
 }
@@ -152,7 +152,7 @@ func (e *TapError) Unwrap() error { return e.Err }
 
 // Fault is what a client is told.
 func (e *TapError) Fault() *fault.Error {
-	return &fault.Error{Kind: fault.Dependency, Code: "TapFailed", Detail: "The target call's audio could not be brought to the voice agent."}
+	return &fault.Error{Kind: fault.Dependency, Code: "tap_failed", Detail: "The target call's audio could not be brought to the voice agent."}
 }
 
 // BusyError refuses an inbound call with 486: a ceiling is reached.
@@ -181,7 +181,7 @@ func (e *SubprotocolError) Error() string {
 // Fault is what a client is told.
 func (e *SubprotocolError) Fault() *fault.Error {
 	return &fault.Error{
-		Kind: fault.Dependency, Code: "SubprotocolMismatch", Detail: "This host does not serve the voice agent's subprotocol.",
+		Kind: fault.Dependency, Code: "subprotocol_mismatch", Detail: "This host does not serve the voice agent's subprotocol.",
 	}
 }
 

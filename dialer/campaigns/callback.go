@@ -21,7 +21,7 @@ const (
 const MaxCallbackDays = 366
 
 // ErrNoLead refuses what is said of the lead of a call that has none.
-var ErrNoLead error = &fault.Error{Kind: fault.Conflict, Code: "NoLead", Detail: "The call has no lead."}
+var ErrNoLead error = &fault.Error{Kind: fault.Conflict, Code: "no_lead", Detail: "The call has no lead."}
 
 func isCode(err error, code string) bool {
 	e, ok := fault.Of(err)

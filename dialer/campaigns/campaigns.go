@@ -47,7 +47,7 @@ const (
 	CodeCampaignHasCalls  = "campaign_has_live_calls"
 	CodeLeadsNotScrubbed  = "leads_not_scrubbed"
 	CodeNotPredictive     = "not_predictive"
-	CodeNoCallerID        = "NoCallerID"
+	CodeNoCallerID        = "no_caller_id"
 )
 
 // The sources of campaign.paused.

@@ -18,7 +18,7 @@ import (
 
 // Codes of faults.
 const (
-	CodeNoFlowConfigured = "NoFlowConfigured"
+	CodeNoFlowConfigured = "no_flow_configured"
 	CodeFlows            = "too_many_flows"
 )
 

@@ -110,4 +110,4 @@ func (d *denial) until(at time.Time) *denial {
 }
 
 // ErrNoAgents refuses a call of an agent where there are none.
-var ErrNoAgents = &fault.Error{Kind: fault.Dependency, Code: "NoAgentAvailable", Detail: "no agent is logged in"}
+var ErrNoAgents = &fault.Error{Kind: fault.Dependency, Code: "no_agent_available", Detail: "no agent is logged in"}

@@ -18,7 +18,7 @@ import (
 
 // Codes of faults.
 const (
-	CodeNoAnnouncement = "NoAnnouncement"
+	CodeNoAnnouncement = "no_announcement"
 	CodeMaxConcurrent  = "max_concurrent"
 )
 
@@ -129,7 +129,7 @@ func ruleTable() []rule {
 			waits: campaignWaits(ReasonAgents, slog.LevelDebug), ceiling: CeilingAgents,
 		},
 		{
-			reason: ReasonRoute, of: toNumber, check: routed(ReasonRoute), answer: missing("NoTrunkConfigured"),
+			reason: ReasonRoute, of: toNumber, check: routed(ReasonRoute), answer: missing("no_trunk_configured"),
 			claim: FateBacksOff, waits: campaignWaits(ReasonRoute, slog.LevelWarn),
 		},
 		{
@@ -141,7 +141,7 @@ func ruleTable() []rule {
 			waits: campaignWaits(ReasonTrunkRate, slog.LevelDebug),
 		},
 		{
-			reason: ReasonTrunkFailures, of: toNumber, check: routed(ReasonTrunkFailures), answer: missingUntil("TrunkOutOfOrder"),
+			reason: ReasonTrunkFailures, of: toNumber, check: routed(ReasonTrunkFailures), answer: missingUntil("trunk_out_of_order"),
 			waits: campaignWaits(ReasonTrunkFailures, slog.LevelWarn).untilThen(),
 		},
 		{

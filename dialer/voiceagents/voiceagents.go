@@ -36,7 +36,7 @@ const (
 	CodeVoiceAgentInUse        = "VoiceAgentInUse"
 	CodeVoiceAgentArchived     = "voice_agent_archived"
 	CodeNoVoiceAgentConfigured = "NoVoiceAgentConfigured"
-	CodeSubprotocolMismatch    = "SubprotocolMismatch"
+	CodeSubprotocolMismatch    = "subprotocol_mismatch"
 	CodeVoiceAgents            = "too_many_voice_agents"
 )
 

@@ -58,6 +58,10 @@ func open(object map[string]any) {
 		delete(object, "additionalProperties")
 	}
 	delete(object, judgedByRow)
+	if object[mayGrow] == true {
+		object[mayGrow] = object["enum"]
+		delete(object, "enum")
+	}
 }
 
 // closed lets an accepted request have rows of any form where they are judged one by one.
@@ -65,6 +69,9 @@ func closed(object map[string]any) {
 	if object[judgedByRow] == true {
 		delete(object, "items")
 		delete(object, judgedByRow)
+	}
+	if object[mayGrow] == true {
+		delete(object, mayGrow)
 	}
 }
 
@@ -104,6 +111,9 @@ func join() (map[string]any, error) {
 	}
 	describeIdempotency(whole)
 	describeErrors(whole)
+	if err := describeCodes(whole); err != nil {
+		return nil, err
+	}
 	return whole, nil
 }
 

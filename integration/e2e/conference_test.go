@@ -91,7 +91,7 @@ func TestConference(t *testing.T) {
 		c.subscribe(t, r.URL, "ai_session.*")
 		callID := c.live(t, caller, "/tone?hz=1000")
 		problem := c.control(t, http.StatusConflict, callID, map[string]any{"event": "conference_leave"})
-		require.Equal(t, "InvalidCallState", problem["code"])
+		require.Equal(t, "invalid_call_state", problem["code"])
 		member := c.confer(t, callID, other)
 		c.heardMore(t, other, agentHz, "the member hears the voice agent")
 		c.heardMore(t, other, callerHz, "the member hears the caller")

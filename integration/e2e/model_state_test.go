@@ -10,7 +10,7 @@ import (
 const (
 	done      = "200"
 	over      = "409 AISessionTerminated"
-	clash     = "409 InvalidCallState"
+	clash     = "409 invalid_call_state"
 	unrelated = "403 no_relationship"
 )
 

@@ -113,7 +113,7 @@ func TestMonitorHearsAnotherCall(t *testing.T) {
 			return taps == 0 && channels == 2 && !heard.Live
 		})
 		problem = c.monitor(t, http.StatusConflict, monitor, "monitor_start", target)
-		require.Equal(t, "InvalidCallState", problem["code"])
+		require.Equal(t, "invalid_call_state", problem["code"])
 		c.control(t, http.StatusOK, monitor, map[string]any{"event": "hangup"})
 		c.endedCall(t, monitor)
 		c.atRest(t)

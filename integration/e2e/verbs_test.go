@@ -85,7 +85,7 @@ func TestSoundVerbs(t *testing.T) {
 		resumed := during(2*time.Second, verb("unhold"), nil)
 		nowhere := httptest.NewServer(http.NotFoundHandler())
 		problem := c.control(t, http.StatusFailedDependency, callID, map[string]any{"event": "play_audio", "audio_url": nowhere.URL})
-		require.Equal(t, "AudioFailed", problem["code"])
+		require.Equal(t, "audio_failed", problem["code"])
 		nowhere.Close()
 		c.control(t, http.StatusOK, callID, verb("hangup"))
 		c.endedCall(t, callID)

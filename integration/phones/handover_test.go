@@ -95,7 +95,7 @@ func handover(t *testing.T, l *line, way string) {
 		refusal, ok := fault.Of(err)
 		require.True(t, ok)
 		require.Equal(t, fault.Conflict, refusal.Kind)
-		require.Equal(t, "NoAgentAvailable", refusal.Code)
+		require.Equal(t, "no_agent_available", refusal.Code)
 		l.handler.mu.Lock()
 		l.handler.canQueue = nil
 		l.handler.mu.Unlock()

@@ -162,7 +162,7 @@ func (s *sound) play(ctx context.Context, m controlCommand) error {
 }
 
 // errMachineListens refuses what a greeting machine would record.
-var errMachineListens error = &fault.Error{Kind: fault.Conflict, Code: "InvalidCallState", Detail: "A machine has answered: it gets its message alone."}
+var errMachineListens error = &fault.Error{Kind: fault.Conflict, Code: "invalid_call_state", Detail: "A machine has answered: it gets its message alone."}
 
 // fetch brings audio beside the actor, after what was asked for before.
 func (s *sound) fetch(ctx context.Context, m controlCommand) error {
@@ -187,7 +187,7 @@ func (c *host) clipOf(ctx context.Context, tenant uuid.UUID, url string) (*media
 }
 
 // errAudioFailed says that audio can't be had (424).
-var errAudioFailed error = &fault.Error{Kind: fault.Dependency, Code: "AudioFailed", Detail: "The audio can't be fetched or played."}
+var errAudioFailed error = &fault.Error{Kind: fault.Dependency, Code: "audio_failed", Detail: "The audio can't be fetched or played."}
 
 // errPlays refuses audio while too much is being fetched, or waits to be played (429).
 var errPlays error = &fault.Error{Kind: fault.Limit, Code: "rate_limited", Detail: "Too much audio waits to be played to this caller."}

@@ -449,7 +449,7 @@ func failureCause(err error) string {
 	case errors.As(err, &rate):
 		return "RATE_LIMITED"
 	case errors.Is(err, switchctl.ErrNobodyLoggedIn):
-		return "NoAgentAvailable"
+		return "no_agent_available"
 	case errors.Is(err, switchctl.ErrUnknownExtension):
 		return ledger.CauseUnallocated
 	case invalid && !errors.Is(err, store.ErrValue):

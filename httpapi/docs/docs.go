@@ -1,0 +1,94 @@
+// Package docs holds the pages for people who build on the API: the OpenAPI document as a page, the catalogue of error codes, and the protocol of
+// voice agents' sockets. Nothing in them comes from another host; Policy has browsers hold them to that.
+package docs
+
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"fmt"
+	"html/template"
+	"io"
+	"path"
+
+	"github.com/swaggest/swgui/v5/static"
+
+	"github.com/ringmaster/ringmaster/httpapi/openapi"
+)
+
+// Policy is the Content-Security-Policy of the pages.
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; " +
+	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Page is a page, or what one consists of.
+type Page struct {
+	Path, ContentType string
+	Body              []byte
+	// Gzip is the body compressed, where it is kept so.
+	Gzip []byte
+}
+
+//go:embed static
+var own embed.FS
+
+const html = "text/html; charset=utf-8"
+
+// Pages gives all of them.
+func Pages() ([]Page, error) {
+	pages := []Page{}
+	for _, f := range []struct{ at, file, contentType string }{
+		{"/docs", "index.html", html},
+		{"/docs/websocket", "websocket.html", html},
+		{"/docs/page.css", "page.css", "text/css; charset=utf-8"},
+		{"/docs/start.js", "start.js", "text/javascript; charset=utf-8"},
+	} {
+		body, err := own.ReadFile(path.Join("static", f.file))
+		if err != nil {
+			return nil, fmt.Errorf("read page %s: %w", f.file, err)
+		}
+		pages = append(pages, Page{Path: f.at, ContentType: f.contentType, Body: body})
+	}
+	for _, f := range []struct{ file, contentType string }{
+		{"swagger-ui.css", "text/css; charset=utf-8"},
+		{"swagger-ui-bundle.js", "text/javascript; charset=utf-8"},
+	} {
+		compressed, err := static.FS.ReadFile(f.file + ".gz")
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", f.file, err)
+		}
+		body, err := expand(compressed)
+		if err != nil {
+			return nil, fmt.Errorf("expand %s: %w", f.file, err)
+		}
+		pages = append(pages, Page{Path: "/docs/" + f.file, ContentType: f.contentType, Body: body, Gzip: compressed})
+	}
+	errorsPage, err := renderErrors()
+	if err != nil {
+		return nil, err
+	}
+	return append(pages, Page{Path: "/docs/errors", ContentType: html, Body: errorsPage}), nil
+}
+
+func expand(compressed []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
+
+func renderErrors() ([]byte, error) {
+	codes, err := openapi.ErrorCodes()
+	if err != nil {
+		return nil, err
+	}
+	page, err := template.ParseFS(own, "static/errors.html")
+	if err != nil {
+		return nil, fmt.Errorf("parse the page of errors: %w", err)
+	}
+	var out bytes.Buffer
+	if err := page.Execute(&out, codes); err != nil {
+		return nil, fmt.Errorf("write the page of errors: %w", err)
+	}
+	return out.Bytes(), nil
+}

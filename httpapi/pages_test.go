@@ -1,0 +1,104 @@
+package httpapi_test
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/httpapi/openapi"
+)
+
+// The pages, and what they consist of, come from us alone, under a policy that browsers hold them to.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	get := func(path string) (*http.Response, string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+b.srv.Addr()+path, nil)
+		require.NoError(t, err)
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		res, err := client.Do(req)
+		require.NoError(t, err)
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		return res, string(body)
+	}
+	links := regexp.MustCompile(`(?:src|href)="([^"]*)"`)
+	seen := map[string]bool{}
+	var visit func(path string)
+	visit = func(path string) {
+		if seen[path] {
+			return
+		}
+		seen[path] = true
+		res, body := get(path)
+		require.Equal(t, http.StatusOK, res.StatusCode, path)
+		if path == "/openapi.json" {
+			return
+		}
+		require.Contains(t, res.Header.Get("Content-Security-Policy"), "default-src 'none'; script-src 'self'", path)
+		require.Equal(t, "nosniff", res.Header.Get("X-Content-Type-Options"))
+		if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") {
+			require.NotEmpty(t, body)
+			return
+		}
+		for _, link := range links.FindAllStringSubmatch(body, -1) {
+			if link[1] == "data:," {
+				continue
+			}
+			to, err := url.Parse(link[1])
+			require.NoError(t, err)
+			require.Empty(t, to.Host, "%s leads to another host: %s", path, link[1])
+			if to.Path != "" {
+				visit(to.Path)
+			}
+		}
+		require.NotContains(t, body, "<script>", "the policy lets no script stand in a page")
+	}
+	visit("/docs")
+	for _, path := range []string{"/docs/swagger-ui-bundle.js", "/docs/start.js", "/docs/page.css", "/docs/errors", "/docs/websocket", "/openapi.json"} {
+		require.True(t, seen[path], path)
+	}
+}
+
+// The type of a problem leads to its row in the catalogue.
+func TestProblemTypeLeadsToTheCatalogue(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var p struct {
+		Type string `json:"type"`
+	}
+	b.client("").JSON(t, http.MethodGet, "/api/v1/campaigns", nil, http.StatusUnauthorized, &p)
+	require.Equal(t, b.srv.URL()+"/docs/errors#missing_credential", p.Type)
+	codes, err := openapi.ErrorCodes()
+	require.NoError(t, err)
+	res, err := http.Get(p.Type) //nolint:noctx,gosec // the server of this test
+	require.NoError(t, err)
+	page, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	for _, code := range codes {
+		require.Contains(t, string(page), `<tr id="`+code.Code+`">`)
+		require.NotEmpty(t, code.Says)
+		require.NotEmpty(t, code.Status)
+	}
+}
+
+// Codes have one style of names, but for three that the interface names otherwise.
+func TestCodesHaveOneStyle(t *testing.T) {
+	t.Parallel()
+	codes, err := openapi.ErrorCodes()
+	require.NoError(t, err)
+	for _, code := range codes {
+		switch code.Code {
+		case "AISessionTerminated", "NoVoiceAgentConfigured", "VoiceAgentInUse":
+		default:
+			require.Regexp(t, `^[a-z]+(_[a-z]+)*$`, code.Code)
+		}
+	}
+}
