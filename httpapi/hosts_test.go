@@ -237,9 +237,10 @@ func TestHostThatCantBeReached(t *testing.T) {
 // A host that has a request and doesn't answer leaves it in doubt; with its key it is still done once.
 func TestHostThatDoesntAnswer(t *testing.T) {
 	t.Parallel()
-	h := twoHosts(t, func(c *httpapi.Config) { c.RequestTimeout = 300 * time.Millisecond })
+	h := twoHosts(t, func(c *httpapi.Config) { c.RequestTimeout = 2 * time.Second })
 	call := h.liveCall(t, h.tenant)
 	cb := h.at2(h.client(h.token(t, h.tenant, call, h.clock.Now().Add(time.Minute)))).With("Idempotency-Key", unusedKey)
+	cb.With("Idempotency-Key", uuid.NewString()).JSON(t, http.MethodPost, controlPath(call), `{"event":"unhold"}`, http.StatusOK, nil) // connects
 	release := h.calls.hold()
 	refused(t, cb, http.MethodPost, controlPath(call), `{"event":"hold"}`, http.StatusServiceUnavailable, relay.CodeUnknownOutcome)
 	require.Equal(t, 1, h.relayed(t, "unanswered"))
@@ -248,7 +249,7 @@ func TestHostThatDoesntAnswer(t *testing.T) {
 		status, _, _ := cb.Do(t, http.MethodPost, controlPath(call), `{"event":"hold"}`)
 		return status == http.StatusOK
 	}, 20*time.Second, 20*time.Millisecond)
-	require.Len(t, h.calls.requests(), 1)
+	require.Len(t, h.calls.requests(), 2)
 }
 
 // A request goes to another host once, whatever the database says of the call there.

@@ -84,6 +84,30 @@ dialing: {window_from: "9", dnc_path: /does/not/exist, dnc_patterns: ["9*"]}
 	require.Equal(t, len(got)+1, strings.Count(err.Error(), "\n")+1)
 }
 
+// TestHostsAddress: other controllers must be told an address that leads here.
+func TestHostsAddress(t *testing.T) {
+	t.Parallel()
+	for given, faulty := range map[string]string{
+		`RINGMASTER_HOSTS__LISTEN=10.0.0.5:8086`:                                               "",
+		`RINGMASTER_HOSTS__LISTEN=127.0.0.1:0`:                                                 "",
+		`RINGMASTER_HOSTS__LISTEN=0.0.0.0:8086`:                                                "hosts.address",
+		`RINGMASTER_HOSTS__LISTEN=[::]:8086`:                                                   "hosts.address",
+		`RINGMASTER_HOSTS__LISTEN=0.0.0.0:8086 RINGMASTER_HOSTS__ADDRESS=host-1.internal:8086`: "",
+		`RINGMASTER_HOSTS__LISTEN=0.0.0.0:8086 RINGMASTER_HOSTS__ADDRESS=host-1.internal`:      "hosts.address",
+		`RINGMASTER_HOSTS__LISTEN=nowhere`:                                                     "hosts.listen",
+		`RINGMASTER_HOSTS__ADDRESS=host-1.internal:8086`:                                       "hosts.listen",
+	} {
+		_, err := load(write(t, minimal), strings.Fields(given))
+		if faulty == "" {
+			require.NoError(t, err, given)
+			continue
+		}
+		faults := (*FaultsError)(nil)
+		require.ErrorAs(t, err, &faults, given)
+		require.Equal(t, faulty, faults.Faults[0].Key, given)
+	}
+}
+
 // TestListenersWithoutCredentials are for the switch's networks: another address than loopback needs them named.
 func TestListenersWithoutCredentials(t *testing.T) {
 	t.Parallel()
