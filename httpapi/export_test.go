@@ -21,6 +21,8 @@ type Operation struct {
 	Permission string
 	// JSON and File say what its body is.
 	JSON, File bool
+	// Placed is carried out by the controller that has what it is about.
+	Placed bool
 }
 
 // OperationsOf lists the operations of a server.
@@ -35,6 +37,7 @@ func OperationsOf(s *Server) []Operation {
 			Key:     op.access == accessKey || op.access == accessKeyOrSession || op.access == accessControl,
 			Session: op.access == accessSession || op.access == accessKeyOrSession, Control: op.access == accessControl,
 			Permission: op.permission, JSON: op.body == jsonBody, File: op.body == fileBody,
+			Placed: op.place != nil,
 		}
 		for _, role := range []string{account.RoleAdmin, account.RoleSupervisor, account.RoleAgent} {
 			if o.Session && op.roles.include(role) && (op.permission == "" || account.May(role, nil, op.permission)) {

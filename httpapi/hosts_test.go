@@ -14,6 +14,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -108,6 +110,19 @@ func counted(t *testing.T, from *prometheus.Registry, name, label string) (n int
 		}
 	}
 	return n
+}
+
+// Whatever acts on a live call, an agent's phone or a supervisor's session has its place, and nothing else goes to other controllers.
+func TestOperationsHaveTheirPlace(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	rowsAlone := []string{"POST /api/v1/ai-sessions/{call_id}/revoke_token"}
+	ofCalls := regexp.MustCompile(`\{(call_id|session_id|escalation_id)\}|^/api/(agent|supervisor)/`)
+	for _, op := range httpapi.OperationsOf(b.srv) {
+		name := op.Method + " " + op.Path
+		acts := op.Method != http.MethodGet && ofCalls.MatchString(op.Path) && !slices.Contains(rowsAlone, name)
+		require.Equal(t, acts, op.Placed, name)
+	}
 }
 
 // A verb for another host's call is carried out there, with its client's credential, key and answer; a key acts once whichever host is asked.

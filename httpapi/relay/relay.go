@@ -28,6 +28,9 @@ const (
 	// silence is how long a controller may give no sign of life, three of its heartbeats (cluster.MaxBeat) and what the clocks of two hosts may
 	// differ by, before nobody tries to reach it: a request on a connection whose other end has lost its power would be waited for in vain.
 	silence = time.Minute
+	// aliveEvery is how often a connection that waits for a request is tried, and aliveMisses how often in vain before it is given up.
+	aliveEvery  = 3 * time.Second
+	aliveMisses = 2
 	// retryAfter is told to the client of a controller that can't be reached.
 	retryAfter = 5 * time.Second
 	// maxAnswer bounds an answer, in bytes.
@@ -218,7 +221,9 @@ func (r *Relay) dial(ctx context.Context, network, addr string) (net.Conn, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	dialer := &tls.Dialer{Config: &tls.Config{
+	// A host that has lost its power is noticed on connections that wait, before a request is sent on one.
+	alive := net.KeepAliveConfig{Enable: true, Idle: aliveEvery, Interval: aliveEvery, Count: aliveMisses}
+	dialer := &tls.Dialer{NetDialer: &net.Dialer{KeepAliveConfig: alive}, Config: &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{r.certificate},
 		InsecureSkipVerify: true, //nolint:gosec // known by the hash in the database, and no authority's
 		VerifyConnection: func(cs tls.ConnectionState) error {
