@@ -60,7 +60,8 @@ type Config struct {
 	WriteTimeout   time.Duration
 	IdleTimeout    time.Duration
 	RequestTimeout time.Duration
-	// StreamCheck is how often the session that opened a stream of events is looked at; 5 s by default.
+	// StreamCheck is how often the session that opened a stream of events is looked at besides each change
+	// that is told; 5 s by default.
 	StreamCheck time.Duration
 
 	// SessionKeys gives the keys of sign-in tokens, the newest first, which signs; all verify. It is asked at each use.

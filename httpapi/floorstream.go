@@ -18,7 +18,7 @@ const (
 	eventStreamType = "text/event-stream"
 	// streamBeat is how often a stream in which nothing happens has a comment, by which a connection that is gone is found.
 	streamBeat = 15 * time.Second
-	// streamCheck is how often the session that opened a stream is looked at.
+	// streamCheck is how often the session that opened a stream is looked at when nothing is told to have changed.
 	streamCheck = 5 * time.Second
 	// streamPrelude has a client wait for 2 s before it connects again.
 	streamPrelude = "retry: 2000\n\n"
@@ -30,8 +30,10 @@ type streams struct {
 	closing <-chan struct{}
 	// authenticate looks a credential up.
 	authenticate func(ctx context.Context, token string) (auth.Principal, error)
-	timeout      time.Duration // of a write, and of a look at a credential
-	beat, check  time.Duration
+	// changes gives what is closed when credentials may have changed.
+	changes     func() <-chan struct{}
+	timeout     time.Duration // of a write, and of a look at a credential
+	beat, check time.Duration
 }
 
 // floorStream sends the floor, and then what changes, as server-sent events.
@@ -46,7 +48,7 @@ func (h supervisorHandlers) floorStream(ctx context.Context, r *request) (reply,
 	}
 	roles := r.op.roles
 	out := &eventStream{
-		listener: listener, streams: h.streams, conn: r.rc.Conn(), beats: time.NewTicker(h.streams.beat), checks: time.NewTicker(h.streams.check),
+		listener: listener, streams: h.streams, changed: h.streams.changes(), conn: r.rc.Conn(), beats: time.NewTicker(h.streams.beat), checks: time.NewTicker(h.streams.check),
 	}
 	// The stream outlives the handler, and so must not end with its context.
 	ctx = context.WithoutCancel(ctx)
@@ -70,6 +72,7 @@ type eventStream struct {
 	listener      *supervisors.Listener
 	conn          net.Conn
 	allowed       func() bool
+	changed       <-chan struct{} // once credentials may have changed since the last look
 	beats, checks *time.Ticker
 	text          bytes.Buffer
 }
@@ -87,6 +90,11 @@ func (s *eventStream) Read(p []byte) (int, error) {
 			writeEvent(&s.text, e)
 		case <-s.beats.C:
 			s.text.WriteString(":\n\n")
+		case <-s.changed:
+			s.changed = s.changes()
+			if !s.allowed() {
+				return 0, io.EOF
+			}
 		case <-s.checks.C:
 			if !s.allowed() {
 				return 0, io.EOF

@@ -90,7 +90,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	open, closing := context.WithCancel(context.Background())
 	s.closing = closing
 	lasting := streams{
-		closing: open.Done(), authenticate: s.auth.Authenticate, timeout: cfg.WriteTimeout, beat: streamBeat, check: cfg.StreamCheck,
+		closing: open.Done(), authenticate: s.auth.Authenticate, changes: s.auth.Changes, timeout: cfg.WriteTimeout, beat: streamBeat, check: cfg.StreamCheck,
 	}
 	if s.api, err = newAPI(cfg, deps, signer, s.signIn, s.idempotency, lasting); err != nil {
 		return nil, err

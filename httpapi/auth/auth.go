@@ -88,6 +88,7 @@ type Authenticator struct {
 	keys         *memory[keyHash, *db.FindAPIKeyByHashRow]
 	users        *memory[userRef, *db.FindSessionUserRow]
 	metrics      Metrics
+	changes      broadcast
 	// Touched writes when keys were last used; its Run is its owner's to start.
 	Touched *TouchLog
 	limiter *limiter
@@ -115,13 +116,19 @@ func (a *Authenticator) Watch(on bool) {
 	if on {
 		a.metrics.Watched.Set(1)
 	}
+	a.changes.tell()
 }
 
 // Forget implements store.CredentialWatcher.
 func (a *Authenticator) Forget(tenant uuid.UUID) {
 	a.keys.forget(tenant)
 	a.users.forget(tenant)
+	a.changes.tell()
 }
+
+// Changes gives a channel that is closed when what credentials are good for may have changed since. Whoever works for long on the word of one
+// asks again then.
+func (a *Authenticator) Changes() <-chan struct{} { return a.changes.next() }
 
 func (a *Authenticator) counted(credential string, remembered bool) {
 	source := "database"

@@ -94,3 +94,27 @@ func (m *memory[K, V]) look(key K, read func() (V, uuid.UUID, error)) (value V, 
 	value, _ = shared.(V)
 	return value, false, err
 }
+
+// broadcast tells all who wait for it at once. Its zero value is ready.
+type broadcast struct {
+	mu   sync.Mutex
+	wait chan struct{} // closed by the next word; nil while nobody waits
+}
+
+func (b *broadcast) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.wait == nil {
+		b.wait = make(chan struct{})
+	}
+	return b.wait
+}
+
+func (b *broadcast) tell() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.wait != nil {
+		close(b.wait)
+		b.wait = nil
+	}
+}
