@@ -316,13 +316,8 @@ func maskedBody(out reply) (json.RawMessage, error) {
 
 // replay answers as the first request with this key was answered.
 func (d *idempotency) replay(ctx context.Context, a attempt) (reply, error) {
-	var row db.IdempotentRequest
-	err := d.store.InTenant(ctx, a.tenantID, func(tx *store.Tx) error {
-		var err error
-		row, err = tx.Q.GetIdempotencyKey(ctx, db.GetIdempotencyKeyParams{
-			TenantID: a.tenantID, Environment: string(a.environment), Scope: a.scope, Key: a.key,
-		})
-		return err
+	row, err := d.store.Read(a.tenantID).GetIdempotencyKey(ctx, db.GetIdempotencyKeyParams{
+		TenantID: a.tenantID, Environment: string(a.environment), Scope: a.scope, Key: a.key,
 	})
 	unknown := newError(http.StatusConflict, codeUnknownOutcome, "A request with this key was begun, and its outcome is not known.")
 	if errors.Is(err, store.ErrNotFound) {

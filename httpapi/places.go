@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/httpapi/relay"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 )
 
 // headerClient tells the other controller who has asked.
@@ -26,11 +27,8 @@ type places struct {
 }
 
 // look reads in the request's tenant who has something; empty for nobody.
-func (p places) look(ctx context.Context, r *request, read func(tx *store.Tx) (string, error)) (node string, err error) {
-	err = p.store.InTenant(ctx, r.who.TenantID, func(tx *store.Tx) error {
-		node, err = read(tx)
-		return err
-	})
+func (p places) look(ctx context.Context, r *request, read func(q *db.Queries) (string, error)) (node string, err error) {
+	node, err = read(p.store.Read(r.who.TenantID))
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
 	}
@@ -43,13 +41,13 @@ func (p places) withCall(ctx context.Context, r *request, text string) (string, 
 	if err != nil || p.calls.Runs(r.who.TenantID, id) {
 		return "", nil //nolint:nilerr // refused here
 	}
-	return p.look(ctx, r, func(tx *store.Tx) (string, error) { return tx.Q.NodeOfCall(ctx, r.who.TenantID, id) })
+	return p.look(ctx, r, func(q *db.Queries) (string, error) { return q.NodeOfCall(ctx, r.who.TenantID, id) })
 }
 
 // withAgent is the controller that has the phone of an agent.
 func (p places) withAgent(ctx context.Context, r *request, id uuid.UUID) (string, error) {
-	return p.look(ctx, r, func(tx *store.Tx) (string, error) {
-		row, err := tx.Q.NodeOfAgent(ctx, r.who.TenantID, id)
+	return p.look(ctx, r, func(q *db.Queries) (string, error) {
+		row, err := q.NodeOfAgent(ctx, r.who.TenantID, id)
 		return row.Node, err
 	})
 }
@@ -81,7 +79,7 @@ func (p places) ofSession(ctx context.Context, r *request) (string, error) {
 	if err != nil {
 		return "", nil //nolint:nilerr // refused here
 	}
-	return p.look(ctx, r, func(tx *store.Tx) (string, error) { return tx.Q.NodeOfSupervision(ctx, r.who.TenantID, id) })
+	return p.look(ctx, r, func(q *db.Queries) (string, error) { return q.NodeOfSupervision(ctx, r.who.TenantID, id) })
 }
 
 // ofEscalation is where the call of the path's escalation is.
@@ -90,7 +88,7 @@ func (p places) ofEscalation(ctx context.Context, r *request) (string, error) {
 	if err != nil {
 		return "", nil //nolint:nilerr // refused here
 	}
-	return p.look(ctx, r, func(tx *store.Tx) (string, error) { return tx.Q.NodeOfEscalation(ctx, r.who.TenantID, id) })
+	return p.look(ctx, r, func(q *db.Queries) (string, error) { return q.NodeOfEscalation(ctx, r.who.TenantID, id) })
 }
 
 // ofAgent is where the phone of the agent is who asks.
@@ -100,8 +98,8 @@ func (p places) ofAgent(ctx context.Context, r *request) (string, error) {
 
 // ofLogin is where an agent is who is on a call. Any other logs in here: this host's switch has the phone from now on.
 func (p places) ofLogin(ctx context.Context, r *request) (string, error) {
-	return p.look(ctx, r, func(tx *store.Tx) (string, error) {
-		row, err := tx.Q.NodeOfAgent(ctx, r.who.TenantID, r.who.ID)
+	return p.look(ctx, r, func(q *db.Queries) (string, error) {
+		row, err := q.NodeOfAgent(ctx, r.who.TenantID, r.who.ID)
 		if row.CurrentCallID == nil {
 			return "", err
 		}
