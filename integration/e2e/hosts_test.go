@@ -85,7 +85,7 @@ func (f farAPI) verbs(t *testing.T, s supervisor) {
 	// Both calls of a monitor are of one host, and so is a supervisor's phone.
 	other := f.place(t, f.far, target, "host-2")
 	problem := f.far.control(t, http.StatusConflict, callID, map[string]any{"event": "monitor_start", "target_call_id": other})
-	require.Equal(t, "InvalidCallState", problem["code"])
+	require.Equal(t, "invalid_call_state", problem["code"])
 	require.Contains(t, problem["detail"], "another host")
 	status, _, answer := s.api.Do(t, http.MethodPost, "/api/supervisor/sessions", map[string]any{"call_id": other})
 	require.Equal(t, http.StatusConflict, status)
