@@ -34,6 +34,7 @@ type suite struct {
 	log                                 *racelog
 	shared                              map[kind]func() (*stack.Stack, error)
 	extensions                          *atomic.Int64 // that fresh agents were given
+	stores                              *stores
 }
 
 // kind is a kind of switch.
@@ -65,7 +66,10 @@ func runSuite(m *testing.M) (code int, err error) {
 		return 1, fmt.Errorf("open the folder: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	theSuite = suite{dir: dir, freeswitch: os.Getenv(envFreeSWITCH), log: &racelog{}, extensions: &atomic.Int64{}}
+	theSuite = suite{
+		dir: dir, freeswitch: os.Getenv(envFreeSWITCH), log: &racelog{}, extensions: &atomic.Int64{},
+		stores: &stores{byURL: map[string]*store.Store{}},
+	}
 	if theSuite.binary, err = binary(dir, envBinary); err != nil {
 		return 1, err
 	}
@@ -90,6 +94,7 @@ func runSuite(m *testing.M) (code int, err error) {
 		fmt.Fprintf(os.Stderr, "\n*** NO REAL SWITCH: every test on FreeSWITCH is skipped. Set %s=/path/to/freeswitch. ***\n\n", envFreeSWITCH)
 	}
 	code = m.Run()
+	theSuite.stores.close()
 	for _, s := range started {
 		err = errors.Join(err, s.Close(context.Background()))
 	}

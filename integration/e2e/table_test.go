@@ -1,12 +1,15 @@
 package e2e
 
 import (
+	"context"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/integration/stack"
 	"github.com/ringmaster/ringmaster/store"
 )
 
@@ -112,10 +115,37 @@ func deref(s *string) string {
 // open gives the stack's database.
 func (c *customer) open(t *testing.T) *store.Store {
 	t.Helper()
-	st, err := store.Open(t.Context(), store.Config{URL: c.Bootstrap.DatabaseURL, MasterKey: c.MasterKey, MaxConns: 4})
+	st, err := theSuite.stores.of(t.Context(), c.Stack)
 	require.NoError(t, err)
-	t.Cleanup(st.Close)
 	return st
+}
+
+// stores has one store for each stack's database. Safe for concurrent use.
+type stores struct {
+	mu    sync.Mutex
+	byURL map[string]*store.Store
+}
+
+func (s *stores) of(ctx context.Context, on *stack.Stack) (*store.Store, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	url := on.Bootstrap.DatabaseURL
+	if st := s.byURL[url]; st != nil {
+		return st, nil
+	}
+	st, err := store.Open(ctx, store.Config{URL: url, MasterKey: on.MasterKey, MaxConns: 8})
+	if err == nil {
+		s.byURL[url] = st
+	}
+	return st, err
+}
+
+func (s *stores) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range s.byURL {
+		st.Close()
+	}
 }
 
 // atRest asserts that the tenant holds no unit and has no open row.
