@@ -28,7 +28,7 @@ func (r *receiver) answered(t *testing.T, callID string) delivery {
 // all of them alike. Of three mailboxes one must be told: a busy machine may have heard too little of the others in time.
 // None of them speaks with ringing's frequency, as the carrier's ordinary subscribers do.
 func TestWhoAnswered(t *testing.T) {
-	onEachSwitch(t, func(t *testing.T, c *customer) {
+	onEachSwitchAlone(t, func(t *testing.T, c *customer) {
 		r := newReceiver(t, accept)
 		c.subscribe(t, r.URL, "call.*", "ai_session.*")
 		campaign := c.campaign(t, c.voiceAgent(t, "/echo?end_after=8s", nil), nil)
@@ -99,7 +99,7 @@ func TestDetectionOff(t *testing.T) {
 // call and in the metrics. A call that nobody answered has no quality. Of three clean calls the best counts: the others may have
 // waited for this machine.
 func TestQualityOfCalls(t *testing.T) {
-	onEachSwitch(t, func(t *testing.T, c *customer) {
+	onEachSwitchAlone(t, func(t *testing.T, c *customer) {
 		campaign := c.campaign(t, c.voiceAgent(t, "/echo?end_after=12s", nil), nil)
 		bad, busy := c.push(t, campaign, "9873200075"), c.push(t, campaign, "9873200060")
 		for _, number := range []string{"9873200001", "9873200002", "9873200003"} {

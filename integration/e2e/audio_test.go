@@ -28,7 +28,7 @@ const (
 // other only right, where the carrier sent the one and heard the other, from answer to hang-up. A busy machine delays what the
 // stand-ins send and stamp: one of a few calls has to meet the onsets' tolerance, and each one all the rest.
 func TestAudioBothWaysAndRecorded(t *testing.T) {
-	onEachSwitch(t, func(t *testing.T, c *customer) {
+	onEachSwitchAlone(t, func(t *testing.T, c *customer) {
 		best := time.Hour
 		for try := 0; try < 8 && best > onsetTolerance; try++ {
 			best = min(best, audioOfOneCall(t, c, "98730000"+strconv.Itoa(10+try)))

@@ -141,7 +141,7 @@ func onEachSwitch(t *testing.T, test func(t *testing.T, c *customer)) {
 	eachSwitch(t, true, shared, test)
 }
 
-// onEachSwitchAlone runs one that would disturb others, before those that run beside each other.
+// onEachSwitchAlone runs one that listens closely, or would disturb others, before those that run beside each other.
 func onEachSwitchAlone(t *testing.T, test func(t *testing.T, c *customer)) {
 	t.Helper()
 	eachSwitch(t, false, shared, test)

@@ -117,7 +117,8 @@ func TestVerbKeysOutliveTheController(t *testing.T) {
 		c.hears(t, "+91"+second, playedHz, 1, "the callee hears the audio")
 		talkSome(t)
 		report, _ := c.report(t, "+91"+second)
-		require.Len(t, onsets(report.Heard, playedHz), 1, "and once alone")
+		played := onsets(report.Heard, playedHz)
+		require.Zero(t, after(played, played[0].Add(time.Second/2)), "and once alone, whatever gaps a busy machine leaves in it: %s", played)
 
 		before, _ := c.report(t, "+91"+number)
 		for i, body := range done {

@@ -476,8 +476,11 @@ func TestSupervisedCallOutlivesACrash(t *testing.T) {
 		c.hangUp(t, "+91"+caller)
 		c.endedCall(t, callID)
 		c.atRest(t)
+		var changes map[any]int
+		defer func() { t.Log(changes) }()
 		eventually(t, 10*time.Second, "each beginning has its end", func() bool {
-			changes, seen := map[any]int{}, map[string]bool{}
+			changes = map[any]int{}
+			seen := map[string]bool{}
 			for _, d := range r.deliveries() {
 				require.Equal(t, "supervisor", d.event.Data["actor"])
 				if !seen[d.event.ID] { // what the killed controller had not written down as delivered comes again
