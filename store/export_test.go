@@ -5,7 +5,10 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/ringmaster/ringmaster/store/db"
 )
 
 // SealedColumns names the columns that a rotation seals anew.
@@ -26,4 +29,12 @@ func MigrateWith(ctx context.Context, url string, files fs.FS, lockTimeout time.
 		return err
 	}
 	return schema{files: files, conn: conn, lockTimeout: lockTimeout, tries: tries}.up(ctx)
+}
+
+// Singles runs statements one by one.
+type Singles = db.DBTX
+
+// SinglesOf reads as Read does, or, of the nil UUID, as ReadSystem.
+func (s *Store) SinglesOf(tenant uuid.UUID) Singles {
+	return &singles{store: s, scope: scope{tenant: tenant}, read: true}
 }

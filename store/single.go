@@ -13,60 +13,136 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-// The scope of a single statement's transaction. Parameters, where it has one, are the tenant's id.
+// readScope puts a connection that reads into a scope, which it keeps. writeScope is that of one transaction.
 const (
-	readScope     = "SELECT set_config('app.tenant_id', $1, true), set_config('app.system', '', true), set_config('transaction_read_only', 'on', true)"
-	valuesScope   = readScope + ", set_config('plan_cache_mode', 'force_custom_plan', true)"
-	everyoneScope = "SELECT set_config('app.tenant_id', '', true), set_config('app.system', 'on', true), set_config('transaction_read_only', 'on', true)"
-	writeScope    = "SELECT set_config('app.tenant_id', $1, true), set_config('app.system', '', true)"
+	readScope  = "SELECT set_config('app.tenant_id', $1, false), set_config('app.system', $2, false), set_config('plan_cache_mode', $3, false)"
+	writeScope = "SELECT set_config('app.tenant_id', $1, true), set_config('app.system', '', true)"
 )
 
-// Read gives queries of which each is a transaction of its own that reads rows of that tenant alone: scope, statement and end go to the
-// database together, in one round trip. Two of them may see two states of the data; what must see one is one query, or InTenant. A query that
-// locks or writes is refused.
+// scope says whose rows a reader sees: those of one tenant, or, for the nil UUID, all.
+type scope struct {
+	tenant   uuid.UUID
+	byValues bool
+}
+
+// settings are the parameters of readScope.
+func (s scope) settings() []any {
+	tenant, system, plans := s.tenant.String(), "", "force_generic_plan"
+	if s.tenant == uuid.Nil {
+		tenant, system = "", "on"
+	}
+	if s.byValues {
+		plans = "force_custom_plan"
+	}
+	return []any{tenant, system, plans}
+}
+
+// Read gives queries of which each is a transaction of its own that reads rows of that tenant alone, in one round trip. Two of them may see two
+// states of the data; what must see one is one query, or InTenant. A query that locks or writes is refused.
 func (s *Store) Read(tenantID uuid.UUID) *db.Queries {
-	return db.New(&singles{store: s, scope: readScope, args: []any{tenantID.String()}, read: true})
+	return db.New(&singles{store: s, scope: scope{tenant: tenantID}, read: true})
 }
 
 // ReadByValues is Read for a query that must be planned for the values at hand (see PlanByValues).
 func (s *Store) ReadByValues(tenantID uuid.UUID) *db.Queries {
-	return db.New(&singles{store: s, scope: valuesScope, args: []any{tenantID.String()}, read: true})
+	return db.New(&singles{store: s, scope: scope{tenant: tenantID, byValues: true}, read: true})
 }
 
 // ReadSystem is Read over all tenants: see InSystem.
 func (s *Store) ReadSystem() *db.Queries {
-	return db.New(&singles{store: s, scope: everyoneScope, read: true})
+	return db.New(&singles{store: s, read: true})
 }
 
 // Write gives queries of which each is a transaction of its own in one round trip, and writes rows of that tenant alone. It has no actor, so
 // that it is for tables that are not audited. A query whose connection broke is not repeated, since it may be done: ErrCommitUnknown.
 func (s *Store) Write(tenantID uuid.UUID) *db.Queries {
-	return db.New(&singles{store: s, scope: writeScope, args: []any{tenantID.String()}})
+	return db.New(&singles{store: s, scope: scope{tenant: tenantID}})
 }
 
 // singles runs each statement in a transaction of its own. What is sent up to one Sync of the protocol is one transaction (PostgreSQL's
-// manual, 55.2.3), so that the scope ends with it.
+// manual, 55.2.3).
+//
+// Those that read have connections of their own (Store.readers), on which nothing else runs and nothing can be written. Each keeps the scope of
+// the statement before: the next one goes without, when it has the same. A scope that was stated with a statement that failed is undone with it.
 type singles struct {
 	store *Store
-	scope string
-	args  []any
+	scope scope
 	// read marks transactions that write nothing and may thus be repeated.
 	read bool
 }
 
-// sent is a statement whose scope is stated and whose results are still to be read. close ends it, and gives its connection back.
+// scopeKey is where a reader's connection notes the scope that it is in.
+const scopeKey = "ringmaster.scope"
+
+// scoped is a connection on which what is sent runs in a scope.
+type scoped struct {
+	of   *singles
+	conn *pgxpool.Conn
+	// inScope tells that the connection has the scope already.
+	inScope bool
+}
+
+func (q *singles) acquire(ctx context.Context) (scoped, error) {
+	pool := q.store.pool
+	if q.read {
+		pool = q.store.readers
+	}
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return scoped{}, fmt.Errorf("acquire a database connection: %w", lostUnless(ctx, err))
+	}
+	out := scoped{of: q, conn: conn}
+	if q.read {
+		out.inScope = conn.Conn().PgConn().CustomData()[scopeKey] == q.scope
+	}
+	return out, nil
+}
+
+// state puts the scope before what a batch has.
+func (s scoped) state(batch *pgx.Batch) {
+	switch {
+	case s.inScope:
+	case s.of.read:
+		delete(s.conn.Conn().PgConn().CustomData(), scopeKey)
+		batch.Queue(readScope, s.of.scope.settings()...)
+	default:
+		batch.Queue(writeScope, s.of.scope.tenant.String())
+	}
+}
+
+// release gives the connection back. What was sent may have failed.
+func (s scoped) release(failed bool) {
+	switch {
+	case !s.of.read:
+	case failed:
+		delete(s.conn.Conn().PgConn().CustomData(), scopeKey)
+	case !s.inScope:
+		s.conn.Conn().PgConn().CustomData()[scopeKey] = s.of.scope
+	}
+	s.conn.Release()
+}
+
+// sent is a statement whose rows are still to be read. close ends it, and gives its connection back.
 type sent struct {
-	conn    *pgxpool.Conn
-	results pgx.BatchResults
+	scoped
+	rows    pgx.Rows
+	results pgx.BatchResults // nil for a statement that went without a scope
+	closed  bool
 }
 
 func (s *sent) close() error {
-	if s.conn == nil {
+	if s.closed {
 		return nil
 	}
-	err := s.results.Close()
-	s.conn.Release()
-	s.conn = nil
+	s.closed = true
+	s.rows.Close()
+	err := s.rows.Err()
+	if s.results != nil {
+		if ended := s.results.Close(); err == nil {
+			err = ended
+		}
+	}
+	s.release(err != nil)
 	return err
 }
 
@@ -78,21 +154,32 @@ func (q *singles) send(ctx context.Context, sql string, args []any) (*sent, erro
 			return out, err
 		}
 		// The pool may hold more connections to the same lost server.
-		q.store.pool.Reset()
+		q.store.readers.Reset()
 	}
 }
 
 func (q *singles) try(ctx context.Context, sql string, args []any) (*sent, error) {
-	conn, err := q.store.pool.Acquire(ctx)
+	on, err := q.acquire(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("acquire a database connection: %w", lostUnless(ctx, err))
+		return nil, err
 	}
-	batch := &pgx.Batch{}
-	batch.Queue(q.scope, q.args...)
-	batch.Queue(sql, args...)
-	out := &sent{conn: conn, results: conn.SendBatch(ctx, batch)}
-	if _, err := out.results.Exec(); err != nil {
-		_ = out.close()
+	out := &sent{scoped: on}
+	if on.inScope {
+		out.rows, err = on.conn.Query(ctx, sql, args...)
+	} else {
+		batch := &pgx.Batch{}
+		on.state(batch)
+		batch.Queue(sql, args...)
+		out.results = on.conn.SendBatch(ctx, batch)
+		if _, err = out.results.Exec(); err == nil {
+			out.rows, err = out.results.Query()
+		}
+	}
+	if err != nil {
+		if out.results != nil {
+			_ = out.results.Close()
+		}
+		on.release(true)
 		return nil, q.failed(ctx, err)
 	}
 	return out, nil
@@ -119,11 +206,8 @@ func (q *singles) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 	if err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	tag, err := out.results.Exec()
-	if ended := out.close(); err == nil {
-		err = ended
-	}
-	return tag, q.failed(ctx, err)
+	err = out.close()
+	return out.rows.CommandTag(), q.failed(ctx, err)
 }
 
 // Query implements db.DBTX.
@@ -132,12 +216,7 @@ func (q *singles) Query(ctx context.Context, sql string, args ...any) (pgx.Rows,
 	if err != nil {
 		return nil, err
 	}
-	rows, err := out.results.Query()
-	if err != nil {
-		_ = out.close()
-		return nil, q.failed(ctx, err)
-	}
-	return &singleRows{Rows: rows, of: q, ctx: ctx, sent: out}, nil
+	return &singleRows{Rows: out.rows, of: q, ctx: ctx, sent: out}, nil
 }
 
 // QueryRow implements db.DBTX. Nothing is sent before the row is scanned.
@@ -163,18 +242,12 @@ func (r *singleRows) Next() bool {
 }
 
 func (r *singleRows) Close() {
-	r.Rows.Close()
 	if err := r.sent.close(); err != nil && r.err == nil {
 		r.err = err
 	}
 }
 
-func (r *singleRows) Err() error {
-	if err := r.Rows.Err(); err != nil {
-		return r.of.failed(r.ctx, err)
-	}
-	return r.of.failed(r.ctx, r.err)
-}
+func (r *singleRows) Err() error { return r.of.failed(r.ctx, r.err) }
 
 func (r *singleRows) Scan(dest ...any) error { return translate(r.Rows.Scan(dest...)) }
 
@@ -190,9 +263,20 @@ func (r singleRow) Scan(dest ...any) error {
 	if err != nil {
 		return err
 	}
-	err = out.results.QueryRow().Scan(dest...)
-	if ended := out.close(); err == nil {
+	err = scanOne(out.rows, dest)
+	if ended := out.close(); ended != nil {
 		err = ended
 	}
 	return r.of.failed(r.ctx, err)
+}
+
+// scanOne reads the first row.
+func scanOne(rows pgx.Rows, dest []any) error {
+	if !rows.Next() {
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		return pgx.ErrNoRows
+	}
+	return rows.Scan(dest...)
 }

@@ -2,9 +2,11 @@ package store_test
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -56,10 +58,11 @@ func TestReadIsOneRoundTrip(t *testing.T) {
 	require.Equal(t, 3, trips.Of(transaction), "a whole transaction")
 }
 
-// The scope is that of one statement: no connection keeps it for the next user.
+// A connection that reads keeps its scope for the next who has the same, and nobody else reads in it: not even by a query that forgets its
+// tenant, and not after a statement that failed. The connections of transactions keep none.
 func TestSingleStatementsHaveTheirScopeAlone(t *testing.T) {
 	t.Parallel()
-	st := storetest.New(t)
+	st := openWithConns(t, storetest.NewURL(t), 2) // and one for reads
 	tenant, other := storetest.Tenant(t, st), storetest.Tenant(t, st)
 	agent := storetest.VoiceAgent(t, st, tenant, "wss://ai.example/")
 	for _, q := range []*db.Queries{st.Read(other), st.ReadByValues(other), st.Write(other)} {
@@ -69,6 +72,32 @@ func TestSingleStatementsHaveTheirScopeAlone(t *testing.T) {
 	id, err := st.ReadSystem().GetTenant(t.Context(), other)
 	require.NoError(t, err)
 	require.Equal(t, other, id.ID)
+	seen := func(q store.Singles) (ids []uuid.UUID) {
+		rows, err := q.Query(t.Context(), "SELECT id FROM tenants ORDER BY id")
+		require.NoError(t, err)
+		ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+		require.NoError(t, err)
+		return ids
+	}
+	fails := func(q store.Singles) {
+		_, err := q.Exec(t.Context(), "SELECT 1/0 FROM tenants")
+		require.ErrorIs(t, err, store.ErrValue)
+	}
+	for range 2 {
+		for _, of := range []uuid.UUID{tenant, other} {
+			q := st.SinglesOf(of)
+			require.Equal(t, []uuid.UUID{of}, seen(q))
+			fails(q)
+			require.Equal(t, []uuid.UUID{of}, seen(q))
+			fails(st.SinglesOf(uuid.Nil))
+			require.Equal(t, []uuid.UUID{of}, seen(q))
+			require.Equal(t, []uuid.UUID{tenant, other}, seen(st.SinglesOf(uuid.Nil)))
+			require.Error(t, st.ReadTogether(t.Context(), of, func(q *db.Queries) error {
+				_, err := q.VoiceAgentLock(t.Context(), tenant, agent)
+				return err
+			}))
+		}
+	}
 	var settings [4]*string
 	require.NoError(t, st.Pool().QueryRow(t.Context(), `SELECT nullif(current_setting('app.tenant_id', true), ''),
 		nullif(current_setting('app.system', true), ''), nullif(current_setting('transaction_read_only'), 'off'),
@@ -159,4 +188,37 @@ func TestSingleStatementsSurviveALostConnection(t *testing.T) {
 	proxy.stop()
 	_, err = st.Read(tenant).VoiceAgentGet(t.Context(), tenant, agent)
 	require.ErrorIs(t, err, store.ErrUnavailable)
+}
+
+func openWithConns(t *testing.T, url string, conns int32) *store.Store {
+	t.Helper()
+	st, err := store.Open(t.Context(), store.Config{
+		URL: url, MasterKey: storetest.MasterKey(), MaxConns: conns, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	t.Cleanup(st.Close)
+	return st
+}
+
+// UUIDs go to the database and come back as their bytes: single ones, those that may be null, and arrays.
+func TestUUIDsBothWays(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	id := uuid.New()
+	var one uuid.UUID
+	var there, none *uuid.UUID
+	var many []uuid.UUID
+	require.NoError(t, st.Pool().QueryRow(t.Context(), "SELECT $1::uuid, $2::uuid, $3::uuid, $4::uuid[]", id, &id, (*uuid.UUID)(nil), []uuid.UUID{id, uuid.Nil}).
+		Scan(&one, &there, &none, &many))
+	require.Equal(t, id, one)
+	require.Equal(t, &id, there)
+	require.Nil(t, none)
+	require.Equal(t, []uuid.UUID{id, uuid.Nil}, many)
+	var text string
+	require.NoError(t, st.Pool().QueryRow(t.Context(), "SELECT $1::uuid::text", id).Scan(&text))
+	require.Equal(t, id.String(), text)
+	require.NoError(t, st.Pool().QueryRow(t.Context(), "SELECT $1::uuid", id.String()).Scan(&text))
+	require.Equal(t, id.String(), text)
+	require.NoError(t, st.Pool().QueryRow(t.Context(), "SELECT NULL::uuid").Scan(&one), "as uuid.UUID takes it")
+	require.Equal(t, id, one)
 }

@@ -39,7 +39,7 @@ type Config struct {
 	MasterKey [32]byte
 	// KeyDelay is how long a new key is known before it seals and signs, 15 s when zero; RefreshKeys must be called more often.
 	KeyDelay time.Duration
-	// MaxConns bounds the pool; 16 when zero.
+	// MaxConns bounds the pool; 16 when zero. Half as many more connections are for single reads.
 	MaxConns int32
 	// AllowSuperuser accepts a role that has SUPERUSER or BYPASSRLS, for which row-level security doesn't hold. Without it such a role is
 	// refused.
@@ -51,6 +51,7 @@ type Config struct {
 // Store is a pool of connections and the keys that go with the data. It is safe for concurrent use.
 type Store struct {
 	pool     *pgxpool.Pool
+	readers  *pgxpool.Pool // for single reads alone: see singles
 	river    *river.Client[pgx.Tx]
 	waker    *waker
 	master   keyring.Key
@@ -82,7 +83,12 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{pool: pool, master: cfg.MasterKey, keyDelay: cmp.Or(cfg.KeyDelay, defaultKeyDelay), log: log, waker: newWaker()}
+	readers, err := readersOf(ctx, poolConfig)
+	if err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	s := &Store{pool: pool, readers: readers, master: cfg.MasterKey, keyDelay: cmp.Or(cfg.KeyDelay, defaultKeyDelay), log: log, waker: newWaker()}
 	// This client enqueues. Of its own notifications the first of each queue alone is sent: once says after a commit what was enqueued.
 	s.river, err = river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: log, FetchCooldown: never, FetchPollInterval: never})
 	if err == nil {
@@ -95,7 +101,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		err = s.openKeys(ctx)
 	}
 	if err != nil {
-		pool.Close()
+		s.closePools()
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	return s, nil
@@ -122,7 +128,24 @@ func poolConfig(url string, maxConns int32) (*pgxpool.Config, error) {
 		cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	}
 	liveness(cfg.ConnConfig)
+	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+		plainUUIDs(conn.TypeMap())
+		return nil
+	}
 	return cfg, nil
+}
+
+// readersOf makes the pool of single reads, which connects when it is used. A server refuses whatever would write on it.
+func readersOf(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
+	cfg = cfg.Copy()
+	cfg.MaxConns = (cfg.MaxConns + 1) / 2 //nolint:mnd // half of them
+	cfg.MinConns, cfg.MinIdleConns = 0, 0
+	cfg.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
+	readers, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("create the connection pool of reads: %w", err)
+	}
+	return readers, nil
 }
 
 // connect makes a pool of which one connection has worked.
@@ -196,6 +219,11 @@ func (s *Store) checkSchema(ctx context.Context) error {
 // Close ends all connections; it waits for those in use.
 func (s *Store) Close() {
 	s.waker.close()
+	s.closePools()
+}
+
+func (s *Store) closePools() {
+	s.readers.Close()
 	s.pool.Close()
 }
 

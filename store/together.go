@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 
 	"github.com/google/uuid"
@@ -16,12 +15,12 @@ import (
 // ReadTogether sends the queries of several reads together: one transaction, one round trip. Each read makes one query, and sets its results anew
 // each time: it is run again after a connection that was lost. The first error is returned.
 func (s *Store) ReadTogether(ctx context.Context, tenantID uuid.UUID, reads ...func(*db.Queries) error) error {
-	return s.together(ctx, &singles{store: s, scope: readScope, args: []any{tenantID.String()}, read: true}, reads)
+	return s.together(ctx, &singles{store: s, scope: scope{tenant: tenantID}, read: true}, reads)
 }
 
 // ReadTogetherByValues is ReadTogether for queries that must be planned for the values at hand (see PlanByValues).
 func (s *Store) ReadTogetherByValues(ctx context.Context, tenantID uuid.UUID, reads ...func(*db.Queries) error) error {
-	return s.together(ctx, &singles{store: s, scope: valuesScope, args: []any{tenantID.String()}, read: true}, reads)
+	return s.together(ctx, &singles{store: s, scope: scope{tenant: tenantID, byValues: true}, read: true}, reads)
 }
 
 func (s *Store) together(ctx context.Context, q *singles, reads []func(*db.Queries) error) error {
@@ -31,14 +30,12 @@ func (s *Store) together(ctx context.Context, q *singles, reads []func(*db.Queri
 			return err
 		}
 		// The pool may hold more connections to the same lost server.
-		s.pool.Reset()
+		s.readers.Reset()
 	}
 }
 
 // readAll runs each read up to its query, sends these, and then has each take its results, one after the other.
 func (q *singles) readAll(ctx context.Context, reads []func(*db.Queries) error) (err error) {
-	batch := &pgx.Batch{}
-	batch.Queue(q.scope, q.args...)
 	parts := make([]*part, 0, len(reads))
 	for _, read := range reads {
 		p := &part{of: q, ctx: ctx}
@@ -47,29 +44,34 @@ func (q *singles) readAll(ctx context.Context, reads []func(*db.Queries) error) 
 			p.err = read(db.New(p))
 		})
 		defer stop()
-		if _, waits := next(); !waits {
-			if p.err != nil {
-				return p.err
-			}
-			continue // it has nothing to ask
-		}
-		p.resume = next
-		batch.Queue(p.sql, p.args...)
-		parts = append(parts, p)
+		if _, waits := next(); waits {
+			p.resume = next
+			parts = append(parts, p)
+		} else if p.err != nil {
+			return p.err
+		} // else it has nothing to ask
 	}
-	conn, err := q.store.pool.Acquire(ctx)
+	on, err := q.acquire(ctx)
 	if err != nil {
-		return fmt.Errorf("acquire a database connection: %w", lostUnless(ctx, err))
+		return err
 	}
-	defer conn.Release()
-	results := conn.SendBatch(ctx, batch)
+	batch := &pgx.Batch{}
+	on.state(batch)
+	for _, p := range parts {
+		batch.Queue(p.sql, p.args...)
+	}
+	results := on.conn.SendBatch(ctx, batch)
 	defer func() {
-		if ended := results.Close(); err == nil {
+		ended := results.Close()
+		if err == nil {
 			err = q.failed(ctx, ended)
 		}
+		on.release(ended != nil)
 	}()
-	if _, err := results.Exec(); err != nil {
-		return q.failed(ctx, err)
+	if !on.inScope {
+		if _, err := results.Exec(); err != nil {
+			return q.failed(ctx, err)
+		}
 	}
 	for _, p := range parts {
 		p.results = results
@@ -129,7 +131,7 @@ func (p *part) Query(_ context.Context, sql string, args ...any) (pgx.Rows, erro
 	if err != nil {
 		return nil, p.of.failed(p.ctx, err)
 	}
-	return &singleRows{Rows: rows, of: p.of, ctx: p.ctx, sent: &sent{}}, nil
+	return partRows{rows, p}, nil
 }
 
 // QueryRow implements db.DBTX.
@@ -139,6 +141,15 @@ func (p *part) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
 	}
 	return partRow{p}
 }
+
+type partRows struct {
+	pgx.Rows
+	of *part
+}
+
+func (r partRows) Err() error { return r.of.of.failed(r.of.ctx, r.Rows.Err()) }
+
+func (r partRows) Scan(dest ...any) error { return translate(r.Rows.Scan(dest...)) }
 
 type partRow struct{ of *part }
 

@@ -10,7 +10,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -38,6 +40,8 @@ func TestMain(m *testing.M) {
 
 const (
 	envBinary = "RINGMASTER_BINARY"
+	// envProfiles is a folder that takes a CPU profile of Ringmaster under each load.
+	envProfiles = "RINGMASTER_PROFILES"
 	// clients ask at a time; each has a key of its own, since a key's rate is limited.
 	clients = 32
 	lasts   = 4 * time.Second
@@ -55,6 +59,7 @@ type bench struct {
 	tenant                uuid.UUID
 	calls, agents         []uuid.UUID
 	lines                 []string
+	metrics               string
 }
 
 // BenchmarkAPI prints how many requests a CPU-second pays for, as a share of what it pays for at the yardstick, and the latencies at half of the
@@ -88,6 +93,7 @@ func benchmark(b *testing.B, binary string) {
 	require.NoError(b, err)
 	defer m.st.Close()
 	defer func() { _, _ = fmt.Fprintln(os.Stderr, "\n"+strings.Join(m.lines, "\n")) }()
+	m.metrics = s.Bootstrap.MetricsURL
 	m.ringmaster = server{addr: strings.TrimPrefix(s.Bootstrap.BaseURL, "http://"), pid: s.ControllerPID()}
 	m.seed()
 	stop := m.startYardstick(s.Bootstrap.DatabaseURL)
@@ -142,11 +148,33 @@ func (m *bench) measure(s server, w *work) cost {
 	m.Helper()
 	w.clients, w.status = cmp.Or(w.clients, clients), cmp.Or(w.status, fasthttp.StatusOK)
 	s.run(m, m.postmaster, w, 0, warmUp)
+	done := m.profile(w)
 	full := s.run(m, m.postmaster, w, 0, lasts)
+	done()
 	slow := s.run(m, m.postmaster, w, float64(full.requests)/full.took.Seconds()/2, lasts)
 	m.lines = append(m.lines, fmt.Sprintf("%-38s %s; at half of them p50 %.2f ms, p99 %.2f ms", w.name, full,
 		milliseconds(slow.percentile(0.5)), milliseconds(slow.percentile(0.99))))
 	return full
+}
+
+// profile has Ringmaster profiled while it is loaded, where that is asked for.
+func (m *bench) profile(w *work) (done func()) {
+	dir := os.Getenv(envProfiles)
+	if dir == "" || w.metric == "" {
+		return func() {}
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		url := strings.TrimSuffix(m.metrics, "/metrics") + "/debug/pprof/profile?seconds=3"
+		_, body, err := fasthttp.Get(nil, url)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, w.metric+".pprof"), body, 0o600)
+		}
+		if err != nil {
+			m.Errorf("profile %s: %v", w.name, err)
+		}
+	})
+	return running.Wait
 }
 
 // compare measures Ringmaster beside the yardstick's rate.
