@@ -81,6 +81,9 @@ func IsConstraint(err error, name string) bool {
 	return errors.As(err, &refused) && refused.Constraint == name
 }
 
+// IsConflict tells whether another transaction was in the way: the same again may succeed. InTenant repeats its transactions by itself.
+func IsConflict(err error) bool { return hasCode(err, codeSerialization, codeDeadlock) }
+
 // SQLSTATE codes, PostgreSQL's appendix A.
 const (
 	codeNotNull             = "23502"

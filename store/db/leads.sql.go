@@ -407,6 +407,89 @@ func (q *Queries) LeadPurgePhone(ctx context.Context, tenantID uuid.UUID, iD uui
 	return err
 }
 
+const leadPush = `-- name: LeadPush :one
+INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean,
+  dnd_checked_at, priority)
+SELECT k.tenant_id, $1, k.id, $2::text, $3::bytea, $4::text, nullif($5::text, ''), nullif($6::text, ''),
+  nullif($7::text, '')::jsonb, nullif($8::text, ''), $9::bool, $9::bool,
+  CASE WHEN $9::bool THEN $10::timestamptz END, $11::int
+FROM campaigns k JOIN tenants t ON t.id = k.tenant_id
+WHERE k.tenant_id = $12 AND k.id = $13 AND k.deleted_at IS NULL AND t.privacy_mode = 'standard'
+  AND NOT EXISTS (SELECT FROM suppressions s WHERE s.tenant_id = $12 AND s.phone_hash = $3::bytea)
+ON CONFLICT DO NOTHING
+RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id
+`
+
+type LeadPushParams struct {
+	ID         uuid.UUID
+	Phone      string
+	Hash       []byte
+	Last4      string
+	LeadName   string
+	Email      string
+	Metadata   string
+	CrmLeadID  string
+	Checked    bool
+	Now        time.Time
+	Priority   int32
+	TenantID   uuid.UUID
+	CampaignID uuid.UUID
+}
+
+// LeadPush adds one lead that is new, by one statement: none where the campaign isn't there, the tenant is strict, the number is on the
+// tenant's suppression list, or the campaign has the lead.
+func (q *Queries) LeadPush(ctx context.Context, arg LeadPushParams) (Lead, error) {
+	row := q.db.QueryRow(ctx, leadPush,
+		arg.ID,
+		arg.Phone,
+		arg.Hash,
+		arg.Last4,
+		arg.LeadName,
+		arg.Email,
+		arg.Metadata,
+		arg.CrmLeadID,
+		arg.Checked,
+		arg.Now,
+		arg.Priority,
+		arg.TenantID,
+		arg.CampaignID,
+	)
+	var i Lead
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.CampaignID,
+		&i.Phone,
+		&i.PhoneSealed,
+		&i.PhoneHash,
+		&i.PhoneLast4,
+		&i.Name,
+		&i.Email,
+		&i.Metadata,
+		&i.CrmLeadID,
+		&i.DndChecked,
+		&i.DndClean,
+		&i.DndCheckedAt,
+		&i.CustomFields,
+		&i.Status,
+		&i.StatusSetBy,
+		&i.Attempts,
+		&i.NextAttemptAt,
+		&i.ClaimedBy,
+		&i.ClaimedUntil,
+		&i.Priority,
+		&i.LastCallID,
+		&i.Disposition,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.CompletedAt,
+		&i.TrunkFailures,
+		&i.CallbackAt,
+		&i.CallbackVoiceAgentID,
+	)
+	return i, err
+}
+
 const leadReschedule = `-- name: LeadReschedule :exec
 UPDATE leads SET status = $1, attempts = $2, trunk_failures = trunk_failures + $3::int,
   next_attempt_at = $4::timestamptz, callback_at = NULL, claimed_by = NULL, claimed_until = NULL, updated_at = now()

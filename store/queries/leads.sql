@@ -20,6 +20,20 @@ ORDER BY r.id
 ON CONFLICT DO NOTHING
 RETURNING *;
 
+-- LeadPush adds one lead that is new, by one statement: none where the campaign isn't there, the tenant is strict, the number is on the
+-- tenant's suppression list, or the campaign has the lead.
+-- name: LeadPush :one
+INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean,
+  dnd_checked_at, priority)
+SELECT k.tenant_id, @id, k.id, @phone::text, @hash::bytea, @last4::text, nullif(@lead_name::text, ''), nullif(@email::text, ''),
+  nullif(@metadata::text, '')::jsonb, nullif(@crm_lead_id::text, ''), @checked::bool, @checked::bool,
+  CASE WHEN @checked::bool THEN @now::timestamptz END, @priority::int
+FROM campaigns k JOIN tenants t ON t.id = k.tenant_id
+WHERE k.tenant_id = @tenant_id AND k.id = @campaign_id AND k.deleted_at IS NULL AND t.privacy_mode = 'standard'
+  AND NOT EXISTS (SELECT FROM suppressions s WHERE s.tenant_id = @tenant_id AND s.phone_hash = @hash::bytea)
+ON CONFLICT DO NOTHING
+RETURNING *;
+
 -- name: LeadFindDuplicate :one
 SELECT id, crm_lead_id FROM leads
 WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id
