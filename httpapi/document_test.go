@@ -12,6 +12,8 @@ import (
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
 	"github.com/ringmaster/ringmaster/httpapi/openapi"
+	"github.com/ringmaster/ringmaster/httpapi/webhook"
+	"github.com/ringmaster/ringmaster/store"
 )
 
 // The document describes every operation that is registered, with its credentials, and registers none that is not.
@@ -68,4 +70,26 @@ func requirements(op httpapi.Operation) []openapi3.SecurityRequirement {
 		list = append(list, openapi3.SecurityRequirement{"session": op.Roles})
 	}
 	return list
+}
+
+// The document has every event, and an example of each that is as it says.
+func TestDocumentHasTheEvents(t *testing.T) {
+	t.Parallel()
+	doc, err := apitest.Document()
+	require.NoError(t, err)
+	var described []string
+	for name, item := range doc.Webhooks {
+		described = append(described, name)
+		example, err := json.Marshal(item.Post.RequestBody.Value.Content.Get("application/json").Example)
+		require.NoError(t, err)
+		require.NoError(t, apitest.CheckEvent(example))
+	}
+	types := []string{string(webhook.EventTest)}
+	for _, typ := range store.EventTypes() {
+		types = append(types, string(typ))
+	}
+	require.ElementsMatch(t, types, described)
+	for _, wrong := range []string{`{}`, `{"type":"call.started"}`, `{"type":"no.such"}`, `[]`} {
+		require.Error(t, apitest.CheckEvent([]byte(wrong)))
+	}
 }

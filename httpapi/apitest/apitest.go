@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -253,4 +254,28 @@ func LeakOptions() []goleak.Option {
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
 	}
+}
+
+// CheckEvent holds the body of a webhook against the document.
+func CheckEvent(body []byte) error {
+	d, err := document()
+	if err != nil {
+		return err
+	}
+	var event struct {
+		Type string `json:"type"`
+	}
+	var value any
+	if err := errors.Join(json.Unmarshal(body, &event), json.Unmarshal(body, &value)); err != nil {
+		return fmt.Errorf("decode an event: %w", err)
+	}
+	item := d.doc.Webhooks[event.Type]
+	if item == nil {
+		return fmt.Errorf("the document has no event %q", event.Type)
+	}
+	schema := item.Post.RequestBody.Value.Content.Get("application/json").Schema.Value
+	if err := schema.VisitJSON(value, openapi3.EnableJSONSchema2020(), openapi3.MultiErrors()); err != nil {
+		return fmt.Errorf("event %s is not as documented: %w", event.Type, err)
+	}
+	return nil
 }

@@ -95,7 +95,7 @@ func TestIdsAreUUIDs(t *testing.T) {
 			}
 		}
 	})
-	require.Equal(t, []string{"id"}, others, "a node of a flow has an id of the customer's choice")
+	require.Equal(t, []string{"id", "id"}, others, "a node of a flow has an id of the customer's choice, and an event's begins with evt_")
 }
 
 // An object of members that customers choose says so: generators take one without any for one that must be empty.

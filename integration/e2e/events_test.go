@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/httpapi/apitest"
 )
 
 // delivery is one webhook as it arrived.
@@ -56,6 +58,9 @@ func newReceiver(t *testing.T, answer func(e event, try int) int) *receiver {
 		if json.Unmarshal(body, &d.event) != nil {
 			w.WriteHeader(http.StatusBadRequest)
 			return
+		}
+		if err := apitest.CheckEvent(body); err != nil {
+			t.Error(err)
 		}
 		r.mu.Lock()
 		r.tries[d.event.ID]++
