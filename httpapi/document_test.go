@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -92,4 +93,39 @@ func TestDocumentHasTheEvents(t *testing.T) {
 	for _, wrong := range []string{`{}`, `{"type":"call.started"}`, `{"type":"no.such"}`, `[]`} {
 		require.Error(t, apitest.CheckEvent([]byte(wrong)))
 	}
+}
+
+// Every body and answer has an example, which is as its schema says.
+func TestExamplesAreAsDocumented(t *testing.T) {
+	t.Parallel()
+	doc, err := apitest.Document()
+	require.NoError(t, err)
+	var wrong []string
+	check := func(what string, content openapi3.Content) {
+		for name, media := range content {
+			if !strings.HasSuffix(name, "json") {
+				continue
+			}
+			require.NotNil(t, media.Example, "%s has no example", what)
+			raw, err := json.Marshal(media.Example)
+			require.NoError(t, err)
+			var example any
+			require.NoError(t, json.Unmarshal(raw, &example))
+			if err := media.Schema.Value.VisitJSON(example, openapi3.EnableJSONSchema2020()); err != nil {
+				reason, _, _ := strings.Cut(err.Error(), "\nSchema:")
+				wrong = append(wrong, what+": "+reason)
+			}
+		}
+	}
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			if op.RequestBody != nil {
+				check(method+" "+path, op.RequestBody.Value.Content)
+			}
+			for status, response := range op.Responses.Map() {
+				check(method+" "+path+" "+status, response.Value.Content)
+			}
+		}
+	}
+	require.Empty(t, wrong)
 }

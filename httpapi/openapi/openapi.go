@@ -114,6 +114,9 @@ func join() (map[string]any, error) {
 	if err := describeCodes(whole); err != nil {
 		return nil, err
 	}
+	if err := describeExamples(whole); err != nil {
+		return nil, err
+	}
 	return whole, nil
 }
 

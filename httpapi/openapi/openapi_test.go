@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -113,4 +114,12 @@ func TestFreeObjectsSaySo(t *testing.T) {
 		}
 		require.Fail(t, "an object has no members", "%v", object)
 	})
+}
+
+// Whatever examples say can be learned from.
+func TestExamplesAreTelling(t *testing.T) {
+	t.Parallel()
+	raw, err := json.Marshal(documented(t)["paths"])
+	require.NoError(t, err)
+	require.Empty(t, regexp.MustCompile(unknownText+"[a-z_]*").FindString(string(raw)))
 }
