@@ -209,7 +209,7 @@ func TestRevokeToken(t *testing.T) {
 	for _, wrong := range []any{"svc_cb_short", "", nil} {
 		refused(t, key, http.MethodPost, path(call), map[string]any{"token": wrong}, http.StatusUnprocessableEntity, "validation_error")
 	}
-	refused(t, key, http.MethodPost, path(call), map[string]any{"token": 5}, http.StatusUnprocessableEntity, "invalid_json")
+	refused(t, key, http.MethodPost, path(call), map[string]any{"token": 5}, http.StatusUnprocessableEntity, "validation_error")
 	for range 2 {
 		var got struct {
 			OK             bool   `json:"ok"`
