@@ -31,7 +31,7 @@ func (h recordingHandlers) url(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	callID := call.Call.ID
+	callID := call.ID
 	rec, err := h.find(ctx, r.who.TenantID, callID)
 	if err != nil {
 		return reply{}, err
@@ -199,7 +199,7 @@ func (h recordingHandlers) recordingError(ctx context.Context, tenantID, callID 
 	switch {
 	case err != nil:
 		return err
-	case row.Call.EndTime == nil:
+	case row.EndTime == nil:
 		return newError(http.StatusConflict, codeRecordingPending, "The call has not ended; its recording is still to come.")
 	}
 	return newError(http.StatusNotFound, codeRecordingMissing, "The call has no recording.")
