@@ -237,7 +237,7 @@ func TestSupervisorOnAnAICall(t *testing.T) {
 		all.caller.hears(t, agentHz, "the call goes on")
 
 		// A session with a call ends with it.
-		got = s.listen(t, map[string]any{"call_id": callID, "mode": "barge"})
+		s.listen(t, map[string]any{"call_id": callID, "mode": "barge"})
 		all.heardIn(t, "barge")
 		c.hangUp(t, "+91"+caller)
 		c.endedCall(t, callID)
