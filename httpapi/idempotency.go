@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -158,7 +159,7 @@ func (d *idempotency) handle(ctx context.Context, r *request) (reply, error) {
 		frees = changedNothing
 	}
 	a := attempt{
-		tenantID: r.who.TenantID, environment: r.who.Environment, scope: http.MethodPost + " " + string(r.rc.Path()), key: key,
+		tenantID: r.who.TenantID, environment: r.who.Environment, scope: http.MethodPost + " " + strings.ToLower(string(r.rc.Path())), key: key,
 		hash: hashOf(r.rc.PostBody), window: replayWindow, frees: frees,
 		work: func() (reply, error) { return r.op.handle(ctx, r) },
 	}
@@ -218,12 +219,21 @@ func (d *idempotency) once(ctx context.Context, r *request, a attempt) (reply, e
 	return out, err
 }
 
+// hashOf is what is kept of a body: without the tenant's key nobody can try out which number was in it.
+func (d *idempotency) hashOf(a attempt) ([]byte, error) {
+	sum, err := a.hash()
+	if err != nil {
+		return nil, err
+	}
+	return d.store.BodyHash(a.tenantID, sum), nil
+}
+
 func (d *idempotency) claim(ctx context.Context, a attempt) (bool, error) {
 	var rows int64
 	var hash []byte
 	if !a.late {
 		var err error
-		if hash, err = a.hash(); err != nil {
+		if hash, err = d.hashOf(a); err != nil {
 			return false, err
 		}
 	}
@@ -250,7 +260,7 @@ func (d *idempotency) settle(ctx context.Context, a attempt, out reply, err erro
 	status := out.status
 	if err == nil {
 		if a.late {
-			if late, err = a.hash(); err != nil {
+			if late, err = d.hashOf(a); err != nil {
 				return err
 			}
 		}
@@ -326,7 +336,7 @@ func (d *idempotency) replay(ctx context.Context, a attempt) (reply, error) {
 	if err != nil {
 		return reply{}, fmt.Errorf("read idempotency key: %w", err)
 	}
-	hash, err := a.hash()
+	hash, err := d.hashOf(a)
 	if err != nil {
 		return reply{}, err
 	}

@@ -114,6 +114,8 @@ type operation struct {
 	freesKey func(e *apiError) bool
 	// hashFile gives the hash of an upload's file.
 	hashFile func(r *request) ([]byte, error)
+	// liveOnly keeps test keys from it, whatever its scope.
+	liveOnly bool
 	// place names the controller that carries it out; nil for whichever is asked.
 	place  placeFunc
 	handle handlerFunc
@@ -126,7 +128,9 @@ func (a *api) operations() []operation {
 		a.voiceAgentOperations(), a.campaignOperations(), a.suppressionOperations(), a.callOperations(), a.webhookOperations(), a.keyOperations(),
 		a.dialerOperations(), a.accountOperations(), a.agentOperations(), a.supervisorOperations(), a.healthOperations(), a.pageOperations(),
 	} {
-		all = append(all, group...)
+		for _, op := range group {
+			all = append(all, a.holdTestKeys(op))
+		}
 	}
 	return all
 }

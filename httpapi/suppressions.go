@@ -15,7 +15,7 @@ func (a *api) suppressionOperations() []operation {
 		{method: http.MethodPost, path: root, access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: withBody(created, a.suppressions.suppressions.AddSuppression)},
 		{method: http.MethodPost, path: root + ":bulk", access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: a.suppressions.addMany},
 		{method: http.MethodGet, path: root, access: accessKey, scope: scopeLeadsRead, handle: a.suppressions.list},
-		{method: http.MethodDelete, path: root + "/{suppression_id}", access: accessKey, scope: scopeLeadsWrite, handle: deleteByID(suppressionNoun, a.suppressions.suppressions.DeleteSuppression)},
+		{method: http.MethodDelete, path: root + "/{suppression_id}", access: accessKey, scope: scopeLeadsWrite, liveOnly: true, handle: deleteByID(suppressionNoun, a.suppressions.suppressions.DeleteSuppression)},
 	}
 }
 
