@@ -6,6 +6,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,8 +134,7 @@ func (w *watched) singleCalls(t *testing.T) {
 		})
 		w.control(t, http.StatusOK, call.ID, map[string]any{"event": "transfer", "destination_type": "e164", "destination": takesOver})
 		eventually(t, 20*time.Second, "the call is transferred", func() bool {
-			report, ok := w.report(t, "+91"+takesOver)
-			return ok && report.AnsweredAt != nil
+			return slices.Contains(w.receiver.ofCall(call.ID), "ai_session.transferred")
 		})
 		w.do(t, http.StatusOK, http.MethodPost, "/api/v1/calls/"+call.ID+"/hangup", nil, nil)
 		w.endedCall(t, call.ID)
