@@ -19,7 +19,7 @@ func spanOf(header []byte, size int64) (at recordings.Span, partial bool, err er
 	if !bytes.HasPrefix(header, []byte("bytes=")) || bytes.IndexByte(header, ',') >= 0 {
 		return recordings.Span{}, false, nil
 	}
-	first, last, err := fasthttp.ParseByteRange(header, int(size))
+	first, last, err := fasthttp.ParseByteRange(clipLast(header), int(size))
 	if err != nil || last < first {
 		total := strconv.FormatInt(size, 10)
 		refusal := newError(http.StatusRequestedRangeNotSatisfiable, codeRangeNotSatisfiable, "The recording has "+total+" bytes.")
@@ -27,6 +27,20 @@ func spanOf(header []byte, size int64) (at recordings.Span, partial bool, err er
 		return recordings.Span{}, false, refusal
 	}
 	return recordings.Span{Offset: int64(first), Length: int64(last-first) + 1}, true, nil
+}
+
+// farOffset is a last byte, or a length of the end, that lies behind all recordings, and is read without an overflow.
+const farOffset = "999999999999999999"
+
+// clipLast writes a range that goes far beyond the end as one that is read: it ends where the recording does, however large its number
+// (RFC 9110, 14.1.2).
+func clipLast(header []byte) []byte {
+	at := bytes.IndexByte(header, '-') + 1
+	digits := bytes.TrimLeft(header[at:], "0")
+	if at == 0 || len(digits) <= len(farOffset) || bytes.ContainsFunc(digits, func(c rune) bool { return c < '0' || c > '9' }) {
+		return header
+	}
+	return append(bytes.Clone(header[:at]), farOffset...)
 }
 
 // listsTag tells whether an If-None-Match header names an entity tag (RFC 9110, 13.1.2).

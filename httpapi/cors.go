@@ -12,13 +12,13 @@ import (
 // allowOrigin lets browsers read the answer. Whether the origin may ask at all is the credential's to say: a key holds the
 // request to its allowed_origins (package auth). No cookies are ever involved.
 func allowOrigin(rc *fasthttp.RequestCtx) {
+	h := &rc.Response.Header
+	h.Set("Vary", "Origin") // also of what no origin asked for: a browser that has it in store must not show it to a page
 	origin := rc.Request.Header.Peek("Origin")
 	if len(origin) == 0 {
 		return
 	}
-	h := &rc.Response.Header
 	h.SetBytesV("Access-Control-Allow-Origin", origin)
-	h.Set("Vary", "Origin")
 	h.Set("Access-Control-Expose-Headers", strings.Join([]string{
 		headerRequestID, headerRateLimit, headerRateLeft, headerRetryAfter, headerReplayed,
 		"Accept-Ranges", "Content-Disposition", "Content-Range", "ETag",

@@ -249,6 +249,7 @@ func TestRecordingByRange(t *testing.T) {
 		}{
 			"bytes=0-0": {0, 1}, "bytes=100-299": {100, 300}, "bytes=149000-": {149_000, 150_000}, "bytes=-70000": {80_000, 150_000},
 			"bytes=10-999999": {10, 150_000}, "bytes=-999999": {0, 150_000},
+			"bytes=10-99999999999999999999": {10, 150_000}, "bytes=-99999999999999999999": {0, 150_000},
 		} {
 			for _, same := range []string{"", tag} {
 				status, header, body := at.With("Range", asked).With("If-Range", same).Do(t, http.MethodGet, at.path, nil)
@@ -266,8 +267,8 @@ func TestRecordingByRange(t *testing.T) {
 				require.Equal(t, audio, body)
 			}
 		}
-		require.Equal(t, before+12+5, fetched())
-		for _, bad := range []string{"bytes=150000-", "bytes=-0", "bytes=9-3", "bytes=x-y", "bytes=", "bytes=-"} {
+		require.Equal(t, before+16+5, fetched())
+		for _, bad := range []string{"bytes=150000-", "bytes=-0", "bytes=9-3", "bytes=x-y", "bytes=", "bytes=-", "bytes=99999999999999999999-"} {
 			status, header, _ := at.With("Range", bad).Do(t, http.MethodGet, at.path, nil)
 			require.Equal(t, http.StatusRequestedRangeNotSatisfiable, status, bad)
 			require.Equal(t, "bytes */150000", header.Get("Content-Range"))
@@ -283,6 +284,7 @@ func TestRecordingByRange(t *testing.T) {
 		require.Equal(t, "150000", header.Get("Content-Length"))
 		require.Equal(t, "bytes", header.Get("Accept-Ranges"))
 		require.Equal(t, "private, max-age=300", header.Get("Cache-Control"))
-		require.Equal(t, before+12+5, fetched(), "headers are no audio")
+		require.Equal(t, "Origin", header.Get("Vary"), "what is in store names the origin that it is for, when it is for none as well")
+		require.Equal(t, before+16+5, fetched(), "headers are no audio")
 	}
 }
