@@ -212,3 +212,32 @@ func TestUnknownMembersAreIgnored(t *testing.T) {
 		}
 	}
 }
+
+// The examples of what is sent are bodies that their operations take: what is refused is refused for the state of what they name.
+func TestExamplesOfRequestsAreTaken(t *testing.T) {
+	t.Parallel()
+	bad := newBadInput(t)
+	names := map[string]string{ // of the examples' things
+		"0197a3f2-0000-7000-8000-000000000002": bad.w.ours["voice agent"], "0197a3f2-0000-7000-8000-000000000004": bad.w.ours["lead"],
+		"0197a3f2-5d3e-7c41-9a39-3c1f0f2a7b10": bad.w.ours["call"],
+	}
+	taken := 0
+	for _, op := range bad.w.ops {
+		if bad.schema(op) == nil || op.Path == "/api/auth/login" || op.Path == "/api/users/me/password" || op.Method == http.MethodDelete {
+			continue // whose examples name a password, or end what others need
+		}
+		media := bad.doc.Paths.Find(op.Path).GetOperation(op.Method).RequestBody.Value.Content.Get("application/json")
+		body, err := json.Marshal(media.Example)
+		require.NoError(t, err)
+		for example, ours := range names {
+			body = bytes.ReplaceAll(body, []byte(example), []byte(ours))
+		}
+		status, answer := bad.send(t, op, "its example", "application/json", body)
+		require.NotContains(t, []int{http.StatusBadRequest, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity}, status,
+			"%s %s with %s: %s", op.Method, op.Path, body, answer)
+		if status < http.StatusBadRequest {
+			taken++
+		}
+	}
+	require.Greater(t, taken, 25)
+}
