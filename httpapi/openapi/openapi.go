@@ -117,6 +117,7 @@ func join() (map[string]any, error) {
 	if err := describeExamples(whole); err != nil {
 		return nil, err
 	}
+	describeHeaders(whole)
 	return whole, nil
 }
 

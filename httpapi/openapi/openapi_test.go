@@ -123,3 +123,29 @@ func TestExamplesAreTelling(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, regexp.MustCompile(unknownText+"[a-z_]*").FindString(string(raw)))
 }
+
+// Every success of an operation with a credential says what is left of the limit, and one of a POST with a key whether it was given before.
+func TestSuccessesHaveTheirHeaders(t *testing.T) {
+	t.Parallel()
+	doc := documented(t)
+	paths, _ := doc["paths"].(map[string]any)
+	campaigns, _ := paths["/api/v1/campaigns"].(map[string]any)
+	created, _ := json.Marshal(campaigns["post"])
+	for _, name := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-Request-Id", "Idempotent-Replayed", "IdempotencyKey"} {
+		require.Contains(t, string(created), name)
+	}
+	var limits int
+	visit(paths, func(operation map[string]any) {
+		responses, _ := operation["responses"].(map[string]any)
+		if responses == nil || !limited(operation) {
+			return
+		}
+		for status, r := range responses {
+			if response, _ := r.(map[string]any); strings.HasPrefix(status, "2") {
+				require.Contains(t, response["headers"], "X-RateLimit-Remaining", "%v", operation["operationId"])
+				limits++
+			}
+		}
+	})
+	require.Greater(t, limits, 90)
+}
