@@ -27,7 +27,7 @@ type places struct {
 }
 
 // look reads in the request's tenant who has something; empty for nobody.
-func (p places) look(ctx context.Context, r *request, read func(q *db.Queries) (string, error)) (node string, err error) {
+func (p places) look(r *request, read func(q *db.Queries) (string, error)) (node string, err error) {
 	node, err = read(p.store.Read(r.who.TenantID))
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
@@ -41,12 +41,12 @@ func (p places) withCall(ctx context.Context, r *request, text string) (string, 
 	if err != nil || p.calls.Runs(r.who.TenantID, id) {
 		return "", nil //nolint:nilerr // refused here
 	}
-	return p.look(ctx, r, func(q *db.Queries) (string, error) { return q.NodeOfCall(ctx, r.who.TenantID, id) })
+	return p.look(r, func(q *db.Queries) (string, error) { return q.NodeOfCall(ctx, r.who.TenantID, id) })
 }
 
 // withAgent is the controller that has the phone of an agent.
 func (p places) withAgent(ctx context.Context, r *request, id uuid.UUID) (string, error) {
-	return p.look(ctx, r, func(q *db.Queries) (string, error) {
+	return p.look(r, func(q *db.Queries) (string, error) {
 		row, err := q.NodeOfAgent(ctx, r.who.TenantID, id)
 		return row.Node, err
 	})
@@ -79,7 +79,7 @@ func (p places) ofSession(ctx context.Context, r *request) (string, error) {
 	if err != nil {
 		return "", nil //nolint:nilerr // refused here
 	}
-	return p.look(ctx, r, func(q *db.Queries) (string, error) { return q.NodeOfSupervision(ctx, r.who.TenantID, id) })
+	return p.look(r, func(q *db.Queries) (string, error) { return q.NodeOfSupervision(ctx, r.who.TenantID, id) })
 }
 
 // ofEscalation is where the call of the path's escalation is.
@@ -88,7 +88,7 @@ func (p places) ofEscalation(ctx context.Context, r *request) (string, error) {
 	if err != nil {
 		return "", nil //nolint:nilerr // refused here
 	}
-	return p.look(ctx, r, func(q *db.Queries) (string, error) { return q.NodeOfEscalation(ctx, r.who.TenantID, id) })
+	return p.look(r, func(q *db.Queries) (string, error) { return q.NodeOfEscalation(ctx, r.who.TenantID, id) })
 }
 
 // ofAgent is where the phone of the agent is who asks.
@@ -98,7 +98,7 @@ func (p places) ofAgent(ctx context.Context, r *request) (string, error) {
 
 // ofLogin is where an agent is who is on a call. Any other logs in here: this host's switch has the phone from now on.
 func (p places) ofLogin(ctx context.Context, r *request) (string, error) {
-	return p.look(ctx, r, func(q *db.Queries) (string, error) {
+	return p.look(r, func(q *db.Queries) (string, error) {
 		row, err := q.NodeOfAgent(ctx, r.who.TenantID, r.who.ID)
 		if row.CurrentCallID == nil {
 			return "", err
