@@ -1,0 +1,178 @@
+package apibench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/dialer/figures"
+	"github.com/ringmaster/ringmaster/dialer/leads"
+	"github.com/ringmaster/ringmaster/dialer/wake"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+const (
+	// envHistory says how many leads and calls there are in the end; 5 million when it is empty.
+	envHistory = "RINGMASTER_BENCH_HISTORY"
+	few, many  = 10_000, 5_000_000
+	fillBatch  = 250_000
+	flatAim    = 1.3
+)
+
+// flat is a tenant whose campaign gets ever more leads and calls.
+type flat struct {
+	*testing.B
+	st               *store.Store
+	leads            *leads.Service
+	postmaster       int
+	tenant, campaign uuid.UUID
+	pushed           int
+}
+
+// BenchmarkFlat prints what PostgreSQL's CPU time for pushes and pages is with 5 million leads and calls, beside that with 10 thousand.
+func BenchmarkFlat(b *testing.B) {
+	if os.Getenv(envBinary) == "" {
+		b.Skip("set " + envBinary + "=/path/to/ringmaster to measure it")
+	}
+	end := many
+	if text := os.Getenv(envHistory); text != "" {
+		var err error
+		end, err = strconv.Atoi(text)
+		require.NoError(b, err)
+	}
+	for range b.N {
+		st := storetest.New(b)
+		f := &flat{B: b, st: st, tenant: storetest.Tenant(b, st)}
+		f.campaign = storetest.Campaign(b, st, f.tenant, nil)
+		f.postmaster = postmasterOf(b, st.Pool().Config().ConnString())
+		f.leads = &leads.Service{
+			Store: st, Log: slog.New(slog.DiscardHandler), Now: time.Now, Wake: wake.New(),
+			Finished: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "finished"}, []string{"status"}),
+		}
+		f.fill(0, few)
+		before := f.costs()
+		f.fill(few, end)
+		after := f.costs()
+		for i, c := range after {
+			share := float64(c.each) / float64(before[i].each)
+			b.ReportMetric(share, c.metric+"-growth")
+			_, _ = fmt.Fprintf(os.Stderr, "%-40s %8.3f ms at %d, %8.3f ms at %d: %.2f times (aim %g)\n",
+				c.name, milliseconds(before[i].each), few, milliseconds(c.each), end, share, flatAim)
+		}
+		b.ReportMetric(0, "ns/op")
+	}
+}
+
+// fill adds leads and calls up to a number of them, a batch at a time, and folds the figures as a controller does.
+func (f *flat) fill(from, to int) {
+	f.Helper()
+	ctx := context.Background()
+	keeper := figures.Keeper{Store: f.st, Log: slog.New(slog.DiscardHandler), Now: time.Now}
+	for ; from < to; from += fillBatch {
+		last := min(from+fillBatch, to)
+		storetest.Exec(f, f.st, f.tenant, fillLeads, f.tenant, f.campaign, from, last-1)
+		storetest.Exec(f, f.st, f.tenant, fillCalls, f.tenant, f.campaign, from, last-1)
+		require.NoError(f, keeper.Fold(ctx))
+	}
+	_, err := f.st.Pool().Exec(ctx, "VACUUM ANALYZE leads, calls, recordings, campaign_counts, campaign_deltas, call_counts, call_deltas")
+	require.NoError(f, err)
+}
+
+type flatCost struct {
+	name, metric string
+	each         time.Duration
+}
+
+// costs measures PostgreSQL's CPU time of each operation.
+func (f *flat) costs() (out []flatCost) {
+	ctx := context.Background()
+	push := func(n int) (rows []json.RawMessage) {
+		for range n {
+			f.pushed++
+			text, err := json.Marshal(leadOf(9_900_000*50 + f.pushed))
+			require.NoError(f, err)
+			rows = append(rows, text)
+		}
+		return rows
+	}
+	calls := func(p db.ListCallViewsParams) {
+		p.TenantID, p.Before, p.UntilID, p.PageLimit = f.tenant, uuid.Max, uuid.Max, 50
+		require.NoError(f, f.st.ReadTogetherByValues(ctx, f.tenant, func(q *db.Queries) error {
+			_, err := q.CountCalls(ctx, db.CountCallsParams{TenantID: f.tenant, CampaignID: p.CampaignID, Status: p.Status, Disposition: p.Disposition})
+			return err
+		}, func(q *db.Queries) error {
+			_, err := q.ListCallViews(ctx, p)
+			return err
+		}))
+	}
+	page := func(filter leads.Filter) {
+		filter.Limit = 50
+		_, _, err := f.leads.ListLeads(ctx, f.tenant, f.campaign, filter)
+		require.NoError(f, err)
+	}
+	for _, op := range []struct {
+		name, metric string
+		times        int
+		do           func()
+	}{
+		{"a lead", "lead", 400, func() {
+			var in leads.Input
+			require.NoError(f, json.Unmarshal(push(1)[0], &in))
+			_, err := f.leads.PushLead(ctx, f.tenant, f.campaign, in)
+			require.NoError(f, err)
+		}},
+		{"a bulk of 500", "bulk", 6, func() {
+			var in leads.BulkInput
+			in.Leads.Set, in.Leads.Value = true, push(bulkSize)
+			out, err := f.leads.PushLeads(ctx, f.tenant, f.campaign, in)
+			require.NoError(f, err)
+			require.Equal(f, bulkSize, out.Valid)
+		}},
+		{"a page of leads", "leads", 100, func() { page(leads.Filter{}) }},
+		{"a page of leads by cursor", "leads-cursor", 100, func() { page(leads.Filter{After: store.NewID()}) }},
+		{"a page of exhausted leads", "leads-status", 100, func() { page(leads.Filter{Status: new(string(leads.StatusExhausted))}) }},
+		{"a page of calls", "calls", 100, func() { calls(db.ListCallViewsParams{}) }},
+		{"a page of a campaign's calls", "campaign-calls", 100, func() { calls(db.ListCallViewsParams{CampaignID: &f.campaign}) }},
+		{"a page of failed calls", "calls-status", 100, func() { calls(db.ListCallViewsParams{Status: new("failed")}) }},
+		{"a page of calls of a disposition", "calls-disposition", 100, func() { calls(db.ListCallViewsParams{Disposition: new("sale")}) }},
+	} {
+		for range op.times/10 + 1 {
+			op.do()
+		}
+		before := serverCPU(f, f.postmaster)
+		for range op.times {
+			op.do()
+		}
+		out = append(out, flatCost{op.name, op.metric, (serverCPU(f, f.postmaster) - before) / time.Duration(op.times)})
+	}
+	return out
+}
+
+// Of a thousand leads one is exhausted; of a hundred calls one is a sale. Ids are in the order of time, some calls a second.
+var (
+	fillLeads = strings.ReplaceAll(`INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_hash, phone_last4, name, crm_lead_id, dnd_checked, dnd_clean,
+  dnd_checked_at, status, attempts, completed_at)
+SELECT $1, ID, $2, '8' || lpad(n::text, 9, '0'), sha256(int8send(n)), lpad((n % 10000)::text, 4, '0'), 'Lead ' || n, 'filled-' || n, true, true, now(),
+  CASE WHEN n % 1000 = 1 THEN 'exhausted' WHEN n % 2 = 0 THEN 'completed' ELSE 'new' END, (n % 2 = 0)::int, CASE WHEN n % 2 = 0 OR n % 1000 = 1 THEN now() END
+FROM generate_series($3::bigint, $4::bigint) n`, "ID", filledID)
+	fillCalls = strings.ReplaceAll(`INSERT INTO calls (tenant_id, id, campaign_id, node, fs_uuid, direction, status, from_number, to_number, dial_time, answer_time,
+  end_time, hangup_cause, disposition)
+SELECT $1, ID, $2, 'n1', n::text, 'outbound', CASE WHEN n % 3 = 0 THEN 'failed' ELSE 'completed' END, '+918000000001', '+91' || '8' || lpad(n::text, 9, '0'), now(),
+  CASE WHEN n % 3 <> 0 THEN now() END, now(), 'NORMAL_CLEARING', CASE WHEN n % 100 = 1 THEN 'sale' WHEN n % 5 = 1 THEN 'no_interest' END
+FROM generate_series($3::bigint, $4::bigint) n`, "ID", filledID)
+)
+
+const filledID = `(substr(replace(uuidv7_floor(now() - interval '20 days' + n * interval '300 ms')::text, '-', ''), 1, 12) || '7' || lpad(to_hex(n % 4096), 3, '0') ||
+  '8' || lpad(to_hex(n), 15, '0'))::uuid`
