@@ -61,8 +61,14 @@ func callbackKeys() []keyring.Key { return []keyring.Key{{4, 5, 6}} }
 
 func setup(tb testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundle {
 	tb.Helper()
+	return setupOn(tb, storetest.New(tb), adjust...)
+}
+
+// setupOn is setup on a store of the test's own.
+func setupOn(tb testing.TB, st *store.Store, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundle {
+	tb.Helper()
 	b := &bundle{
-		st: storetest.New(tb), calls: &fakeCalls{}, clock: storetest.NewClock(time.Now().UTC().Truncate(time.Second)),
+		st: st, calls: &fakeCalls{}, clock: storetest.NewClock(time.Now().UTC().Truncate(time.Second)),
 		logs: &logBuffer{}, metrics: prometheus.NewRegistry(),
 	}
 	b.tenant, b.other = storetest.Tenant(tb, b.st), storetest.Tenant(tb, b.st)

@@ -97,7 +97,9 @@ type attempt struct {
 	// late has the hash taken after the work.
 	late   bool
 	window time.Duration
-	work   func() (reply, error)
+	// limit is how long the work may take; keepTimeout unless it is longer.
+	limit time.Duration
+	work  func() (reply, error)
 	// frees reports whether a refusal had no effect, so that its key may be used again.
 	frees func(e *apiError) bool
 }
@@ -125,6 +127,8 @@ type idempotency struct {
 	log   *slog.Logger
 	// keepTimeout bounds the writing of an answer whose client may be gone.
 	keepTimeout time.Duration
+	// uploadTimeout bounds the work of an upload.
+	uploadTimeout time.Duration
 }
 
 // takesKey tells whether a request is held to its Idempotency-Key: every POST of the Public API, and of an API key wherever it asks. A user's
@@ -166,6 +170,7 @@ func (d *idempotency) handle(ctx context.Context, r *request) (reply, error) {
 	if r.op.body == fileBody {
 		r.fileSum = sha256.New()
 		a.hash, a.late = func() ([]byte, error) { return r.op.hashFile(r) }, true
+		a.limit = d.uploadTimeout
 	}
 	return d.once(ctx, r, a)
 }
@@ -202,12 +207,25 @@ func bodyHash(body []byte) [sha256.Size]byte {
 // dies in between leaves a key without an answer, and whoever asks again learns that the outcome is unknown, which is better than a
 // second effect.
 func (d *idempotency) once(ctx context.Context, r *request, a attempt) (reply, error) {
-	claimed, err := d.claim(ctx, a)
-	if err != nil {
-		return reply{}, err
-	}
-	if !claimed {
-		return d.replay(ctx, a)
+	for tries := 1; ; tries++ {
+		claimed, err := d.claim(ctx, a)
+		if err != nil {
+			return reply{}, err
+		}
+		if claimed {
+			break
+		}
+		out, err := d.replay(ctx, a)
+		if errors.Is(err, store.ErrNotFound) {
+			// The first request was refused, and has freed the key meanwhile.
+			if tries < maxClaims {
+				continue
+			}
+			unknown := unknownOutcome()
+			unknown.retryAfter = time.Second
+			err = unknown
+		}
+		return out, err
 	}
 	out, err := a.work()
 	// The client may be gone, its answer is kept all the same.
@@ -228,6 +246,10 @@ func (d *idempotency) hashOf(a attempt) ([]byte, error) {
 	return d.store.BodyHash(a.tenantID, sum), nil
 }
 
+// maxClaims bounds how often a request claims a key that others claim and free.
+const maxClaims = 3
+
+// claim takes the key for an attempt. When the answer to its commit is lost it may have it or not, and claims it again: nothing has begun yet.
 func (d *idempotency) claim(ctx context.Context, a attempt) (bool, error) {
 	var rows int64
 	var hash []byte
@@ -237,15 +259,21 @@ func (d *idempotency) claim(ctx context.Context, a attempt) (bool, error) {
 			return false, err
 		}
 	}
-	now := d.now()
-	err := d.store.InTenant(ctx, a.tenantID, func(tx *store.Tx) error {
+	now, id := d.now(), uuid.New()
+	write := func(tx *store.Tx) error {
 		var err error
 		rows, err = tx.Q.ClaimIdempotencyKey(ctx, db.ClaimIdempotencyKeyParams{
 			TenantID: a.tenantID, Environment: string(a.environment), Scope: a.scope, Key: a.key, RequestHash: hash,
-			CreatedAt: now, ExpiresAt: now.Add(a.window),
+			CreatedAt: now, ExpiresAt: now.Add(a.window), Attempt: id,
 		})
 		return err
-	})
+	}
+	err := d.store.InTenant(ctx, a.tenantID, write)
+	if errors.Is(err, store.ErrCommitUnknown) {
+		again, cancel := context.WithTimeout(ctx, d.keepTimeout)
+		defer cancel()
+		err = d.store.Persist(again, a.tenantID, write)
+	}
 	if err != nil {
 		return false, fmt.Errorf("claim idempotency key: %w", err)
 	}
@@ -324,15 +352,15 @@ func maskedBody(out reply) (json.RawMessage, error) {
 	return json.Marshal(object)
 }
 
-// replay answers as the first request with this key was answered.
+func unknownOutcome() *apiError {
+	return newError(http.StatusConflict, codeUnknownOutcome, "A request with this key was begun, and its outcome is not known.")
+}
+
+// replay answers as the first request with this key was answered: store.ErrNotFound when that has freed the key.
 func (d *idempotency) replay(ctx context.Context, a attempt) (reply, error) {
 	row, err := d.store.Read(a.tenantID).GetIdempotencyKey(ctx, db.GetIdempotencyKeyParams{
 		TenantID: a.tenantID, Environment: string(a.environment), Scope: a.scope, Key: a.key,
 	})
-	unknown := newError(http.StatusConflict, codeUnknownOutcome, "A request with this key was begun, and its outcome is not known.")
-	if errors.Is(err, store.ErrNotFound) {
-		return reply{}, unknown
-	}
 	if err != nil {
 		return reply{}, fmt.Errorf("read idempotency key: %w", err)
 	}
@@ -345,7 +373,8 @@ func (d *idempotency) replay(ctx context.Context, a attempt) (reply, error) {
 			"This Idempotency-Key was used with another body. Use a new key for a new request.")
 	}
 	if row.StatusCode == nil {
-		if d.now().Sub(row.CreatedAt) < d.keepTimeout {
+		unknown := unknownOutcome()
+		if d.now().Sub(row.CreatedAt) < max(a.limit, d.keepTimeout) {
 			unknown.retryAfter = time.Second // it may well be at work
 		}
 		return reply{}, unknown

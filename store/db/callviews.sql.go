@@ -14,11 +14,12 @@ import (
 )
 
 const claimIdempotencyKey = `-- name: ClaimIdempotencyKey :execrows
-INSERT INTO idempotent_requests AS k (tenant_id, environment, scope, key, request_hash, created_at, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7::timestamptz)
+INSERT INTO idempotent_requests AS k (tenant_id, environment, scope, key, request_hash, created_at, expires_at, attempt)
+VALUES ($1, $2, $3, $4, $5, $6, $7::timestamptz, $8::uuid)
 ON CONFLICT (tenant_id, environment, scope, key) DO UPDATE
-  SET request_hash = excluded.request_hash, status_code = NULL, response = NULL, created_at = excluded.created_at, expires_at = excluded.expires_at
-  WHERE coalesce(k.expires_at, k.created_at + interval '24 hours') < excluded.created_at
+  SET request_hash = excluded.request_hash, status_code = NULL, response = NULL, created_at = excluded.created_at, expires_at = excluded.expires_at,
+    attempt = excluded.attempt
+  WHERE k.attempt = excluded.attempt OR coalesce(k.expires_at, k.created_at + interval '24 hours') < excluded.created_at
 `
 
 type ClaimIdempotencyKeyParams struct {
@@ -29,9 +30,10 @@ type ClaimIdempotencyKeyParams struct {
 	RequestHash []byte
 	CreatedAt   time.Time
 	ExpiresAt   time.Time
+	Attempt     uuid.UUID
 }
 
-// ClaimIdempotencyKey takes a key that is new, or whose replay window is over.
+// ClaimIdempotencyKey takes a key that is new, or whose replay window is over. An attempt that has it takes it again, until it has begun.
 func (q *Queries) ClaimIdempotencyKey(ctx context.Context, arg ClaimIdempotencyKeyParams) (int64, error) {
 	result, err := q.db.Exec(ctx, claimIdempotencyKey,
 		arg.TenantID,
@@ -41,6 +43,7 @@ func (q *Queries) ClaimIdempotencyKey(ctx context.Context, arg ClaimIdempotencyK
 		arg.RequestHash,
 		arg.CreatedAt,
 		arg.ExpiresAt,
+		arg.Attempt,
 	)
 	if err != nil {
 		return 0, err
@@ -260,7 +263,7 @@ func (q *Queries) GetCallView(ctx context.Context, tenantID uuid.UUID, iD uuid.U
 }
 
 const getIdempotencyKey = `-- name: GetIdempotencyKey :one
-SELECT tenant_id, environment, scope, key, request_hash, status_code, response, created_at, expires_at FROM idempotent_requests WHERE tenant_id = $1 AND environment = $2 AND scope = $3 AND key = $4
+SELECT tenant_id, environment, scope, key, request_hash, status_code, response, created_at, expires_at, attempt FROM idempotent_requests WHERE tenant_id = $1 AND environment = $2 AND scope = $3 AND key = $4
 `
 
 type GetIdempotencyKeyParams struct {
@@ -288,6 +291,7 @@ func (q *Queries) GetIdempotencyKey(ctx context.Context, arg GetIdempotencyKeyPa
 		&i.Response,
 		&i.CreatedAt,
 		&i.ExpiresAt,
+		&i.Attempt,
 	)
 	return i, err
 }

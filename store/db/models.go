@@ -335,6 +335,7 @@ type IdempotentRequest struct {
 	Response    json.RawMessage
 	CreatedAt   time.Time
 	ExpiresAt   *time.Time
+	Attempt     *uuid.UUID
 }
 
 type Lead struct {

@@ -85,13 +85,14 @@ WHERE EXISTS (SELECT FROM webhook_deliveries d WHERE d.tenant_id = @tenant_id AN
 -- name: ListRecordingAccess :many
 SELECT * FROM recording_access WHERE tenant_id = @tenant_id AND call_id = @call_id ORDER BY id;
 
--- ClaimIdempotencyKey takes a key that is new, or whose replay window is over.
+-- ClaimIdempotencyKey takes a key that is new, or whose replay window is over. An attempt that has it takes it again, until it has begun.
 -- name: ClaimIdempotencyKey :execrows
-INSERT INTO idempotent_requests AS k (tenant_id, environment, scope, key, request_hash, created_at, expires_at)
-VALUES (@tenant_id, @environment, @scope, @key, @request_hash, @created_at, @expires_at::timestamptz)
+INSERT INTO idempotent_requests AS k (tenant_id, environment, scope, key, request_hash, created_at, expires_at, attempt)
+VALUES (@tenant_id, @environment, @scope, @key, @request_hash, @created_at, @expires_at::timestamptz, @attempt::uuid)
 ON CONFLICT (tenant_id, environment, scope, key) DO UPDATE
-  SET request_hash = excluded.request_hash, status_code = NULL, response = NULL, created_at = excluded.created_at, expires_at = excluded.expires_at
-  WHERE coalesce(k.expires_at, k.created_at + interval '24 hours') < excluded.created_at;
+  SET request_hash = excluded.request_hash, status_code = NULL, response = NULL, created_at = excluded.created_at, expires_at = excluded.expires_at,
+    attempt = excluded.attempt
+  WHERE k.attempt = excluded.attempt OR coalesce(k.expires_at, k.created_at + interval '24 hours') < excluded.created_at;
 
 -- name: GetIdempotencyKey :one
 SELECT * FROM idempotent_requests WHERE tenant_id = @tenant_id AND environment = @environment AND scope = @scope AND key = @key;

@@ -16,7 +16,13 @@ import (
 )
 
 // RoundTrips counts how often a store has waited for its server's answer.
-type RoundTrips struct{ n atomic.Int64 }
+type RoundTrips struct {
+	n    atomic.Int64
+	lose atomic.Bool
+}
+
+// LoseCommit has the next commit carried out, and its connection end before the answer.
+func (r *RoundTrips) LoseCommit() { r.lose.Store(true) }
 
 // Of gives how many there are while do runs. Nothing else may use the store meanwhile.
 func (r *RoundTrips) Of(do func()) int {
@@ -66,20 +72,35 @@ func (r *relay) accept(listener net.Listener) {
 			continue
 		}
 		end := sync.OnceFunc(func() { _, _ = client.Close(), server.Close() })
+		lost := new(atomic.Bool)
 		r.running.Go(func() {
 			defer end()
-			r.count(server, client)
+			r.count(server, client, lost)
 		})
 		r.running.Go(func() {
 			defer end()
-			_, _ = io.Copy(client, server)
+			_, _ = io.Copy(losing{client, lost}, server)
 		})
 	}
 }
 
+// losing is the way to a client, which ends with the first answer that is lost.
+type losing struct {
+	io.Writer
+	lost *atomic.Bool
+}
+
+func (l losing) Write(p []byte) (int, error) {
+	if l.lost.Load() {
+		return 0, io.ErrClosedPipe
+	}
+	return l.Writer.Write(p)
+}
+
 // count passes a client's messages on. The first has no type; of the others a simple query and a Sync are answered by ReadyForQuery.
-func (r *relay) count(server io.Writer, client io.Reader) {
+func (r *relay) count(server io.Writer, client io.Reader, lost *atomic.Bool) {
 	const lengthSize = 4
+	const commit = "commit\x00"
 	for typeSize := 0; ; typeSize = 1 {
 		head := make([]byte, typeSize+lengthSize)
 		if _, err := io.ReadFull(client, head); err != nil {
@@ -88,11 +109,14 @@ func (r *relay) count(server io.Writer, client io.Reader) {
 		if typeSize == 1 && (head[0] == 'S' || head[0] == 'Q') {
 			r.trips.n.Add(1)
 		}
-		if _, err := server.Write(head); err != nil {
+		rest := make([]byte, int64(binary.BigEndian.Uint32(head[typeSize:]))-lengthSize)
+		if _, err := io.ReadFull(client, rest); err != nil {
 			return
 		}
-		rest := int64(binary.BigEndian.Uint32(head[typeSize:])) - lengthSize
-		if _, err := io.CopyN(server, client, rest); err != nil {
+		if string(rest) == commit && r.trips.lose.CompareAndSwap(true, false) {
+			lost.Store(true)
+		}
+		if _, err := server.Write(append(head, rest...)); err != nil {
 			return
 		}
 	}
