@@ -42,10 +42,13 @@ func (c callRows) page(ctx context.Context, tenant uuid.UUID, f callFilter, pg p
 	var out callPage
 	reads := []func(*db.Queries) error{
 		func(q *db.Queries) (err error) {
-			out.total, err = c.count(ctx, q, tenant, f)
+			out.total, err = c.count(ctx, q, tenant, f, pg)
 			return err
 		},
 		func(q *db.Queries) error {
+			if f.matchesNone() {
+				return nil
+			}
 			rows, err := q.ListCallViews(ctx, db.ListCallViewsParams{
 				TenantID: tenant, CampaignID: f.campaignID, AgentID: f.agentID, Status: f.status, Disposition: f.disposition,
 				Direction: f.direction, Since: f.since, FromID: f.fromID(), Until: f.until, UntilID: f.untilID(),
@@ -64,11 +67,17 @@ func (c callRows) page(ctx context.Context, tenant uuid.UUID, f callFilter, pg p
 			return named(err, campaignNoun)
 		})
 	}
-	return out, c.store.ReadTogetherByValues(ctx, tenant, reads...)
+	return out, c.store.ReadListByValues(ctx, tenant, reads...)
 }
 
+// callsCounted is up to how many calls of some time are counted, or so many as tell that there is a next page.
+const callsCounted = 10_000
+
 // count is by what is kept of calls, unless they are those of some time.
-func (c callRows) count(ctx context.Context, q *db.Queries, tenant uuid.UUID, f callFilter) (int64, error) {
+func (c callRows) count(ctx context.Context, q *db.Queries, tenant uuid.UUID, f callFilter, pg page) (int64, error) {
+	if f.matchesNone() {
+		return 0, nil
+	}
 	if f.since == nil && f.until == nil {
 		return q.CountCalls(ctx, db.CountCallsParams{
 			TenantID: tenant, CampaignID: f.campaignID, AgentID: f.agentID, Status: f.status, Disposition: f.disposition, Direction: f.direction,
@@ -76,8 +85,14 @@ func (c callRows) count(ctx context.Context, q *db.Queries, tenant uuid.UUID, f 
 	}
 	return q.CountCallsBetween(ctx, db.CountCallsBetweenParams{
 		TenantID: tenant, CampaignID: f.campaignID, AgentID: f.agentID, Status: f.status, Disposition: f.disposition, Direction: f.direction,
-		Since: f.since, FromID: f.fromID(), Until: f.until, UntilID: f.untilID(),
+		Since: f.since, FromID: f.fromID(), Until: f.until, UntilID: f.untilID(), Most: max(callsCounted, pg.offset()+pg.limit()+1),
 	})
+}
+
+// matchesNone tells of values that no call has: the ids stand for something else in what is kept of calls.
+func (f callFilter) matchesNone() bool {
+	stands := func(id *uuid.UUID) bool { return id != nil && (*id == uuid.Nil || *id == uuid.Max) }
+	return stands(f.agentID) || stands(f.campaignID) || f.disposition != nil && *f.disposition == ""
 }
 
 // fromID and untilID bound the ids of calls of some time: those come from the clocks of several machines.

@@ -141,7 +141,14 @@ func TestCallsByCursorAndTime(t *testing.T) {
 	require.Equal(t, 2, between.Total)
 	require.Equal(t, ids[3:], list("to="+at(2)).ids())
 	require.Empty(t, list("from="+now.AddDate(0, 0, 2).Format("2006-01-02")).Items)
-	for _, bad := range []string{"cursor=x", "cursor=" + ids[0] + "&page=2", "from=yesterday", "to="} {
+	require.Equal(t, 7, list("page=500&page_size=200").Total)
+	for _, none := range []string{"agent_id=" + uuid.Nil.String(), "campaign_id=" + uuid.Nil.String(), "campaign_id=" + uuid.Max.String(), "disposition="} {
+		storetest.Exec(t, b.st, b.tenant, `UPDATE calls SET end_time = now(), dial_time = now(), status = 'failed', hangup_cause = 'X' WHERE id = $1`, ids[0])
+		page := list(none)
+		require.Empty(t, page.Items, none)
+		require.Zero(t, page.Total, none)
+	}
+	for _, bad := range []string{"cursor=x", "cursor=" + ids[0] + "&page=2", "from=yesterday", "to=", "page=501&page_size=200"} {
 		p := refused(t, b.api, http.MethodGet, "/api/v1/calls?"+bad, nil, http.StatusUnprocessableEntity, "validation_error")
 		require.Len(t, p.Errors, 1, bad)
 	}

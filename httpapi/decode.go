@@ -161,7 +161,9 @@ func (r *request) queryID(name string) (*uuid.UUID, *fault.Field) {
 }
 
 const (
-	maxPage         = 1 << 20
+	maxPage = 1 << 20
+	// maxPaged is how many elements the pages of a list with cursors reach: those before a page are read for it.
+	maxPaged        = 100_000
 	defaultPageSize = 25
 	maxPageSize     = 200
 	// maxDialerPageSize is the Dialer API's.
@@ -217,6 +219,11 @@ func (r *request) keyset() (page, []*fault.Field) {
 	}
 	if _, numbered := r.query("page"); numbered && after != nil {
 		badCursor = &fault.Field{Field: "cursor", Message: "must not be sent with page"}
+	}
+	if pg.number*pg.size > maxPaged {
+		bad = append(bad, &fault.Field{
+			Field: "page", Message: "must not lead behind element " + strconv.Itoa(maxPaged) + ": go on with cursor, the next_cursor of the page before",
+		})
 	}
 	pg.after = after
 	return pg, append(bad, badCursor)

@@ -47,7 +47,7 @@ func TestCallsAreCountedAsTheyChange(t *testing.T) {
 			require.NoError(t, err)
 			counted, err := st.ReadByValues(tenant).CountCallsBetween(t.Context(), db.CountCallsBetweenParams{
 				TenantID: tenant, CampaignID: p.CampaignID, AgentID: p.AgentID, Status: p.Status, Disposition: p.Disposition, Direction: p.Direction,
-				UntilID: uuid.Max,
+				UntilID: uuid.Max, Most: 1000,
 			})
 			require.NoError(t, err)
 			require.Equal(t, counted, kept, "%s: %+v", name, p)
@@ -62,6 +62,9 @@ func TestCallsAreCountedAsTheyChange(t *testing.T) {
 	end(first)
 	end(second)
 	check("two have ended")
+	upTo, err := st.ReadByValues(tenant).CountCallsBetween(t.Context(), db.CountCallsBetweenParams{TenantID: tenant, UntilID: uuid.Max, Most: 2})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, upTo, "of three, as many as are counted")
 	exec("UPDATE calls SET disposition = 'sale', notes = 'x' WHERE id = $1", first)
 	check("a disposition")
 	fold()

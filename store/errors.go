@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -25,6 +26,16 @@ var (
 	ErrCommitUnknown = errors.New("outcome of the commit is unknown")
 	// ErrBusy says that a transaction lost against concurrent ones in every try.
 	ErrBusy error = unavailable("too much contention")
+	// ErrTooLong says that a read was ended because it took too long.
+	ErrTooLong error = &fault.Error{
+		Kind: fault.Unavailable, Code: "query_timeout", Text: "read took too long",
+		Detail: "Reading this takes too long. Ask for less: a shorter time, fewer elements, other filters, or the cursor in place of a page.",
+	}
+	// ErrListsBusy says that as many lists are being read as may be at a time.
+	ErrListsBusy error = &fault.Error{
+		Kind: fault.Unavailable, Code: "service_unavailable", RetryAfter: 2 * time.Second, Text: "too many lists are being read",
+		Detail: "Too many lists are being read. Try again.",
+	}
 	// ErrValue says that a column can't take a value, such as a number beyond all bounds in a JSON object.
 	ErrValue error = &fault.Error{
 		Kind: fault.Invalid, Code: fault.CodeInvalid, Detail: "The request holds a value that can't be kept.", Text: "value can't be kept",
@@ -94,6 +105,7 @@ const (
 	codeSerialization       = "40001"
 	codeDeadlock            = "40P01"
 	codeLockTimeout         = "55P03"
+	codeCanceled            = "57014"
 	codeUndefinedTable      = "42P01"
 	policyRoutine           = "ExecWithCheckOptions"
 	classConnection         = "08"
@@ -159,7 +171,7 @@ func translateServer(err error, pgErr *pgconn.PgError) error {
 // serverGone tells codes that say "not now" from those that say "not so". A cancelled query (57014) is the caller's doing.
 func serverGone(code string) bool {
 	switch {
-	case len(code) < 2 || code == "57014":
+	case len(code) < 2 || code == codeCanceled:
 		return false
 	default:
 		class := code[:2]

@@ -188,6 +188,9 @@ func (q *singles) try(ctx context.Context, sql string, args []any) (*sent, error
 // failed translates an error of a statement that was sent.
 func (q *singles) failed(ctx context.Context, err error) error {
 	var server *pgconn.PgError
+	if q.read && hasCode(err, codeCanceled) && ctx.Err() == nil {
+		return fmt.Errorf("%w: %w", ErrTooLong, err) // the timeout of readersOf
+	}
 	if err == nil || errors.As(err, &server) || errors.Is(err, pgx.ErrNoRows) {
 		return translate(err)
 	}

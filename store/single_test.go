@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -132,6 +133,37 @@ func TestReadsTogetherFailTogether(t *testing.T) {
 	}
 }
 
+// A read takes so long at most, and lists leave connections to other reads.
+func TestLongReadsAreBounded(t *testing.T) {
+	t.Parallel()
+	st, err := store.Open(t.Context(), store.Config{
+		URL: storetest.NewURL(t), MasterKey: storetest.MasterKey(), MaxConns: 4, ReadTimeout: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	t.Cleanup(st.Close)
+	tenant := storetest.Tenant(t, st)
+	q := st.SinglesOf(tenant)
+	var none any
+	require.ErrorIs(t, q.QueryRow(t.Context(), "SELECT pg_sleep(60)::text").Scan(&none), store.ErrTooLong)
+	rows, err := q.Query(t.Context(), "SELECT pg_sleep(60)")
+	if err == nil {
+		rows.Close()
+		err = rows.Err()
+	}
+	require.ErrorIs(t, err, store.ErrTooLong)
+
+	// Of the two connections one is for lists.
+	list := func(q *db.Queries) error {
+		_, err := q.VoiceAgentList(t.Context(), tenant, nil)
+		return err
+	}
+	require.NoError(t, st.ReadListByValues(t.Context(), tenant, func(*db.Queries) error {
+		require.ErrorIs(t, st.ReadListByValues(t.Context(), tenant, list), store.ErrListsBusy)
+		return list(st.Read(tenant))
+	}))
+	require.NoError(t, st.ReadListByValues(t.Context(), tenant, list))
+}
+
 func TestReadWritesNothing(t *testing.T) {
 	t.Parallel()
 	st := storetest.New(t)
@@ -176,7 +208,7 @@ func TestSingleStatementsSurviveALostConnection(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, rows, 1)
 	proxy.cutAtNextWrite()
-	require.NoError(t, st.ReadTogetherByValues(t.Context(), tenant, func(q *db.Queries) (err error) {
+	require.NoError(t, st.ReadListByValues(t.Context(), tenant, func(q *db.Queries) (err error) {
 		rows, err = q.VoiceAgentList(t.Context(), tenant, nil)
 		return err
 	}))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +29,9 @@ const (
 	maxRetryWait    = 5 * time.Second
 	connectTimeout  = 5 * time.Second
 	defaultKeyDelay = 15 * time.Second
-	never           = 365 * 24 * time.Hour
+	// defaultReadTimeout bounds a single read: who asks for more than can be read in that time is to ask for less.
+	defaultReadTimeout = 5 * time.Second
+	never              = 365 * 24 * time.Hour
 )
 
 // Config says how to reach the database.
@@ -41,6 +44,8 @@ type Config struct {
 	KeyDelay time.Duration
 	// MaxConns bounds the pool; 16 when zero. Half as many more connections are for single reads.
 	MaxConns int32
+	// ReadTimeout bounds a single read, and the wait for another list's end; 5 s when zero.
+	ReadTimeout time.Duration
 	// AllowSuperuser accepts a role that has SUPERUSER or BYPASSRLS, for which row-level security doesn't hold. Without it such a role is
 	// refused.
 	AllowSuperuser bool
@@ -50,8 +55,11 @@ type Config struct {
 
 // Store is a pool of connections and the keys that go with the data. It is safe for concurrent use.
 type Store struct {
-	pool     *pgxpool.Pool
-	readers  *pgxpool.Pool // for single reads alone: see singles
+	pool    *pgxpool.Pool
+	readers *pgxpool.Pool // for single reads alone: see singles
+	// lists has an element for each list that is being read: they leave half of the readers to others.
+	lists    chan struct{}
+	listWait time.Duration // for an element of lists
 	river    *river.Client[pgx.Tx]
 	waker    *waker
 	master   keyring.Key
@@ -83,12 +91,16 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	readers, err := readersOf(ctx, poolConfig)
+	readTimeout := cmp.Or(cfg.ReadTimeout, defaultReadTimeout)
+	readers, err := readersOf(ctx, poolConfig, readTimeout)
 	if err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{pool: pool, readers: readers, master: cfg.MasterKey, keyDelay: cmp.Or(cfg.KeyDelay, defaultKeyDelay), log: log, waker: newWaker()}
+	s := &Store{
+		pool: pool, readers: readers, lists: make(chan struct{}, max(1, readers.Config().MaxConns/2)), listWait: readTimeout, //nolint:mnd // half
+		master: cfg.MasterKey, keyDelay: cmp.Or(cfg.KeyDelay, defaultKeyDelay), log: log, waker: newWaker(),
+	}
 	// This client enqueues. Of its own notifications the first of each queue alone is sent: once says after a commit what was enqueued.
 	s.river, err = river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: log, FetchCooldown: never, FetchPollInterval: never})
 	if err == nil {
@@ -135,12 +147,14 @@ func poolConfig(url string, maxConns int32) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// readersOf makes the pool of single reads, which connects when it is used. A server refuses whatever would write on it.
-func readersOf(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
+// readersOf makes the pool of single reads, which connects when it is used. A server refuses whatever would write on it, and ends what
+// takes longer than timeout.
+func readersOf(ctx context.Context, cfg *pgxpool.Config, timeout time.Duration) (*pgxpool.Pool, error) {
 	cfg = cfg.Copy()
 	cfg.MaxConns = (cfg.MaxConns + 1) / 2 //nolint:mnd // half of them
 	cfg.MinConns, cfg.MinIdleConns = 0, 0
 	cfg.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
+	cfg.ConnConfig.RuntimeParams["statement_timeout"] = strconv.FormatInt(timeout.Milliseconds(), 10)
 	readers, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("create the connection pool of reads: %w", err)

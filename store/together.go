@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -18,8 +20,19 @@ func (s *Store) ReadTogether(ctx context.Context, tenantID uuid.UUID, reads ...f
 	return s.together(ctx, &singles{store: s, scope: scope{tenant: tenantID}, read: true}, reads)
 }
 
-// ReadTogetherByValues is ReadTogether for queries that must be planned for the values at hand (see PlanByValues).
-func (s *Store) ReadTogetherByValues(ctx context.Context, tenantID uuid.UUID, reads ...func(*db.Queries) error) error {
+// ReadListByValues is ReadTogether for lists, whose queries are planned for the values at hand (see PlanByValues) and may take long. They take
+// half of the connections at most: others wait for ReadTimeout. Errors: ErrListsBusy.
+func (s *Store) ReadListByValues(ctx context.Context, tenantID uuid.UUID, reads ...func(*db.Queries) error) error {
+	wait := time.NewTimer(s.listWait)
+	defer wait.Stop()
+	select {
+	case s.lists <- struct{}{}:
+		defer func() { <-s.lists }()
+	case <-wait.C:
+		return ErrListsBusy
+	case <-ctx.Done():
+		return fmt.Errorf("wait for other lists to be read: %w", ctx.Err())
+	}
 	return s.together(ctx, &singles{store: s, scope: scope{tenant: tenantID, byValues: true}, read: true}, reads)
 }
 

@@ -27,7 +27,7 @@ func (l *Service) ListLeads(ctx context.Context, tenant, campaign uuid.UUID, f F
 	var owner db.LeadOwnerRow
 	var rows []db.Lead
 	var total int64
-	err := l.Store.ReadTogether(ctx, tenant, func(q *db.Queries) (err error) {
+	err := l.Store.ReadListByValues(ctx, tenant, func(q *db.Queries) (err error) {
 		if owner, err = q.LeadOwner(ctx, campaign, tenant); err == nil && !owner.Found {
 			err = store.ErrNotFound
 		}

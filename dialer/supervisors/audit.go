@@ -81,19 +81,14 @@ type AuditItem struct {
 // or so many as tell that there is a next page.
 func (s *Service) Audit(ctx context.Context, tenant uuid.UUID, f AuditFilter) (items []AuditItem, total int64, err error) {
 	from, to := store.IDFloor(f.From.Add(-auditSkew)), store.IDFloor(f.To.Add(auditSkew))
-	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		if err := tx.Q.PlanByValues(ctx); err != nil {
-			return err
-		}
-		var err error
-		total, err = tx.Q.SupervisorAuditCount(ctx, db.SupervisorAuditCountParams{
+	err = s.st.ReadListByValues(ctx, tenant, func(q *db.Queries) (err error) {
+		total, err = q.SupervisorAuditCount(ctx, db.SupervisorAuditCountParams{
 			TenantID: tenant, FromID: from, ToID: to, Since: f.From, Until: f.To, Actions: auditedActions(), SupervisorID: f.SupervisorID,
 			Mode: f.Mode, Most: max(auditCounted, f.Offset+f.Limit+1),
 		})
-		if err != nil {
-			return err
-		}
-		rows, err := tx.Q.SupervisorAudit(ctx, db.SupervisorAuditParams{
+		return err
+	}, func(q *db.Queries) error {
+		rows, err := q.SupervisorAudit(ctx, db.SupervisorAuditParams{
 			TenantID: tenant, FromID: from, ToID: to, Since: f.From, Until: f.To, Actions: auditedActions(), SupervisorID: f.SupervisorID,
 			Mode: f.Mode, PageLimit: f.Limit, PageOffset: f.Offset,
 		})

@@ -227,14 +227,11 @@ func (u *Service) ListSuppressions(ctx context.Context, tenant uuid.UUID, f Filt
 	}
 	var out []Suppression
 	var total int64
-	err := u.Store.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
-		if err := tx.Q.PlanByValues(ctx); err != nil {
-			return err
-		}
-		if total, err = tx.Q.SuppressionCount(ctx, tenant, hash); err != nil {
-			return err
-		}
-		rows, err := tx.Q.SuppressionList(ctx, db.SuppressionListParams{TenantID: tenant, PhoneHash: hash, Size: f.Limit, Skip: f.Offset})
+	err := u.Store.ReadListByValues(ctx, tenant, func(q *db.Queries) (err error) {
+		total, err = q.SuppressionCount(ctx, tenant, hash)
+		return err
+	}, func(q *db.Queries) error {
+		rows, err := q.SuppressionList(ctx, db.SuppressionListParams{TenantID: tenant, PhoneHash: hash, Size: f.Limit, Skip: f.Offset})
 		out = make([]Suppression, len(rows))
 		for i, row := range rows {
 			out[i] = suppressionOf(row)

@@ -205,18 +205,13 @@ type DeliveryFilter struct {
 
 // Deliveries gives a page of deliveries, the newest first, and how many there are.
 func (s *Subscriptions) Deliveries(ctx context.Context, tenant uuid.UUID, f DeliveryFilter) (rows []db.WebhookDelivery, total int64, err error) {
-	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		err := tx.Q.PlanByValues(ctx)
-		if err != nil {
-			return err
-		}
-		total, err = tx.Q.CountWebhookDeliveries(ctx, db.CountWebhookDeliveriesParams{
+	err = s.st.ReadListByValues(ctx, tenant, func(q *db.Queries) (err error) {
+		total, err = q.CountWebhookDeliveries(ctx, db.CountWebhookDeliveriesParams{
 			TenantID: tenant, Status: f.Status, SubscriptionID: f.Subscription, EventType: f.EventType,
 		})
-		if err != nil {
-			return err
-		}
-		rows, err = tx.Q.ListWebhookDeliveries(ctx, db.ListWebhookDeliveriesParams{
+		return err
+	}, func(q *db.Queries) (err error) {
+		rows, err = q.ListWebhookDeliveries(ctx, db.ListWebhookDeliveriesParams{
 			TenantID: tenant, Status: f.Status, SubscriptionID: f.Subscription, EventType: f.EventType,
 			PageLimit: f.Limit, PageOffset: f.Offset,
 		})

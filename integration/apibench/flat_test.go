@@ -109,7 +109,7 @@ func (f *flat) costs() (out []flatCost) {
 	}
 	calls := func(p db.ListCallViewsParams) {
 		p.TenantID, p.Before, p.UntilID, p.PageLimit = f.tenant, uuid.Max, uuid.Max, 50
-		require.NoError(f, f.st.ReadTogetherByValues(ctx, f.tenant, func(q *db.Queries) error {
+		require.NoError(f, f.st.ReadListByValues(ctx, f.tenant, func(q *db.Queries) error {
 			_, err := q.CountCalls(ctx, db.CountCallsParams{TenantID: f.tenant, CampaignID: p.CampaignID, Status: p.Status, Disposition: p.Disposition})
 			return err
 		}, func(q *db.Queries) error {

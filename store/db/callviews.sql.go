@@ -98,7 +98,7 @@ func (q *Queries) CountCalls(ctx context.Context, arg CountCallsParams) (int64, 
 }
 
 const countCallsBetween = `-- name: CountCallsBetween :one
-SELECT count(*) FROM calls c
+SELECT count(*) FROM (SELECT FROM calls c
 WHERE c.tenant_id = $1
   AND ($2::uuid IS NULL OR c.campaign_id = $2)
   AND ($3::uuid IS NULL OR c.agent_id = $3)
@@ -109,6 +109,7 @@ WHERE c.tenant_id = $1
   AND c.id >= $7 AND c.id <= $8
   AND ($9::timestamptz IS NULL OR c.created_at >= $9)
   AND ($10::timestamptz IS NULL OR c.created_at < $10)
+LIMIT $11) found
 `
 
 type CountCallsBetweenParams struct {
@@ -122,9 +123,10 @@ type CountCallsBetweenParams struct {
 	UntilID     uuid.UUID
 	Since       *time.Time
 	Until       *time.Time
+	Most        int32
 }
 
-// CountCallsBetween counts calls of some time, one by one.
+// CountCallsBetween counts calls of some time, one by one, up to a number.
 func (q *Queries) CountCallsBetween(ctx context.Context, arg CountCallsBetweenParams) (int64, error) {
 	row := q.db.QueryRow(ctx, countCallsBetween,
 		arg.TenantID,
@@ -137,6 +139,7 @@ func (q *Queries) CountCallsBetween(ctx context.Context, arg CountCallsBetweenPa
 		arg.UntilID,
 		arg.Since,
 		arg.Until,
+		arg.Most,
 	)
 	var count int64
 	err := row.Scan(&count)
@@ -365,7 +368,9 @@ type ListCallViewsRow struct {
 	PrivacyMode     string
 }
 
-// ListCallViews is planned by values: each filter has an index. Calls of a status that isn't a last one are among those without an end.
+// ListCallViews is planned by values: a campaign, an agent and the status of a call that goes on each lead to an index, and by a status that isn't
+// a last one calls are among those without an end. A disposition, a direction and a last status have none: when few calls of the newest have
+// them, all are read, up to the time that a read may take.
 // Calls are those of some time, which from_id and until_id bound by their ids, and before is the last call of the page before.
 func (q *Queries) ListCallViews(ctx context.Context, arg ListCallViewsParams) ([]ListCallViewsRow, error) {
 	rows, err := q.db.Query(ctx, listCallViews,

@@ -9,7 +9,9 @@ SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status, t.privac
 FROM calls c JOIN tenants t ON t.id = c.tenant_id LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
 WHERE c.tenant_id = @tenant_id AND c.id = @id;
 
--- ListCallViews is planned by values: each filter has an index. Calls of a status that isn't a last one are among those without an end.
+-- ListCallViews is planned by values: a campaign, an agent and the status of a call that goes on each lead to an index, and by a status that isn't
+-- a last one calls are among those without an end. A disposition, a direction and a last status have none: when few calls of the newest have
+-- them, all are read, up to the time that a read may take.
 -- Calls are those of some time, which from_id and until_id bound by their ids, and before is the last call of the page before.
 -- name: ListCallViews :many
 SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status, t.privacy_mode
@@ -49,9 +51,9 @@ SELECT (coalesce((
   AND (sqlc.narg('disposition')::text IS NULL OR c.disposition = sqlc.narg('disposition'))
   AND (sqlc.narg('direction')::text IS NULL OR c.direction = sqlc.narg('direction'))))::bigint AS calls;
 
--- CountCallsBetween counts calls of some time, one by one.
+-- CountCallsBetween counts calls of some time, one by one, up to a number.
 -- name: CountCallsBetween :one
-SELECT count(*) FROM calls c
+SELECT count(*) FROM (SELECT FROM calls c
 WHERE c.tenant_id = @tenant_id
   AND (sqlc.narg('campaign_id')::uuid IS NULL OR c.campaign_id = sqlc.narg('campaign_id'))
   AND (sqlc.narg('agent_id')::uuid IS NULL OR c.agent_id = sqlc.narg('agent_id'))
@@ -61,7 +63,8 @@ WHERE c.tenant_id = @tenant_id
   AND (sqlc.narg('direction')::text IS NULL OR c.direction = sqlc.narg('direction'))
   AND c.id >= @from_id AND c.id <= @until_id
   AND (sqlc.narg('since')::timestamptz IS NULL OR c.created_at >= sqlc.narg('since'))
-  AND (sqlc.narg('until')::timestamptz IS NULL OR c.created_at < sqlc.narg('until'));
+  AND (sqlc.narg('until')::timestamptz IS NULL OR c.created_at < sqlc.narg('until'))
+LIMIT @most) found;
 
 -- FindCallTenant tells whose call it is, over all tenants: it needs the system's scope. The asker is looked at first; ids lead to a call
 -- within a tenant, so the others are then looked at one by one.
