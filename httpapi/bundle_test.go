@@ -204,6 +204,8 @@ type fakeCalls struct {
 	mu    sync.Mutex
 	taken []switchctl.ControlRequest
 	ended []uuid.UUID
+	// limits are how long hang-ups may take.
+	limits []time.Duration
 	// here are the calls of this controller.
 	here []uuid.UUID
 	// counted are the calls that verbs were counted for; tooMany refuses them.
@@ -245,9 +247,12 @@ func (f *fakeCalls) Runs(_, call uuid.UUID) bool {
 }
 
 // Hangup notes the call, and fails as it is told.
-func (f *fakeCalls) Hangup(_ context.Context, _, call uuid.UUID, _ string) error {
+func (f *fakeCalls) Hangup(ctx context.Context, _, call uuid.UUID, _ string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if until, limited := ctx.Deadline(); limited {
+		f.limits = append(f.limits, time.Until(until))
+	}
 	f.ended = append(f.ended, call)
 	return f.err
 }

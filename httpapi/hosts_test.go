@@ -254,17 +254,21 @@ func TestHostThatDoesntAnswer(t *testing.T) {
 	t.Parallel()
 	h := twoHosts(t, func(c *httpapi.Config) { c.RequestTimeout = 2 * time.Second })
 	call := h.liveCall(t, h.tenant)
-	cb := h.at2(h.client(h.token(t, h.tenant, call, h.clock.Now().Add(time.Minute)))).With("Idempotency-Key", unusedKey)
+	plain := h.at2(h.client(h.token(t, h.tenant, call, h.clock.Now().Add(time.Minute))))
+	cb := plain.With("Idempotency-Key", unusedKey)
 	cb.With("Idempotency-Key", uuid.NewString()).JSON(t, http.MethodPost, controlPath(call), `{"event":"unhold"}`, http.StatusOK, nil) // connects
 	release := h.calls.hold()
-	refused(t, cb, http.MethodPost, controlPath(call), `{"event":"hold"}`, http.StatusServiceUnavailable, relay.CodeUnknownOutcome)
-	require.Equal(t, 1, h.relayed(t, "unanswered"))
+	p := refused(t, cb, http.MethodPost, controlPath(call), `{"event":"hold"}`, http.StatusServiceUnavailable, relay.CodeUnknownOutcome)
+	require.Contains(t, p.Detail, "Repeated with its Idempotency-Key, it is not done twice.")
+	p = refused(t, plain, http.MethodPost, controlPath(call), `{"event":"unhold"}`, http.StatusServiceUnavailable, relay.CodeUnknownOutcome)
+	require.Contains(t, p.Detail, "Look what became of it before you repeat it.")
+	require.Equal(t, 2, h.relayed(t, "unanswered"))
 	release()
 	require.Eventually(t, func() bool {
 		status, _, _ := cb.Do(t, http.MethodPost, controlPath(call), `{"event":"hold"}`)
 		return status == http.StatusOK
 	}, 20*time.Second, 20*time.Millisecond)
-	require.Len(t, h.calls.requests(), 2)
+	require.Len(t, h.calls.requests(), 3)
 }
 
 // A request goes to another host once, whatever the database says of the call there.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
@@ -16,6 +17,9 @@ import (
 
 // headerClient tells the other controller who has asked.
 const headerClient = "X-Forwarded-For"
+
+// relayedLess is how much sooner a request from another controller is given up than one from a client.
+const relayedLess = 4 * time.Second
 
 // placeFunc names the controller that a request is to be carried out by; this one when it is empty.
 type placeFunc func(ctx context.Context, r *request) (node string, err error)
@@ -134,6 +138,7 @@ func (s *Server) handOver(ctx context.Context, r *request, node string) (reply, 
 	}
 	got, err := s.relay.Send(ctx, node, relay.Request{
 		Method: string(r.rc.Method()), Path: string(r.rc.Path()), Header: header, Body: r.rc.PostBody(),
+		Keyed: header.Get(headerIdempotencyKey) != "" && (takesKey(r) || r.op.access == accessControl),
 	})
 	if err != nil {
 		return reply{}, err

@@ -233,6 +233,10 @@ func (s *Server) serveOperation(base context.Context, op operation) fasthttp.Req
 			s.refuse(rc, err)
 			return
 		}
+		if r.relayed {
+			// The controller that has sent it waits as long as the limit, and began before: it is to learn what became of it.
+			limit -= min(limit/5, relayedLess) //nolint:mnd // a fifth
+		}
 		ctx, cancel := context.WithTimeout(asPrincipal(base, r), limit)
 		defer cancel()
 		out, err := s.carryOut(ctx, r)

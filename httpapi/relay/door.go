@@ -11,14 +11,23 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
+	"sync"
 	"time"
-
-	"github.com/ringmaster/ringmaster/store"
 )
 
-// keyCheck bounds the look at who knocks.
-const keyCheck = 3 * time.Second
+const (
+	// keyCheck bounds the look at who knocks, and looks how many there are at a time: strangers are not to keep the database busy.
+	keyCheck = 3 * time.Second
+	looks    = 2
+	// What was found is remembered so long. Of strangers so many are: their certificates cost them nothing.
+	knownFor     = 5 * time.Second
+	strangerFor  = 2 * time.Second
+	maxStrangers = 1024
+	// refusedEvery is how often refusals are logged at most.
+	refusedEvery = time.Minute
+)
 
 // errStranger ends the connection of somebody who is no controller of the database's.
 var errStranger = errors.New("relay: the certificate is no controller's")
@@ -57,7 +66,9 @@ func (r *Relay) Door(ctx context.Context) *tls.Config {
 			err := r.admit(ctx, cs)
 			if err != nil {
 				r.metrics.strangers.Inc()
-				r.log.WarnContext(ctx, "connection to the door for other controllers refused", "error", err)
+				if n := r.callers.refused(r.now()); n > 0 {
+					r.log.WarnContext(ctx, "connection to the door for other controllers refused", "error", err, "refused", n)
+				}
 			}
 			return err
 		},
@@ -69,19 +80,82 @@ func (r *Relay) admit(ctx context.Context, cs tls.ConnectionState) error {
 	if len(cs.PeerCertificates) == 0 {
 		return errStranger
 	}
-	ctx, cancel := context.WithTimeout(ctx, keyCheck)
-	defer cancel()
-	known := false
-	err := r.st.InSystem(ctx, func(tx *store.Tx) error {
+	key := sha256.Sum256(cs.PeerCertificates[0].Raw)
+	known, remembered := r.callers.recall(key, r.now())
+	if !remembered {
 		var err error
-		known, err = tx.Q.NodeIsPeer(ctx, keyOf(cs.PeerCertificates[0].Raw))
-		return err
-	})
-	switch {
-	case err != nil:
-		return fmt.Errorf("look for the controller that has the certificate: %w", err)
-	case !known:
+		if known, err = r.look(ctx, key); err != nil {
+			return fmt.Errorf("look for the controller that has the certificate: %w", err)
+		}
+	}
+	if !known {
 		return errStranger
 	}
 	return nil
+}
+
+// look asks the database who has a key.
+func (r *Relay) look(ctx context.Context, key [sha256.Size]byte) (known bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, keyCheck)
+	defer cancel()
+	select {
+	case r.callers.looks <- struct{}{}:
+		defer func() { <-r.callers.looks }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	if known, err = r.st.ReadSystem().NodeIsPeer(ctx, key[:]); err == nil {
+		r.callers.remember(key, known, r.now())
+	}
+	return known, err
+}
+
+// callers remembers who has knocked. It is safe for concurrent use.
+type callers struct {
+	looks chan struct{} // has an element for each look at the database
+
+	mu               sync.Mutex                      // guards what follows
+	known, strangers map[[sha256.Size]byte]time.Time // until when that is remembered
+	loggedAt         time.Time                       // of the refusal that was logged last
+	unlogged         int                             // refusals since
+}
+
+func newCallers() *callers {
+	return &callers{looks: make(chan struct{}, looks), known: map[[sha256.Size]byte]time.Time{}, strangers: map[[sha256.Size]byte]time.Time{}}
+}
+
+func (c *callers) recall(key [sha256.Size]byte, now time.Time) (known, remembered bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Before(c.known[key]) {
+		return true, true
+	}
+	return false, now.Before(c.strangers[key])
+}
+
+func (c *callers) remember(key [sha256.Size]byte, known bool, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.known, func(_ [sha256.Size]byte, until time.Time) bool { return !now.Before(until) })
+	if known {
+		c.known[key] = now.Add(knownFor)
+		return
+	}
+	if len(c.strangers) >= maxStrangers {
+		clear(c.strangers)
+	}
+	c.strangers[key] = now.Add(strangerFor)
+}
+
+// refused counts a refusal, and gives how many there are to log; 0 when it isn't time for that.
+func (c *callers) refused(now time.Time) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unlogged++
+	if !c.loggedAt.IsZero() && now.Sub(c.loggedAt) < refusedEvery {
+		return 0
+	}
+	n := c.unlogged
+	c.loggedAt, c.unlogged = now, 0
+	return n
 }

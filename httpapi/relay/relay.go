@@ -66,6 +66,7 @@ type Relay struct {
 	certificate tls.Certificate
 	transport   *http.Transport
 	metrics     metrics
+	callers     *callers
 }
 
 type metrics struct {
@@ -86,7 +87,7 @@ func New(cfg Config) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Relay{st: cfg.Store, log: cfg.Log, now: cfg.Now, certificate: certificate, metrics: metrics{
+	r := &Relay{st: cfg.Store, log: cfg.Log, now: cfg.Now, certificate: certificate, callers: newCallers(), metrics: metrics{
 		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ringmaster_relayed_requests_total",
 			Help: "Requests about calls of other controllers that were sent there: answered, unreachable (it had none), unanswered (what became of it is unknown).",
@@ -115,6 +116,8 @@ type Request struct {
 	Method, Path string
 	Header       http.Header
 	Body         []byte
+	// Keyed tells that the other controller does it at most once by the Idempotency-Key that it has.
+	Keyed bool
 }
 
 // Answer is what the other controller has answered.
@@ -127,7 +130,7 @@ type Answer struct {
 // Send has another controller carry a request out, once: what may have reached it is not sent again. Errors: a *fault.Error.
 func (r *Relay) Send(ctx context.Context, node string, req Request) (Answer, error) {
 	if _, err := r.peer(ctx, node); err != nil {
-		return Answer{}, r.failed(ctx, node, err)
+		return Answer{}, r.failed(ctx, node, req, err)
 	}
 	to := url.URL{Scheme: "https", Host: hex.EncodeToString([]byte(node)) + dialerPort, Path: req.Path}
 	out, err := http.NewRequestWithContext(ctx, req.Method, to.String(), http.NoBody)
@@ -138,7 +141,7 @@ func (r *Relay) Send(ctx context.Context, node string, req Request) (Answer, err
 	out.Header, out.Body, out.ContentLength = req.Header, io.NopCloser(bytes.NewReader(req.Body)), int64(len(req.Body))
 	resp, err := r.transport.RoundTrip(out)
 	if err != nil {
-		return Answer{}, r.failed(ctx, node, err)
+		return Answer{}, r.failed(ctx, node, req, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
@@ -146,7 +149,7 @@ func (r *Relay) Send(ctx context.Context, node string, req Request) (Answer, err
 		err = fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
 	}
 	if err != nil {
-		return Answer{}, r.failed(ctx, node, err)
+		return Answer{}, r.failed(ctx, node, req, err)
 	}
 	r.metrics.sent.WithLabelValues(answered).Inc()
 	return Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
@@ -166,7 +169,7 @@ func refusedByPeer(err error) bool {
 }
 
 // failed is what the client is told.
-func (r *Relay) failed(ctx context.Context, node string, err error) error {
+func (r *Relay) failed(ctx context.Context, node string, req Request, err error) error {
 	if _, away := errors.AsType[*unreachableError](err); away || refusedByPeer(err) {
 		r.metrics.sent.WithLabelValues(unreachable).Inc()
 		r.log.WarnContext(ctx, "reaching another controller failed", "peer", node, "error", err)
@@ -177,9 +180,13 @@ func (r *Relay) failed(ctx context.Context, node string, err error) error {
 	}
 	r.metrics.sent.WithLabelValues(unanswered).Inc()
 	r.log.WarnContext(ctx, "another controller has not answered", "peer", node, "error", err)
+	repeat := "Look what became of it before you repeat it."
+	if req.Keyed {
+		repeat = "Repeated with its Idempotency-Key, it is not done twice."
+	}
 	return &fault.Error{
 		Kind: fault.Unavailable, Code: CodeUnknownOutcome, RetryAfter: retryAfter,
-		Detail: "Another host has this, and has not answered in time: it may have been done. Repeated with its Idempotency-Key, it is not done twice.",
+		Detail: "Another host has this, and has not answered in time: it may have been done. " + repeat,
 		Text:   "controller " + node + ": " + err.Error(),
 	}
 }

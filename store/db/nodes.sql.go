@@ -145,10 +145,10 @@ func (q *Queries) NodeHoldLost(ctx context.Context, id string) (string, error) {
 }
 
 const nodeIsPeer = `-- name: NodeIsPeer :one
-SELECT EXISTS (SELECT FROM nodes WHERE peer_key = $1::bytea)
+SELECT EXISTS (SELECT FROM nodes WHERE peer_key = $1::bytea AND lost_at IS NULL)
 `
 
-// NodeIsPeer tells whether a certificate is one of the controllers'.
+// NodeIsPeer tells whether a certificate is that of a controller that isn't lost.
 func (q *Queries) NodeIsPeer(ctx context.Context, peerKey []byte) (bool, error) {
 	row := q.db.QueryRow(ctx, nodeIsPeer, peerKey)
 	var exists bool

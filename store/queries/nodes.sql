@@ -50,9 +50,9 @@ ORDER BY c.id LIMIT @batch;
 DELETE FROM nodes n WHERE n.id <> @node AND n.lost_at < now() - make_interval(secs => @older_than_s)
   AND NOT EXISTS (SELECT FROM calls c WHERE c.node = n.id AND c.end_time IS NULL);
 
--- NodeIsPeer tells whether a certificate is one of the controllers'.
+-- NodeIsPeer tells whether a certificate is that of a controller that isn't lost.
 -- name: NodeIsPeer :one
-SELECT EXISTS (SELECT FROM nodes WHERE peer_key = @peer_key::bytea);
+SELECT EXISTS (SELECT FROM nodes WHERE peer_key = @peer_key::bytea AND lost_at IS NULL);
 
 -- NodeOfCall is the controller that has an open call.
 -- name: NodeOfCall :one
