@@ -41,8 +41,9 @@ type keypad struct {
 	voice      *voice
 	keys       callerKeys
 	presses    rt.Serial
-	// waiting is by when the switch has pressed each of the digits that it was given.
-	waiting []time.Time
+	// waiting is by when the switch has pressed each of the digits that it was given, and sessionUntil by when the session has.
+	waiting      []time.Time
+	sessionUntil time.Time
 }
 
 // noteKeys reads it from the caller's channel. The media leg has telephone-events in any case, since the switch offers them.
@@ -106,8 +107,9 @@ func (k *keypad) press(do func()) error {
 	return nil
 }
 
-// sendDTMF presses digits for the caller. While the audio goes through the switch, the switch presses them, in the way of the caller's leg: over the
-// media leg it would wait for the end of each before it passes it on. Past the switch the session does, if the carrier has telephone-events.
+// sendDTMF presses digits for the caller. The switch presses them at once, in the way of the caller's leg; over the media leg it waits for the end
+// of each before it passes it on. That is the way all the same of digits with pauses and of those behind them, which the switch may wait out in the
+// thread that takes our commands, and of calls on trunks with bypass: what waits in the switch is lost on the way past it.
 func (k *keypad) sendDTMF(ctx context.Context, m controlCommand) error {
 	if err := checkDigits(m.req.Digits); err != nil {
 		return err
@@ -116,17 +118,24 @@ func (k *keypad) sendDTMF(ctx context.Context, m controlCommand) error {
 	if !k.voice.ai.legUp {
 		return noLeg
 	}
-	session := k.voice.ai.media
-	direct := k.bypass.phase >= bypassEntering && (!k.keys.known || k.keys.payload != 0) && !k.conference.up()
-	if !direct && !k.room(m.req.Digits) {
+	keys, err := dtmf.Parse(m.req.Digits, switchDigit)
+	if err != nil {
+		return err
+	}
+	now := k.c.clock.Now()
+	deaf := k.conference.up() || k.bypass.phase == bypassOn && k.keys.known && k.keys.payload == 0 // to the media leg's digits
+	bySwitch := deaf || !k.voice.ai.grant.Bypass && !withPauses(m.req.Digits) && !now.Before(k.sessionUntil)
+	before := slices.Clone(k.waiting)
+	if bySwitch && !k.room(keys, now) {
 		return switchctl.ErrDTMFQueueFull
 	}
-	return k.press(func() {
-		var err error
-		if !direct {
-			err = k.bySwitch(ctx, m.req.Digits)
+	session := k.voice.ai.media
+	err = k.press(func() {
+		err := error(nil)
+		if bySwitch {
+			err = k.bySwitch(ctx, m)
 		}
-		if direct || errors.Is(err, fs.ErrLinkDown) {
+		if !bySwitch || errors.Is(err, fs.ErrLinkDown) && !deaf {
 			err = session.SendDTMF(m.req.Digits, 0)
 		}
 		switch {
@@ -139,30 +148,56 @@ func (k *keypad) sendDTMF(ctx context.Context, m controlCommand) error {
 		}
 		m.reply <- controlResult{result: map[string]any{}, err: err}
 	})
+	switch {
+	case err != nil:
+		k.waiting = before
+	case !bySwitch:
+		k.sessionUntil = until(k.sessionUntil, keys, now)
+	}
+	return err
 }
 
-// room tells whether the switch's queue has room for digits, and counts them to it.
-func (k *keypad) room(digits string) bool {
-	keys, err := dtmf.Parse(digits, switchDigit)
-	now := k.c.clock.Now()
+func withPauses(digits string) bool { return strings.ContainsAny(digits, "wW") }
+
+// until is by when keys have been pressed that come behind those before.
+func until(before time.Time, keys []dtmf.Key, now time.Time) time.Time {
+	if before.Before(now) {
+		before = now
+	}
+	for _, key := range keys {
+		before = before.Add(key.Duration() + switchGap)
+	}
+	return before
+}
+
+// room tells whether the switch's queue has room for keys, and counts them to it.
+func (k *keypad) room(keys []dtmf.Key, now time.Time) bool {
 	k.waiting = slices.DeleteFunc(k.waiting, func(done time.Time) bool { return !done.After(now) })
-	if err != nil || len(k.waiting)+len(keys) > switchQueue {
+	if len(k.waiting)+len(keys) > switchQueue {
 		return false
 	}
 	last := now
 	if n := len(k.waiting); n > 0 {
 		last = k.waiting[n-1]
 	}
-	for _, key := range keys {
-		last = last.Add(key.Duration() + switchGap)
+	for i := range keys {
+		last = until(last, keys[i:i+1], now)
 		k.waiting = append(k.waiting, last)
 	}
 	return true
 }
 
-// bySwitch has the switch press digits on the caller's leg: as telephone-events, or as SIP INFO where the carrier has none.
-func (k *keypad) bySwitch(ctx context.Context, digits string) error {
-	cmd := fs.SendDTMF(k.channel, digits, switchDigit)
+// bySwitch has the switch press digits on the caller's leg: as telephone-events, or as SIP INFO where the carrier has none. Pauses between those it
+// waits out itself: in a job of its own, so that no other command waits with it, and nobody for the end of that.
+func (k *keypad) bySwitch(ctx context.Context, m controlCommand) error {
+	cmd := fs.SendDTMF(k.channel, m.req.Digits, switchDigit)
+	if withPauses(m.req.Digits) {
+		return k.c.link.BgAPI(ctx, cmd, func(body string, err error) {
+			if err != nil || !strings.HasPrefix(body, "+OK") {
+				k.log.WarnContext(ctx, "pressing digits failed", "reply", strings.TrimSpace(body), "error", err)
+			}
+		})
+	}
 	body, err := k.c.link.API(ctx, cmd)
 	switch {
 	case err != nil || strings.HasPrefix(body, "+OK"):
