@@ -46,7 +46,7 @@ func TestCheckRowsLooksAtTheObjectAlone(t *testing.T) {
 	require.Nil(t, input.CheckRows([]byte(`{"rows":[{"a":1,"a":2},"\ud800",`+nested(2000)+`],"x":null}`)))
 	require.Nil(t, input.CheckRows([]byte(`[]`)))
 	require.Equal(t, &fault.Field{Field: "rows", Message: "is given twice"}, input.CheckRows([]byte(`{"rows":[],"x":1,"rows":[]}`)))
-	require.Equal(t, &fault.Field{Message: "is not valid JSON in UTF-8"}, input.CheckRows([]byte(`{"rows":[}`)))
+	require.Equal(t, &fault.Field{Field: "rows[0]", Message: "is not valid JSON in UTF-8"}, input.CheckRows([]byte(`{"rows":[}`)))
 
 	var row input.Opt[json.RawMessage]
 	require.Equal(t, &fault.Field{Field: "a", Message: "is given twice"}, input.Row([]byte(`{"a":1,"a":2}`), &row))
