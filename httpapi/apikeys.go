@@ -61,6 +61,7 @@ func (h keyHandlers) create(ctx context.Context, r *request) (reply, error) {
 	if err := r.decodeInto(&in); err != nil {
 		return reply{}, err
 	}
+	in.By = r.who.Role
 	key, secret, err := h.accounts.AddKey(ctx, r.who.TenantID, in)
 	return issued(key, secret), err
 }
@@ -83,6 +84,7 @@ func (h keyHandlers) rotate(ctx context.Context, r *request) (reply, error) {
 	if err := r.decodeOptional(&byMembers{&in}); err != nil {
 		return reply{}, err
 	}
+	in.By = r.who.Role
 	key, secret, err := h.accounts.RotateKey(ctx, r.who.TenantID, id, in)
 	return issued(key, secret), named(err, keyNoun)
 }

@@ -221,7 +221,7 @@ func TestWhoManagesKeys(t *testing.T) {
 	var user object
 	s.admin.JSON(t, http.MethodPatch, "/api/users/"+s.agentID, object{"permissions": []string{"api_keys:manage", "api_keys:manage"}}, http.StatusOK, &user)
 	require.Equal(t, []any{"api_keys:manage"}, user["permissions"])
-	k := issue(t, s.agent, object{"label": "the agent's"})
+	k := issue(t, s.agent, object{"label": "the agent's", "scopes": []string{"leads:write"}})
 	require.Contains(t, listKeys(t, s.agent, ""), k.text(t, "id"))
 	require.Equal(t, "user:"+s.agentID, b.changes(t)[0].Actor)
 	require.Equal(t, "api_key.created", b.changes(t)[0].Action)
@@ -395,4 +395,48 @@ func TestKeysEndOnEveryHost(t *testing.T) {
 	s.agent.JSON(t, http.MethodPost, "/api/auth/logout", nil, http.StatusNoContent, nil)
 	s.agent.JSON(t, http.MethodGet, anySession, nil, http.StatusUnauthorized, nil)
 	becomes(there(s.agent), keysPath, http.StatusUnauthorized)
+}
+
+// Who manages keys and is no administrator issues and rotates none that would make him one.
+func TestKeysThatAdministratorsAloneIssue(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := newStaff(t, b)
+	s.admin.JSON(t, http.MethodPatch, "/api/users/"+s.agentID, object{"permissions": []string{"api_keys:manage"}}, http.StatusOK, nil)
+	for _, scopes := range [][]string{
+		nil, {}, {"leads:read", "ai_sessions:control_admin"}, {"settings:write"}, {"trunks:write"}, {"numbers:write"}, {"flows:write"}, {"recordings:download"},
+	} {
+		body := object{"label": "x", "scopes": scopes}
+		if scopes == nil {
+			delete(body, "scopes")
+		}
+		refused(t, s.agent, http.MethodPost, keysPath, body, http.StatusForbidden, "insufficient_scope")
+		id := issue(t, s.admin, body).text(t, "id")
+		refused(t, s.agent, http.MethodPost, keysPath+"/"+id+"/rotate", nil, http.StatusForbidden, "insufficient_scope")
+		require.Contains(t, listKeys(t, s.agent, ""), id, "the old key is good still")
+	}
+	id := issue(t, s.agent, object{"label": "x", "scopes": []string{"leads:write", "calls:read"}}).text(t, "id")
+	s.agent.JSON(t, http.MethodPost, keysPath+"/"+id+"/rotate", nil, http.StatusCreated, nil)
+}
+
+// Of the revoked keys the last are listed.
+func TestRevokedKeysThatAreListed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := newStaff(t, b)
+	storetest.Exec(t, b.st, b.tenant, `INSERT INTO api_keys (tenant_id, id, label, key_hash, key_prefix, last_four, is_active, revoked_at, revoke_reason)
+		SELECT $1, gen_random_uuid(), n::text, sha256(n::text::bytea), 'svc_live_', 'abcd', false, now() - n * interval '1 minute', 'x'
+		FROM generate_series(1, 1002) n`, b.tenant)
+	var listed []object
+	s.admin.JSON(t, http.MethodGet, keysPath+"?include_revoked=true", nil, http.StatusOK, &listed)
+	labels := map[any]bool{}
+	revoked := 0
+	for _, key := range listed {
+		labels[key["label"]] = true
+		if key["revoked_at"] != nil {
+			revoked++
+		}
+	}
+	require.Equal(t, 1000, revoked)
+	require.True(t, labels["1"] && labels["1000"] && !labels["1001"])
 }

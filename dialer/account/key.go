@@ -33,6 +33,10 @@ const (
 	maxRevokeCause = 500
 	// maxKeys bounds the keys of a tenant that are good: they are listed without pages.
 	maxKeys = 1000
+	// maxRevoked bounds the revoked ones that are listed.
+	maxRevoked = 1000
+	// codeInsufficientScope is the code of what a credential may not do.
+	codeInsufficientScope = "insufficient_scope"
 )
 
 // KeyInput describes a new API key.
@@ -49,6 +53,8 @@ type KeyFields struct {
 	Label, Environment input.Opt[string]
 	Scopes, Origins    input.Opt[[]string]
 	RatePerMin         input.Opt[int]
+	// By is the role of the user who issues or rotates the key; empty for the operator. It is no member.
+	By string
 }
 
 // Members gives the members of the body by their names.
@@ -98,6 +104,9 @@ func (s *Service) AddKey(ctx context.Context, tenantID uuid.UUID, in KeyFields) 
 	if err := f.Err(); err != nil {
 		return db.ApiKey{}, Secret{}, err
 	}
+	if err := mayIssue(in.By, key.Scopes); err != nil {
+		return db.ApiKey{}, Secret{}, err
+	}
 	var secret Secret
 	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
 		err := store.Quota(ctx, tx, tenantID, CodeKeys, maxKeys, tx.Q.CountAPIKeys)
@@ -108,6 +117,31 @@ func (s *Service) AddKey(ctx context.Context, tenantID uuid.UUID, in KeyFields) 
 		return err
 	})
 	return key, secret, translate("create key", err)
+}
+
+// adminScopes are those of which administrators alone issue keys: what they open, sessions of other roles don't, and a key outlives the permission of
+// whoever issued it.
+var adminScopes = []string{ //nolint:gochecknoglobals // constant
+	"ai_sessions:control_admin", "flows:write", "numbers:write", "recordings:download", "settings:write", "trunks:write",
+}
+
+// mayIssue refuses users of a role the keys that would make them administrators: with one of adminScopes, or with no scopes, which is all.
+func mayIssue(role string, scopes []string) error {
+	if role == "" || role == RoleAdmin {
+		return nil
+	}
+	refusal := &fault.Error{Kind: fault.Forbidden, Code: codeInsufficientScope}
+	if len(scopes) == 0 {
+		refusal.Detail = "An administrator alone issues and rotates API keys without scopes, which may do everything. List the scopes."
+		return refusal
+	}
+	for _, scope := range scopes {
+		if slices.Contains(adminScopes, scope) {
+			refusal.Detail = "An administrator alone issues and rotates API keys with scope " + scope + "."
+			return refusal
+		}
+	}
+	return nil
 }
 
 // issue writes a key that is like another, with an id and a secret of its own.
@@ -142,6 +176,9 @@ func (s *Service) RotateKey(ctx context.Context, tenantID, id uuid.UUID, in KeyF
 		if old.RevokedAt != nil {
 			return &fault.Error{Kind: fault.Conflict, Code: CodeKeyRevoked, Detail: "The API key is revoked."}
 		}
+		if err := mayIssue(in.By, old.Scopes); err != nil {
+			return err
+		}
 		in.apply(&input.Form{Edit: true}, &old)
 		if key, secret, err = issue(ctx, tx, old); err != nil {
 			return err
@@ -153,10 +190,11 @@ func (s *Service) RotateKey(ctx context.Context, tenantID, id uuid.UUID, in KeyF
 	return key, secret, translate("rotate key", err)
 }
 
-// Keys lists the keys of a tenant, the oldest first: those that are good, and on demand the revoked ones as well.
+// Keys lists the keys of a tenant, the oldest first: those that are good, and on demand those that were revoked last, 1,000 at
+// most.
 func (s *Service) Keys(ctx context.Context, tenantID uuid.UUID, revoked bool) ([]db.ApiKey, error) {
 	return list(ctx, s.store, tenantID, "list keys", func(q *db.Queries, ctx context.Context, tenantID uuid.UUID) ([]db.ApiKey, error) {
-		return q.ListAPIKeys(ctx, tenantID, revoked)
+		return q.ListAPIKeys(ctx, tenantID, revoked, maxRevoked)
 	})
 }
 

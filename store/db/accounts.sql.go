@@ -156,11 +156,14 @@ func (q *Queries) GetUser(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID)
 }
 
 const listAPIKeys = `-- name: ListAPIKeys :many
-SELECT tenant_id, id, label, environment, key_hash, key_prefix, last_four, scopes, rate_limit_per_min, allowed_origins, is_active, last_used_at, created_at, revoked_at, revoke_reason FROM api_keys WHERE tenant_id = $1 AND (revoked_at IS NULL OR $2::boolean) ORDER BY id
+SELECT tenant_id, id, label, environment, key_hash, key_prefix, last_four, scopes, rate_limit_per_min, allowed_origins, is_active, last_used_at, created_at, revoked_at, revoke_reason FROM api_keys k WHERE k.tenant_id = $1 AND (k.revoked_at IS NULL OR $2::boolean AND k.id = ANY(ARRAY(
+  SELECT r.id FROM api_keys r WHERE r.tenant_id = $1 AND r.revoked_at IS NOT NULL ORDER BY r.revoked_at DESC, r.id DESC
+  LIMIT $3::int))) ORDER BY k.id
 `
 
-func (q *Queries) ListAPIKeys(ctx context.Context, tenantID uuid.UUID, includeRevoked bool) ([]ApiKey, error) {
-	rows, err := q.db.Query(ctx, listAPIKeys, tenantID, includeRevoked)
+// ListAPIKeys gives a tenant's keys that are good, and those that were revoked last as well, up to so many.
+func (q *Queries) ListAPIKeys(ctx context.Context, tenantID uuid.UUID, includeRevoked bool, maxRevoked int32) ([]ApiKey, error) {
+	rows, err := q.db.Query(ctx, listAPIKeys, tenantID, includeRevoked, maxRevoked)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,11 @@ SELECT * FROM users WHERE tenant_id = @tenant_id AND id = @id;
 INSERT INTO api_keys (tenant_id, id, label, environment, key_hash, key_prefix, last_four, scopes, rate_limit_per_min, allowed_origins)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING *;
 
+-- ListAPIKeys gives a tenant's keys that are good, and those that were revoked last as well, up to so many.
 -- name: ListAPIKeys :many
-SELECT * FROM api_keys WHERE tenant_id = @tenant_id AND (revoked_at IS NULL OR @include_revoked::boolean) ORDER BY id;
+SELECT * FROM api_keys k WHERE k.tenant_id = @tenant_id AND (k.revoked_at IS NULL OR @include_revoked::boolean AND k.id = ANY(ARRAY(
+  SELECT r.id FROM api_keys r WHERE r.tenant_id = @tenant_id AND r.revoked_at IS NOT NULL ORDER BY r.revoked_at DESC, r.id DESC
+  LIMIT @max_revoked::int))) ORDER BY k.id;
 
 -- name: CountAPIKeys :one
 SELECT count(*) FROM api_keys WHERE tenant_id = @tenant_id AND revoked_at IS NULL;
