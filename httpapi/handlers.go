@@ -55,6 +55,7 @@ type (
 		campaigns   Campaigns
 		maxUpload   int           // bytes of an upload
 		readTimeout time.Duration // without a byte of it
+		streams     streams
 	}
 	suppressionHandlers struct{ suppressions Suppressions }
 	callHandlers        struct {
@@ -69,6 +70,7 @@ type (
 	recordingHandlers struct {
 		library Recordings
 		calls   callHandlers
+		fetches *fetchLog
 		now     func() time.Time
 	}
 	controlHandlers struct {
@@ -144,10 +146,10 @@ func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, key
 	return &api{
 		voiceAgents:  voiceAgentHandlers{of.VoiceAgents},
 		campaigns:    campaignHandlers{of.Campaigns, of.Scrubs, of.Statistics, lists},
-		leads:        leadHandlers{leads: of.Leads, campaigns: of.Campaigns, maxUpload: cfg.MaxUploadBytes, readTimeout: cfg.ReadTimeout},
+		leads:        leadHandlers{leads: of.Leads, campaigns: of.Campaigns, maxUpload: cfg.MaxUploadBytes, readTimeout: cfg.ReadTimeout, streams: lasting},
 		suppressions: suppressionHandlers{of.Suppressions},
 		calls:        calls,
-		recordings:   recordingHandlers{library: deps.Recordings, calls: calls, now: cfg.Now},
+		recordings:   recordingHandlers{library: deps.Recordings, calls: calls, fetches: &fetchLog{}, now: cfg.Now},
 		control:      controlHandlers{calls: calls, verbs: deps.Calls, tokens: auth.Tokens{Store: deps.Store, Now: cfg.Now}, idempotency: keys, now: cfg.Now},
 		usage:        usageHandlers{of.Statistics, cfg.Now},
 		webhooks:     webhookHandlers{webhook.NewSubscriptions(deps.Store, cfg.WebhookTargets, ofTenant, cfg.Now)},

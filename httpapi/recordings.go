@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
@@ -92,12 +94,18 @@ func (h recordingHandlers) signed(ctx context.Context, r *request) (reply, error
 	case err != nil:
 		return reply{}, newError(http.StatusForbidden, codeBadSignature, "The URL's signature is not valid.")
 	}
-	if err := h.checkNotSuspended(ctx, link.TenantID); err != nil {
-		return reply{}, err
-	}
 	by := r.who.Accessor()
 	if link.Recipient != "" {
 		by += ":" + link.Recipient
+	}
+	if wait := h.fetches.take(link.CallID, by, h.now()); wait > 0 {
+		return reply{}, &fault.Error{
+			Kind: fault.Limit, Code: codeRateLimited, RetryAfter: wait,
+			Detail: "More than " + strconv.Itoa(signedPerMinute) + " requests for the recording in a minute.",
+		}
+	}
+	if err := h.checkNotSuspended(ctx, link.TenantID); err != nil {
+		return reply{}, err
 	}
 	rec, err := h.find(ctx, link.TenantID, link.CallID)
 	if err != nil {
@@ -155,7 +163,7 @@ func (h recordingHandlers) stream(ctx context.Context, r *request, rec recording
 			out.headers["Content-Range"] = fmt.Sprintf("bytes %d-%d/%d", span.Offset, span.Offset+span.Length-1, rec.Bytes)
 		}
 	}
-	if err := h.log(ctx, r, rec, by, recordings.MethodStream); err != nil {
+	if err := h.logFetch(ctx, r, rec, by, out.status == http.StatusPartialContent); err != nil {
 		return reply{}, err
 	}
 	// The stream outlives the handler, and so must not end with its context.
@@ -183,6 +191,22 @@ func (h recordingHandlers) log(ctx context.Context, r *request, rec recordings.R
 	return h.library.LogAccess(ctx, recordings.Access{
 		TenantID: rec.TenantID, CallID: rec.CallID, RecordingID: rec.ID, Accessor: by, Method: method, RemoteAddr: r.client,
 	})
+}
+
+// logFetch writes a fetch of audio to the audit. The parts that one client fetches within a minute, as a player does that seeks, are one access, of
+// which the first part writes the row.
+func (h recordingHandlers) logFetch(ctx context.Context, r *request, rec recordings.Recording, by string, part bool) error {
+	at := fetchedBy{rec.ID, by, r.client}
+	if part && h.fetches.logged(at, h.now()) {
+		return nil
+	}
+	if err := h.log(ctx, r, rec, by, recordings.MethodStream); err != nil {
+		return err
+	}
+	if part {
+		h.fetches.note(at)
+	}
+	return nil
 }
 
 // recordingError says why there is nothing to hand out: not yet, not any more, never, or no such call.

@@ -220,7 +220,7 @@ func TestRecordingInAnObjectStore(t *testing.T) {
 	require.Equal(t, 1, b.audit(t, call, "stream", "signed_url:api_key:%"))
 }
 
-// A player that seeks gets the part that it asks for, whoever has the audio already gets none, and the audit has each part that was fetched.
+// A player that seeks gets the part that it asks for, whoever has the audio already gets none, and the audit has each fetch, of parts one in a minute.
 func TestRecordingByRange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -267,7 +267,13 @@ func TestRecordingByRange(t *testing.T) {
 				require.Equal(t, audio, body)
 			}
 		}
-		require.Equal(t, before+16+5, fetched())
+		require.Equal(t, before+1+5, fetched(), "the parts of a minute are one access")
+		b.clock.Advance(time.Minute)
+		for range 3 {
+			status, _, _ := at.With("Range", "bytes=0-0").Do(t, http.MethodGet, at.path, nil)
+			require.Equal(t, http.StatusPartialContent, status)
+		}
+		require.Equal(t, before+1+5+1, fetched(), "the next minute's are another one")
 		for _, bad := range []string{"bytes=150000-", "bytes=-0", "bytes=9-3", "bytes=x-y", "bytes=", "bytes=-", "bytes=99999999999999999999-"} {
 			status, header, _ := at.With("Range", bad).Do(t, http.MethodGet, at.path, nil)
 			require.Equal(t, http.StatusRequestedRangeNotSatisfiable, status, bad)
@@ -285,6 +291,33 @@ func TestRecordingByRange(t *testing.T) {
 		require.Equal(t, "bytes", header.Get("Accept-Ranges"))
 		require.Equal(t, "private, max-age=300", header.Get("Cache-Control"))
 		require.Equal(t, "Origin", header.Get("Vary"), "what is in store names the origin that it is for, when it is for none as well")
-		require.Equal(t, before+16+5, fetched(), "headers are no audio")
+		require.Equal(t, before+1+5+1, fetched(), "headers are no audio")
 	}
+}
+
+// Who has a signed URL, and no credential, can't ask for ever.
+func TestSignedURLsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	call, other := b.call(t, b.tenant, nil, ""), b.call(t, b.tenant, nil, "")
+	urls := map[uuid.UUID]string{}
+	for _, id := range []uuid.UUID{call, other} {
+		b.recording(t, id, "ready", []byte("RIFF"))
+		var signed struct {
+			URL string `json:"url"`
+		}
+		b.api.JSON(t, http.MethodGet, callPath(id)+"/recording", nil, http.StatusOK, &signed)
+		urls[id] = signed.URL
+	}
+	c := b.client("")
+	for range 600 {
+		status, _, _ := c.Do(t, http.MethodHead, urls[call], nil)
+		require.Equal(t, http.StatusOK, status)
+	}
+	refused(t, c, http.MethodGet, urls[call], nil, http.StatusTooManyRequests, "rate_limited")
+	status, _, _ := c.Do(t, http.MethodGet, urls[other], nil)
+	require.Equal(t, http.StatusOK, status)
+	b.clock.Advance(time.Minute)
+	status, _, _ = c.Do(t, http.MethodGet, urls[call], nil)
+	require.Equal(t, http.StatusOK, status)
 }

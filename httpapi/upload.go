@@ -14,6 +14,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/ringmaster/ringmaster/httpapi/auth"
+	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/fault"
 )
 
@@ -127,14 +129,62 @@ func (h leadHandlers) upload(ctx context.Context, r *request) (reply, error) {
 
 // openFile opens the file of an upload.
 func (h leadHandlers) openFile(r *request) error {
-	file, err := h.uploadedFile(r)
+	part, err := h.uploadedFile(r)
 	if err != nil {
 		return err
 	}
+	file := h.streams.guard(r, part)
 	if r.file = file; r.fileSum != nil {
 		r.file = io.TeeReader(file, r.fileSum)
 	}
 	return nil
+}
+
+// guarded is a file that is read on the word of a credential: it ends with it, between the rows that are in and those that are not.
+type guarded struct {
+	io.Reader
+	changes func() <-chan struct{}
+	changed <-chan struct{} // closed once credentials may have changed since the last look
+	check   func() error
+}
+
+// guard has a request's file end when its credential does. The last look is at the end of the file, before the last rows are written.
+func (s streams) guard(r *request, file io.Reader) *guarded {
+	header := string(r.rc.Request.Header.Peek("Authorization"))
+	check := func() error {
+		token, err := auth.Bearer(header)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+		defer cancel()
+		who, err := s.authenticate(ctx, token)
+		if errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			return nil // who was let in isn't put out by a database that doesn't answer
+		}
+		if err != nil {
+			return err
+		}
+		return authorize(&request{rc: r.rc, op: r.op, who: who})
+	}
+	return &guarded{Reader: file, changes: s.changes, changed: s.changes(), check: check}
+}
+
+// Read implements io.Reader.
+func (g *guarded) Read(p []byte) (int, error) {
+	n, err := g.Reader.Read(p)
+	changed := errors.Is(err, io.EOF)
+	select {
+	case <-g.changed:
+		g.changed, changed = g.changes(), true
+	default:
+	}
+	if changed {
+		if refusal := g.check(); refusal != nil {
+			return 0, refusal
+		}
+	}
+	return n, err
 }
 
 // hashFile is the hash of an upload's file, of which it reads what is left. The form around it has another boundary each time.

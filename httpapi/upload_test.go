@@ -321,3 +321,38 @@ func BenchmarkUploadMillionRows(bm *testing.B) {
 		bm.ReportMetric(float64(peak>>20), "MiB-heap")
 	}
 }
+
+// An upload ends with the credential that it came with: a key that is revoked meanwhile adds nothing more.
+func TestUploadEndsWithItsCredential(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := newStaff(t, b)
+	path := "/api/campaigns/" + newCampaign(t, b, nil).text(t, "id") + "/leads/upload"
+	key := issue(t, s.admin, object{"label": "x", "scopes": []string{"leads:write"}})
+	form, contentType := fileForm(t, "file", []byte("phone\n9812345678\n"))
+	body, feed := io.Pipe()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+b.srv.Addr()+path, body)
+	require.NoError(t, err)
+	request.Header.Set("Authorization", "Bearer "+key.text(t, "key"))
+	request.Header.Set("Content-Type", contentType)
+	status := make(chan int, 1)
+	go func() {
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			status <- 0
+			return
+		}
+		_ = answer.Body.Close()
+		status <- answer.StatusCode
+	}()
+	_, err = feed.Write(form[:len(form)/2])
+	require.NoError(t, err)
+	const lookups = "ringmaster_http_credential_lookups_total"
+	require.Eventually(t, func() bool { return counted(t, b.metrics, lookups, "key") > 0 }, 10*time.Second, time.Millisecond, "it is let in")
+	s.admin.JSON(t, http.MethodDelete, keysPath+"/"+key.text(t, "id"), nil, http.StatusNoContent, nil)
+	_, err = feed.Write(form[len(form)/2:])
+	require.NoError(t, err)
+	require.NoError(t, feed.Close())
+	require.Equal(t, http.StatusUnauthorized, <-status)
+	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads"))
+}
