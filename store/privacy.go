@@ -62,9 +62,7 @@ func (s *Store) hide(ctx context.Context, tenant uuid.UUID, keptDays int32, now 
 		{"calls", func() error { return s.sweepCalls(ctx, tenant, before, done) }},
 		{"numbers in clear in calls", func() error { return s.sweepClear(ctx, tenant, before, now, done) }},
 		{"events", func() error { return s.sweepEvents(ctx, tenant, now, done) }},
-		{"answers", func() error {
-			return s.InTenant(ctx, tenant, func(tx *Tx) error { return tx.Q.AnswersMask(ctx, tenant) })
-		}},
+		{"answers", func() error { return s.sweepAnswers(ctx, tenant) }},
 	} {
 		if !faults.goOn(ctx, part.what, part.hide()) {
 			break
@@ -198,6 +196,22 @@ func (t *Tx) hideCalls(ctx context.Context, p db.CallsMaskBatchParams, last uuid
 		return 0, err
 	}
 	return t.Q.CallsMask(ctx, db.CallsMaskParams{TenantID: p.TenantID, After: p.After, Last: last, EndedBefore: p.EndedBefore})
+}
+
+// sweepAnswers masks the numbers in the answers that are kept for replays, from before the tenant was strict.
+func (s *Store) sweepAnswers(ctx context.Context, tenant uuid.UUID) error {
+	p := db.AnswersMaskParams{TenantID: tenant, Batch: sweepBatch}
+	for {
+		var last []db.AnswersMaskRow
+		err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
+			last, err = tx.Q.AnswersMask(ctx, p)
+			return err
+		})
+		if err != nil || len(last) == 0 {
+			return err
+		}
+		p.Environment, p.Scope, p.Key = last[0].Environment, last[0].Scope, last[0].Key
+	}
 }
 
 // sweepEvents masks the numbers in events from before the tenant was strict: who reads an event is shown the mask. It goes on where the

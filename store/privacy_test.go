@@ -196,3 +196,35 @@ func TestManyEventsAreMasked(t *testing.T) {
 	require.Equal(t, store.Swept{Events: 11000}, sweepNow(t, st))
 	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM events WHERE data ->> 'to' <> '••••3210'"))
 }
+
+// Numbers are masked in kept answers however they are written, in as many answers as there are.
+func TestKeptAnswersAreMasked(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.StrictTenant(t, st)
+	wanted := map[string]string{
+		`{"phone": "98123 456 01"}`:                                                 `{"phone": "••••5601"}`,
+		`{"phone": "9812-34-56-01"}`:                                                `{"phone": "••••5601"}`,
+		`{"rows": [{"phone": "+91 (98123) 4.5.6.0.1 "}]}`:                           `{"rows": [{"phone": "••••5601"}]}`,
+		`{"phone": "••••5601"}`:                                                     `{"phone": "••••5601"}`,
+		`{"phone": null, "to": "queue 2026"}`:                                       `{"phone": null, "to": "queue 2026"}`,
+		`{"to": "2026-11-26T00:00:00Z"}`:                                            `{"to": "2026-11-26T00:00:00Z"}`,
+		`{"destination": "+91 98123 45601"}`:                                        `{"destination": "••••5601"}`,
+		`{"destination": "sip:+919812345601@gw.example"}`:                           `{"destination": "sip:••••5601@gw.example"}`,
+		`{"destination": "1001"}`:                                                   `{"destination": "1001"}`,
+		`{"direction": "inbound", "from": "+919812345601"}`:                         `{"direction": "inbound", "from": "••••5601"}`,
+		`{"direction": "outbound", "from": "+918000000001", "to": "+919812345601"}`: `{"direction": "outbound", "from": "+918000000001", "to": "••••5601"}`,
+	}
+	for answer := range wanted {
+		storetest.Exec(t, st, tenant, `INSERT INTO idempotent_requests (tenant_id, environment, scope, key, status_code, response, created_at)
+			VALUES ($1, 'test', 'POST /y', $2::text, 200, $2::text::jsonb, now())`, tenant, answer)
+	}
+	storetest.Exec(t, st, tenant, `INSERT INTO idempotent_requests (tenant_id, environment, scope, key, status_code, response, created_at)
+		SELECT $1, 'live', 'POST /x', i::text, 200, '{"phone": "9812345601"}', now() FROM generate_series(1, 11000) i`, tenant)
+	sweepNow(t, st)
+	for answer, want := range wanted {
+		got := storetest.Query[string](t, st, tenant, "SELECT response::text FROM idempotent_requests WHERE tenant_id = $1 AND key = $2", tenant, answer)
+		require.JSONEq(t, want, got[0])
+	}
+	require.Equal(t, 11000, storetest.Count(t, st, "SELECT count(*) FROM idempotent_requests WHERE environment = 'live' AND response ->> 'phone' = '••••5601'"))
+}

@@ -13,15 +13,59 @@ import (
 	"github.com/ringmaster/ringmaster/store/phone"
 )
 
-const answersMask = `-- name: AnswersMask :exec
-UPDATE idempotent_requests r SET response = mask_answer(r.response)
-WHERE r.tenant_id = $1 AND r.response IS NOT NULL AND r.response <> mask_answer(r.response)
+const answersMask = `-- name: AnswersMask :many
+WITH batch AS (
+  SELECT r.environment, r.scope, r.key FROM idempotent_requests r
+  WHERE r.tenant_id = $1 AND (r.environment, r.scope, r.key) > ($2::text, $3::text, $4::text)
+  ORDER BY r.environment, r.scope, r.key LIMIT $5::int
+), masked AS (
+  UPDATE idempotent_requests m SET response = mask_answer(m.response) FROM batch b
+  WHERE m.tenant_id = $1 AND m.environment = b.environment AND m.scope = b.scope AND m.key = b.key
+    AND m.response <> mask_answer(m.response)
+)
+SELECT b.environment, b.scope, b.key FROM batch b ORDER BY b.environment DESC, b.scope DESC, b.key DESC LIMIT 1
 `
 
-// AnswersMask masks the numbers in the answers that are kept for replays, from before a tenant was strict.
-func (q *Queries) AnswersMask(ctx context.Context, tenantID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, answersMask, tenantID)
-	return err
+type AnswersMaskParams struct {
+	TenantID    uuid.UUID
+	Environment string
+	Scope       string
+	Key         string
+	Batch       int32
+}
+
+type AnswersMaskRow struct {
+	Environment string
+	Scope       string
+	Key         string
+}
+
+// AnswersMask masks the numbers in the answers that are kept for replays, from before a tenant was strict, of a batch of keys after one. It gives the
+// batch's last: none when there are no more.
+func (q *Queries) AnswersMask(ctx context.Context, arg AnswersMaskParams) ([]AnswersMaskRow, error) {
+	rows, err := q.db.Query(ctx, answersMask,
+		arg.TenantID,
+		arg.Environment,
+		arg.Scope,
+		arg.Key,
+		arg.Batch,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []AnswersMaskRow{}
+	for rows.Next() {
+		var i AnswersMaskRow
+		if err := rows.Scan(&i.Environment, &i.Scope, &i.Key); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const callsClear = `-- name: CallsClear :many

@@ -102,10 +102,19 @@ UPDATE ai_sessions s SET metadata = jsonb_set(s.metadata, '{final,destination}',
 WHERE s.tenant_id = @tenant_id AND s.call_id > @after AND s.call_id <= @last AND s.status = 'ended'
   AND s.metadata #>> '{final,destination}' <> mask_destination(s.metadata #>> '{final,destination}');
 
--- AnswersMask masks the numbers in the answers that are kept for replays, from before a tenant was strict.
--- name: AnswersMask :exec
-UPDATE idempotent_requests r SET response = mask_answer(r.response)
-WHERE r.tenant_id = @tenant_id AND r.response IS NOT NULL AND r.response <> mask_answer(r.response);
+-- AnswersMask masks the numbers in the answers that are kept for replays, from before a tenant was strict, of a batch of keys after one. It gives the
+-- batch's last: none when there are no more.
+-- name: AnswersMask :many
+WITH batch AS (
+  SELECT r.environment, r.scope, r.key FROM idempotent_requests r
+  WHERE r.tenant_id = @tenant_id AND (r.environment, r.scope, r.key) > (@environment::text, @scope::text, @key::text)
+  ORDER BY r.environment, r.scope, r.key LIMIT @batch::int
+), masked AS (
+  UPDATE idempotent_requests m SET response = mask_answer(m.response) FROM batch b
+  WHERE m.tenant_id = @tenant_id AND m.environment = b.environment AND m.scope = b.scope AND m.key = b.key
+    AND m.response <> mask_answer(m.response)
+)
+SELECT b.environment, b.scope, b.key FROM batch b ORDER BY b.environment DESC, b.scope DESC, b.key DESC LIMIT 1;
 
 -- EventsMaskedUpTo tells which event of a tenant was the last that EventsMask need not look at again.
 -- name: EventsMaskedUpTo :one
