@@ -320,6 +320,19 @@ func TestFiguresOfACampaignThatIsGone(t *testing.T) {
 	require.EqualValues(t, 5, b.requireFigures(t, stays).Leads["total"])
 }
 
+// What can't be folded of calls doesn't hold up the campaigns' figures.
+func TestFiguresAreFoldedWithoutCalls(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	campaign := storetest.Campaign(t, b.st, b.tenant, nil)
+	storetest.Lead(t, b.st, b.tenant, campaign, "9876543298")
+	_, err := b.st.Pool().Exec(t.Context(), "ALTER FUNCTION fold_call_deltas(int) RENAME TO fold_nothing")
+	require.NoError(t, err)
+	require.ErrorContains(t, b.svc.Figures.Fold(t.Context()), "fold the counts of calls")
+	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM campaign_deltas"))
+	require.EqualValues(t, 1, b.requireFigures(t, campaign).Leads["total"])
+}
+
 // TestFiguresAreFolded runs the loop: of two controllers each finds the work done or does it.
 func TestFiguresAreFolded(t *testing.T) {
 	t.Parallel()

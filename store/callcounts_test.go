@@ -71,12 +71,21 @@ func TestCallsAreCountedAsTheyChange(t *testing.T) {
 	check("some are folded")
 	exec("UPDATE calls SET disposition = 'no_sale', agent_id = $2 WHERE id = $1", first, late)
 	end(inbound)
-	fold()
-	fold()
+	for storetest.Count(t, st, "SELECT count(*) FROM call_deltas") > 0 {
+		fold()
+	}
 	check("all are folded")
+	for _, table := range []string{"call_counts", "call_totals"} {
+		require.Positive(t, storetest.Count(t, st, "SELECT count(*) FROM "+table))
+		require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM "+table+" WHERE n = 0"), "rows of no call in "+table)
+	}
+	require.Equal(t, 2, storetest.Count(t, st, `SELECT count(*) FROM call_totals
+		WHERE agent_id = '00000000-0000-0000-0000-000000000000' AND campaign_id = 'ffffffff-ffff-ffff-ffff-ffffffffffff' AND direction = 'outbound'`),
+		"the total of a list has a row for each direction and last status")
 
 	// Calls that were there before the counts, or are gone by hand.
 	exec("DELETE FROM call_counts")
+	exec("DELETE FROM call_totals")
 	exec("DELETE FROM calls WHERE id = $1", second)
 	recount := func() {
 		require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
@@ -84,8 +93,17 @@ func TestCallsAreCountedAsTheyChange(t *testing.T) {
 			return err
 		}))
 	}
-	recount()
+	require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.Pgx().Exec(t.Context(), "SELECT recount_calls()")
+		require.NoError(t, err)
+		require.ErrorContains(t, st.InSystem(t.Context(), func(second *store.Tx) error {
+			_, err := second.Pgx().Exec(t.Context(), "SET LOCAL lock_timeout = '50ms'; SELECT recount_calls()")
+			return err
+		}), "lock timeout", "one at a time")
+		return nil
+	}))
 	check("counted anew")
+	recount()
 	recount()
 	fold()
 	check("counted once more")

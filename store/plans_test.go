@@ -47,7 +47,7 @@ func plannedByValues() map[string][]string {
 		"LeadsClaimFresh":     {campaign + "0, '00000000-0000-0000-0000-000000000000', now(), 50"},
 		"LeadPriorities":      {"{tenant}, {fresh}, now()", "{tenant}, {worked off}, now()"},
 		"PaceHistory":         {"{tenant}, {small}, '00000000-0000-0000-0000-000000000000', 500"},
-		"CountCalls":          {"{tenant}, NULL, {small}, 'failed', NULL, NULL", "{tenant}, {agent}, NULL, NULL, NULL, NULL", "{tenant}, NULL, NULL, 'ringing', NULL, NULL"},
+		"CountCalls":          {"NULL, {tenant}, NULL, {small}, 'failed', NULL", "'sale', {tenant}, {agent}, NULL, NULL, NULL", "NULL, {tenant}, NULL, NULL, 'ringing', NULL"},
 		"ListCallViews":       paged(calls, anyTime), "CountCallsBetween": paged(calls, lately+", 1000"),
 		"CountWebhookDeliveries": deliveries, "ListWebhookDeliveries": paged(deliveries, ", 0, 50"),
 		"FloorFigures":         {"now() - interval '8 hours', now() - interval '1 day', {tenant}, audit_id(now() - interval '1 day')"},

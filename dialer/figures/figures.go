@@ -2,6 +2,7 @@ package figures
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 const (
@@ -98,10 +100,24 @@ func (k *Keeper) Keep(ctx context.Context) {
 	}
 }
 
-// Fold folds all that there is, in transactions of bounded size.
+// Fold folds all that there is, in transactions of bounded size. What can't be folded of calls doesn't hold up the campaigns' figures, nor they it.
 func (k *Keeper) Fold(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, foldTimeout)
 	defer cancel()
+	old := k.Now().Add(-minutesKept)
+	campaigns := k.fold(ctx, func(tx *store.Tx) (int64, error) {
+		taken, err := tx.Q.CampaignDeltasFold(ctx, foldBatch, old)
+		if err != nil {
+			return 0, err
+		}
+		return taken, tx.Q.CampaignCountsRollUp(ctx, old)
+	})
+	calls := k.fold(ctx, func(tx *store.Tx) (int64, error) { return tx.Q.CallDeltasFold(ctx, foldBatch) })
+	return errors.Join(fault.Wrap("fold the figures of campaigns", campaigns), fault.Wrap("fold the counts of calls", calls))
+}
+
+// fold has a batch moved, which tells how many it took, until there is none.
+func (k *Keeper) fold(ctx context.Context, batch func(*store.Tx) (int64, error)) error {
 	for {
 		var taken int64
 		err := k.Store.InSystem(ctx, func(tx *store.Tx) error {
@@ -110,16 +126,8 @@ func (k *Keeper) Fold(ctx context.Context) error {
 			if err != nil || !locked {
 				return err
 			}
-			old := k.Now().Add(-minutesKept)
-			if taken, err = tx.Q.CampaignDeltasFold(ctx, foldBatch, old); err != nil {
-				return err
-			}
-			calls, err := tx.Q.CallDeltasFold(ctx, foldBatch)
-			if err != nil {
-				return err
-			}
-			taken = max(taken, calls)
-			return tx.Q.CampaignCountsRollUp(ctx, old)
+			taken, err = batch(tx)
+			return err
 		})
 		if err != nil || taken < foldBatch {
 			return err

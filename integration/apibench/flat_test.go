@@ -86,7 +86,7 @@ func (f *flat) fill(from, to int) {
 		storetest.Exec(f, f.st, f.tenant, fillCalls, f.tenant, f.campaign, from, last-1)
 		require.NoError(f, keeper.Fold(ctx))
 	}
-	_, err := f.st.Pool().Exec(ctx, "VACUUM ANALYZE leads, calls, recordings, campaign_counts, campaign_deltas, call_counts, call_deltas")
+	_, err := f.st.Pool().Exec(ctx, "VACUUM ANALYZE leads, calls, recordings, campaign_counts, campaign_deltas, call_counts, call_totals, call_deltas")
 	require.NoError(f, err)
 }
 

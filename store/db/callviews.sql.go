@@ -54,42 +54,50 @@ func (q *Queries) ClaimIdempotencyKey(ctx context.Context, arg ClaimIdempotencyK
 const countCalls = `-- name: CountCalls :one
 SELECT (coalesce((
     SELECT sum(f.n) FROM (
-      SELECT k.campaign_id, k.direction, k.status, k.disposition, k.n FROM call_counts k
-      WHERE k.tenant_id = $1 AND k.agent_id = coalesce($2::uuid, '00000000-0000-0000-0000-000000000000')
+      SELECT a.direction, a.status, a.n FROM call_totals a
+      WHERE $1::text IS NULL
+        AND a.tenant_id = $2 AND a.agent_id = coalesce($3::uuid, '00000000-0000-0000-0000-000000000000')
+        AND a.campaign_id = coalesce($4::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
       UNION ALL
-      SELECT d.campaign_id, d.direction, d.status, d.disposition, d.n FROM call_deltas d
-      WHERE d.tenant_id = $1 AND d.agent_id = coalesce($2::uuid, '00000000-0000-0000-0000-000000000000')
+      SELECT k.direction, k.status, k.n FROM call_counts k
+      WHERE k.tenant_id = $2 AND k.agent_id = coalesce($3::uuid, '00000000-0000-0000-0000-000000000000')
+        AND k.disposition = $1::text
+        AND ($4::uuid IS NULL OR k.campaign_id = $4)
+      UNION ALL
+      SELECT d.direction, d.status, d.n FROM call_deltas d
+      WHERE d.tenant_id = $2 AND d.agent_id = coalesce($3::uuid, '00000000-0000-0000-0000-000000000000')
+        AND ($4::uuid IS NULL OR d.campaign_id = $4)
+        AND ($1::text IS NULL OR d.disposition = $1)
     ) f
-    WHERE ($3::uuid IS NULL OR f.campaign_id = $3)
-      AND ($4::text IS NULL OR f.status = $4)
-      AND ($5::text IS NULL OR f.disposition = $5)
+    WHERE ($5::text IS NULL OR f.status = $5)
       AND ($6::text IS NULL OR f.direction = $6)), 0)
-  + (SELECT count(*) FROM calls c WHERE c.tenant_id = $1 AND c.end_time IS NULL
-  AND ($3::uuid IS NULL OR c.campaign_id = $3)
-  AND ($2::uuid IS NULL OR c.agent_id = $2)
-  AND ($4::text IS NULL OR c.status = $4
-    AND (c.end_time IS NULL) = ($4 NOT IN ('completed', 'failed')))
-  AND ($5::text IS NULL OR c.disposition = $5)
+  + (SELECT count(*) FROM calls c WHERE c.tenant_id = $2 AND c.end_time IS NULL
+  AND ($4::uuid IS NULL OR c.campaign_id = $4)
+  AND ($3::uuid IS NULL OR c.agent_id = $3)
+  AND ($5::text IS NULL OR c.status = $5
+    AND (c.end_time IS NULL) = ($5 NOT IN ('completed', 'failed')))
+  AND ($1::text IS NULL OR c.disposition = $1)
   AND ($6::text IS NULL OR c.direction = $6)))::bigint AS calls
 `
 
 type CountCallsParams struct {
+	Disposition *string
 	TenantID    uuid.UUID
 	AgentID     *uuid.UUID
 	CampaignID  *uuid.UUID
 	Status      *string
-	Disposition *string
 	Direction   *string
 }
 
-// CountCalls counts calls by what is kept of those that have ended (migration 0051), and those that have not.
+// CountCalls counts calls by what is kept of those that have ended (migrations 0051 and 0055: by disposition, or in total), and those that have
+// not.
 func (q *Queries) CountCalls(ctx context.Context, arg CountCallsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, countCalls,
+		arg.Disposition,
 		arg.TenantID,
 		arg.AgentID,
 		arg.CampaignID,
 		arg.Status,
-		arg.Disposition,
 		arg.Direction,
 	)
 	var calls int64

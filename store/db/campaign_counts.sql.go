@@ -13,25 +13,15 @@ import (
 )
 
 const callDeltasFold = `-- name: CallDeltasFold :one
-WITH taken AS (
-  DELETE FROM call_deltas d WHERE d.ctid = ANY(ARRAY(SELECT e.ctid FROM call_deltas e LIMIT $1::int))
-  RETURNING d.tenant_id, d.agent_id, d.campaign_id, d.direction, d.status, d.disposition, d.n
-), folded AS (
-  INSERT INTO call_counts AS c (tenant_id, agent_id, campaign_id, direction, status, disposition, n)
-  SELECT t.tenant_id, t.agent_id, t.campaign_id, t.direction, t.status, t.disposition, sum(t.n)
-  FROM taken t WHERE EXISTS (SELECT FROM tenants o WHERE o.id = t.tenant_id)
-  GROUP BY 1, 2, 3, 4, 5, 6
-  ON CONFLICT (tenant_id, agent_id, campaign_id, direction, status, disposition) DO UPDATE SET n = c.n + excluded.n
-)
-SELECT count(*) FROM taken
+SELECT fold_call_deltas($1::int)::bigint AS taken
 `
 
-// CallDeltasFold moves up to a batch of changes into the counts of calls and tells how many it took.
+// CallDeltasFold moves up to a batch of changes into the counts of calls (migration 0055) and tells how many it took.
 func (q *Queries) CallDeltasFold(ctx context.Context, batch int32) (int64, error) {
 	row := q.db.QueryRow(ctx, callDeltasFold, batch)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+	var taken int64
+	err := row.Scan(&taken)
+	return taken, err
 }
 
 const campaignCountsLock = `-- name: CampaignCountsLock :one

@@ -175,6 +175,15 @@ type CallMask struct {
 	EventsUpTo uuid.UUID
 }
 
+type CallTotal struct {
+	TenantID   uuid.UUID
+	AgentID    uuid.UUID
+	CampaignID uuid.UUID
+	Direction  string
+	Status     string
+	N          int64
+}
+
 type CallbackToken struct {
 	TenantID  uuid.UUID
 	JtiHash   string

@@ -21,6 +21,7 @@ CREATE FUNCTION recount_calls() RETURNS void LANGUAGE sql AS $$
 $$;
 -- +goose StatementEnd
 
+-- One statement reads all calls: some minutes for each ten million. Calls go on meanwhile; the counts lack those of before until it is done.
 SELECT set_config('app.system', 'on', true);
 SELECT recount_calls();
 

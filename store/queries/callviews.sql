@@ -29,19 +29,27 @@ WHERE c.tenant_id = @tenant_id
   AND (sqlc.narg('until')::timestamptz IS NULL OR c.created_at < sqlc.narg('until'))
 ORDER BY c.id DESC LIMIT @page_limit OFFSET @page_offset;
 
--- CountCalls counts calls by what is kept of those that have ended (migration 0051), and those that have not.
+-- CountCalls counts calls by what is kept of those that have ended (migrations 0051 and 0055: by disposition, or in total), and those that have
+-- not.
 -- name: CountCalls :one
 SELECT (coalesce((
     SELECT sum(f.n) FROM (
-      SELECT k.campaign_id, k.direction, k.status, k.disposition, k.n FROM call_counts k
-      WHERE k.tenant_id = @tenant_id AND k.agent_id = coalesce(sqlc.narg('agent_id')::uuid, '00000000-0000-0000-0000-000000000000')
+      SELECT a.direction, a.status, a.n FROM call_totals a
+      WHERE sqlc.narg('disposition')::text IS NULL
+        AND a.tenant_id = @tenant_id AND a.agent_id = coalesce(sqlc.narg('agent_id')::uuid, '00000000-0000-0000-0000-000000000000')
+        AND a.campaign_id = coalesce(sqlc.narg('campaign_id')::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
       UNION ALL
-      SELECT d.campaign_id, d.direction, d.status, d.disposition, d.n FROM call_deltas d
+      SELECT k.direction, k.status, k.n FROM call_counts k
+      WHERE k.tenant_id = @tenant_id AND k.agent_id = coalesce(sqlc.narg('agent_id')::uuid, '00000000-0000-0000-0000-000000000000')
+        AND k.disposition = sqlc.narg('disposition')::text
+        AND (sqlc.narg('campaign_id')::uuid IS NULL OR k.campaign_id = sqlc.narg('campaign_id'))
+      UNION ALL
+      SELECT d.direction, d.status, d.n FROM call_deltas d
       WHERE d.tenant_id = @tenant_id AND d.agent_id = coalesce(sqlc.narg('agent_id')::uuid, '00000000-0000-0000-0000-000000000000')
+        AND (sqlc.narg('campaign_id')::uuid IS NULL OR d.campaign_id = sqlc.narg('campaign_id'))
+        AND (sqlc.narg('disposition')::text IS NULL OR d.disposition = sqlc.narg('disposition'))
     ) f
-    WHERE (sqlc.narg('campaign_id')::uuid IS NULL OR f.campaign_id = sqlc.narg('campaign_id'))
-      AND (sqlc.narg('status')::text IS NULL OR f.status = sqlc.narg('status'))
-      AND (sqlc.narg('disposition')::text IS NULL OR f.disposition = sqlc.narg('disposition'))
+    WHERE (sqlc.narg('status')::text IS NULL OR f.status = sqlc.narg('status'))
       AND (sqlc.narg('direction')::text IS NULL OR f.direction = sqlc.narg('direction'))), 0)
   + (SELECT count(*) FROM calls c WHERE c.tenant_id = @tenant_id AND c.end_time IS NULL
   AND (sqlc.narg('campaign_id')::uuid IS NULL OR c.campaign_id = sqlc.narg('campaign_id'))

@@ -41,16 +41,6 @@ INSERT INTO campaign_counts AS c (tenant_id, campaign_id, figure, n)
 SELECT p.tenant_id, p.campaign_id, p.figure, sum(p.n) FROM past p GROUP BY 1, 2, 3
 ON CONFLICT (tenant_id, campaign_id, figure, minute) DO UPDATE SET n = c.n + excluded.n;
 
--- CallDeltasFold moves up to a batch of changes into the counts of calls and tells how many it took.
+-- CallDeltasFold moves up to a batch of changes into the counts of calls (migration 0055) and tells how many it took.
 -- name: CallDeltasFold :one
-WITH taken AS (
-  DELETE FROM call_deltas d WHERE d.ctid = ANY(ARRAY(SELECT e.ctid FROM call_deltas e LIMIT @batch::int))
-  RETURNING d.tenant_id, d.agent_id, d.campaign_id, d.direction, d.status, d.disposition, d.n
-), folded AS (
-  INSERT INTO call_counts AS c (tenant_id, agent_id, campaign_id, direction, status, disposition, n)
-  SELECT t.tenant_id, t.agent_id, t.campaign_id, t.direction, t.status, t.disposition, sum(t.n)
-  FROM taken t WHERE EXISTS (SELECT FROM tenants o WHERE o.id = t.tenant_id)
-  GROUP BY 1, 2, 3, 4, 5, 6
-  ON CONFLICT (tenant_id, agent_id, campaign_id, direction, status, disposition) DO UPDATE SET n = c.n + excluded.n
-)
-SELECT count(*) FROM taken;
+SELECT fold_call_deltas(@batch::int)::bigint AS taken;
