@@ -89,7 +89,7 @@ type CountCallsParams struct {
 	Direction   *string
 }
 
-// CountCalls counts calls by what is kept of those that have ended (migrations 0051 and 0055: by disposition, or in total), and those that have
+// CountCalls counts calls by what is kept of those that have ended (migrations 0051 and 0056: by disposition, or in total), and those that have
 // not.
 func (q *Queries) CountCalls(ctx context.Context, arg CountCallsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, countCalls,

@@ -16,7 +16,7 @@ const callDeltasFold = `-- name: CallDeltasFold :one
 SELECT fold_call_deltas($1::int)::bigint AS taken
 `
 
-// CallDeltasFold moves up to a batch of changes into the counts of calls (migration 0055) and tells how many it took.
+// CallDeltasFold moves up to a batch of changes into the counts of calls (migration 0056) and tells how many it took.
 func (q *Queries) CallDeltasFold(ctx context.Context, batch int32) (int64, error) {
 	row := q.db.QueryRow(ctx, callDeltasFold, batch)
 	var taken int64

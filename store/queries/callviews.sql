@@ -29,7 +29,7 @@ WHERE c.tenant_id = @tenant_id
   AND (sqlc.narg('until')::timestamptz IS NULL OR c.created_at < sqlc.narg('until'))
 ORDER BY c.id DESC LIMIT @page_limit OFFSET @page_offset;
 
--- CountCalls counts calls by what is kept of those that have ended (migrations 0051 and 0055: by disposition, or in total), and those that have
+-- CountCalls counts calls by what is kept of those that have ended (migrations 0051 and 0056: by disposition, or in total), and those that have
 -- not.
 -- name: CountCalls :one
 SELECT (coalesce((

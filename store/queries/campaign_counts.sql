@@ -41,6 +41,6 @@ INSERT INTO campaign_counts AS c (tenant_id, campaign_id, figure, n)
 SELECT p.tenant_id, p.campaign_id, p.figure, sum(p.n) FROM past p GROUP BY 1, 2, 3
 ON CONFLICT (tenant_id, campaign_id, figure, minute) DO UPDATE SET n = c.n + excluded.n;
 
--- CallDeltasFold moves up to a batch of changes into the counts of calls (migration 0055) and tells how many it took.
+-- CallDeltasFold moves up to a batch of changes into the counts of calls (migration 0056) and tells how many it took.
 -- name: CallDeltasFold :one
 SELECT fold_call_deltas(@batch::int)::bigint AS taken;
