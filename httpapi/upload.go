@@ -117,7 +117,7 @@ func (h leadHandlers) upload(ctx context.Context, r *request) (reply, error) {
 	if _, err := h.campaigns.GetCampaign(ctx, r.who.TenantID, campaignID); err != nil {
 		return reply{}, err
 	}
-	if err := h.openFile(r); err != nil {
+	if err := h.openFile(ctx, r); err != nil {
 		return reply{}, h.uploadFault(err)
 	}
 	result, err := h.leads.UploadLeads(ctx, r.who.TenantID, campaignID, r.file)
@@ -128,12 +128,12 @@ func (h leadHandlers) upload(ctx context.Context, r *request) (reply, error) {
 }
 
 // openFile opens the file of an upload.
-func (h leadHandlers) openFile(r *request) error {
+func (h leadHandlers) openFile(ctx context.Context, r *request) error {
 	part, err := h.uploadedFile(r)
 	if err != nil {
 		return err
 	}
-	file := h.streams.guard(r, part)
+	file := h.streams.guard(ctx, r, part)
 	if r.file = file; r.fileSum != nil {
 		r.file = io.TeeReader(file, r.fileSum)
 	}
@@ -149,14 +149,14 @@ type guarded struct {
 }
 
 // guard has a request's file end when its credential does. The last look is at the end of the file, before the last rows are written.
-func (s streams) guard(r *request, file io.Reader) *guarded {
+func (s streams) guard(ctx context.Context, r *request, file io.Reader) *guarded {
 	header := string(r.rc.Request.Header.Peek("Authorization"))
 	check := func() error {
 		token, err := auth.Bearer(header)
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+		ctx, cancel := context.WithTimeout(ctx, s.timeout)
 		defer cancel()
 		who, err := s.authenticate(ctx, token)
 		if errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
@@ -190,7 +190,7 @@ func (g *guarded) Read(p []byte) (int, error) {
 // hashFile is the hash of an upload's file, of which it reads what is left. The form around it has another boundary each time.
 func (h leadHandlers) hashFile(r *request) ([]byte, error) {
 	if r.file == nil {
-		if err := h.openFile(r); err != nil {
+		if err := h.openFile(context.Background(), r); err != nil {
 			return nil, h.uploadFault(err)
 		}
 	}
