@@ -189,7 +189,7 @@ func (h callHandlers) visible(ctx context.Context, r *request) (callRow, error) 
 	if err != nil {
 		return row, err
 	}
-	if !r.who.IsAgent() || row.Call.AgentID != nil && *row.Call.AgentID == r.who.ID {
+	if !r.who.IsAgent() || row.AgentID != nil && *row.AgentID == r.who.ID {
 		return row, nil
 	}
 	agent, err := h.agents.GetAgent(ctx, r.who.TenantID, r.who.ID)
@@ -233,16 +233,16 @@ func (h callHandlers) hangup(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if err := h.checkEnvironment(ctx, r, row.Call.ID); err != nil {
+	if err := h.checkEnvironment(ctx, r, row.ID); err != nil {
 		return reply{}, err
 	}
 	ended := newError(http.StatusConflict, codeCallEnded, "The call has ended.")
-	if row.Call.EndTime != nil {
+	if row.EndTime != nil {
 		return reply{}, ended
 	}
-	err = h.calls.Hangup(ctx, r.who.TenantID, row.Call.ID, ledger.CauseNormalClearing)
+	err = h.calls.Hangup(ctx, r.who.TenantID, row.ID, ledger.CauseNormalClearing)
 	if errors.Is(err, ledger.ErrCallEnded) {
-		if row, err = h.read(ctx, r.who.TenantID, row.Call.ID); err == nil && row.Call.EndTime == nil {
+		if row, err = h.read(ctx, r.who.TenantID, row.ID); err == nil && row.EndTime == nil {
 			return reply{}, &fault.Error{
 				Kind: fault.Unavailable, Code: codeUnavailable,
 				Detail: "The call is not up: its host has just started, or its end is being written.",
@@ -250,7 +250,7 @@ func (h callHandlers) hangup(ctx context.Context, r *request) (reply, error) {
 		}
 		return reply{}, ended
 	}
-	return ok(hangupView{OK: true, CallID: row.Call.ID}), err
+	return ok(hangupView{OK: true, CallID: row.ID}), err
 }
 
 // callFilter says which calls are listed; nil members leave all in.

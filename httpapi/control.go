@@ -121,7 +121,7 @@ func (h callHandlers) checkEnvironment(ctx context.Context, r *request, callID u
 	if err != nil {
 		return err
 	}
-	if row.Call.Environment == string(campaigns.EnvironmentTest) {
+	if row.Environment == string(campaigns.EnvironmentTest) {
 		return nil
 	}
 	return newError(http.StatusForbidden, codeTestEnvironment, "A test key may read a live call, and not act on it.")

@@ -36,7 +36,7 @@ func TestPages(t *testing.T) {
 			return
 		}
 		seen[path] = true
-		res, body := get(path)
+		res, body := get(path) //nolint:bodyclose // get has
 		require.Equal(t, http.StatusOK, res.StatusCode, path)
 		if path == "/openapi.json" {
 			return

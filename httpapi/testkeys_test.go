@@ -58,10 +58,17 @@ func TestTestKeyLeavesTheNetworkAlone(t *testing.T) {
 	}
 	id := uuid.NewString()
 	for _, op := range [][2]string{
-		{http.MethodPost, "/api/flows"}, {http.MethodPatch, "/api/flows/" + id}, {http.MethodDelete, "/api/flows/" + id},
-		{http.MethodPost, "/api/numbers"}, {http.MethodPatch, "/api/numbers/" + id}, {http.MethodDelete, "/api/numbers/" + id},
-		{http.MethodPost, "/api/trunks"}, {http.MethodPatch, "/api/trunks/" + id}, {http.MethodDelete, "/api/trunks/" + id},
-		{http.MethodPatch, "/api/settings"}, {http.MethodDelete, "/api/v1/suppressions/" + id},
+		{http.MethodPost, "/api/flows"},
+		{http.MethodPatch, "/api/flows/" + id},
+		{http.MethodDelete, "/api/flows/" + id},
+		{http.MethodPost, "/api/numbers"},
+		{http.MethodPatch, "/api/numbers/" + id},
+		{http.MethodDelete, "/api/numbers/" + id},
+		{http.MethodPost, "/api/trunks"},
+		{http.MethodPatch, "/api/trunks/" + id},
+		{http.MethodDelete, "/api/trunks/" + id},
+		{http.MethodPatch, "/api/settings"},
+		{http.MethodDelete, "/api/v1/suppressions/" + id},
 	} {
 		forbidden(op[0], op[1], `{}`)
 	}

@@ -39,8 +39,16 @@ func TestCallsAreCountedAsTheyChange(t *testing.T) {
 	check := func(name string) {
 		t.Helper()
 		for _, p := range []db.CountCallsParams{
-			{}, {CampaignID: &campaigns[0]}, {CampaignID: &campaigns[1]}, {AgentID: &agent}, {AgentID: &late}, {Status: new("completed")},
-			{Status: new("dialing")}, {Disposition: new("sale")}, {Direction: new("inbound")}, {AgentID: &agent, CampaignID: &campaigns[0], Disposition: new("sale")},
+			{},
+			{CampaignID: &campaigns[0]},
+			{CampaignID: &campaigns[1]},
+			{AgentID: &agent},
+			{AgentID: &late},
+			{Status: new("completed")},
+			{Status: new("dialing")},
+			{Disposition: new("sale")},
+			{Direction: new("inbound")},
+			{AgentID: &agent, CampaignID: &campaigns[0], Disposition: new("sale")},
 		} {
 			p.TenantID = tenant
 			kept, err := st.ReadByValues(tenant).CountCalls(t.Context(), p)

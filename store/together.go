@@ -132,7 +132,7 @@ func (p *part) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandT
 		return pgconn.CommandTag{}, err
 	}
 	tag, err := p.results.Exec()
-	return tag, p.of.failed(p.ctx, err)
+	return tag, p.of.failed(p.ctx, err) //nolint:contextcheck // the batch's own
 }
 
 // Query implements db.DBTX.
@@ -142,7 +142,7 @@ func (p *part) Query(_ context.Context, sql string, args ...any) (pgx.Rows, erro
 	}
 	rows, err := p.results.Query()
 	if err != nil {
-		return nil, p.of.failed(p.ctx, err)
+		return nil, p.of.failed(p.ctx, err) //nolint:contextcheck // the batch's own
 	}
 	return partRows{rows, p}, nil
 }

@@ -3,6 +3,7 @@ package openapi
 import (
 	_ "embed"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -143,9 +144,7 @@ func (e *exampler) made(schema map[string]any, member string) any {
 		whole := map[string]any{}
 		for _, part := range parts {
 			if object, ok := e.of(part, member).(map[string]any); ok {
-				for name, v := range object {
-					whole[name] = v
-				}
+				maps.Copy(whole, object)
 			} else {
 				return e.of(part, member)
 			}

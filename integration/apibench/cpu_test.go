@@ -29,11 +29,12 @@ func timesOf(pid string) (times, bool) {
 	}
 	_, after, _ := strings.Cut(string(text), ") ")
 	fields := strings.Fields(after)
-	number := func(i int) time.Duration {
+	number := func(i int) int {
 		n, _ := strconv.Atoi(fields[i])
-		return time.Duration(n)
+		return n
 	}
-	return times{parent: int(number(1)), own: (number(11) + number(12)) * tick, waited: (number(13) + number(14)) * tick}, true
+	ticks := func(i int) time.Duration { return time.Duration(number(i)+number(i+1)) * tick }
+	return times{parent: number(1), own: ticks(11), waited: ticks(13)}, true
 }
 
 // cpuOf is the CPU time that a process has used.

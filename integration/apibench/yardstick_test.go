@@ -71,7 +71,7 @@ func serveYardstick(ctx context.Context, url string) error {
 	}}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
-	fmt.Println(ln.Addr())
+	_, _ = fmt.Fprintln(os.Stdout, ln.Addr())
 	_, _ = os.Stdin.Read(make([]byte, 1))
 	err = server.Shutdown()
 	if ended := <-served; err == nil {
