@@ -19,9 +19,10 @@ WITH batch AS (
   WHERE r.tenant_id = $1 AND (r.environment, r.scope, r.key) > ($2::text, $3::text, $4::text)
   ORDER BY r.environment, r.scope, r.key LIMIT $5::int
 ), masked AS (
-  UPDATE idempotent_requests m SET response = mask_answer(m.response) FROM batch b
-  WHERE m.tenant_id = $1 AND m.environment = b.environment AND m.scope = b.scope AND m.key = b.key
-    AND m.response <> mask_answer(m.response)
+  UPDATE idempotent_requests m SET response = mask_answer(m.response)
+  WHERE m.ctid = ANY(ARRAY(SELECT k.ctid FROM idempotent_requests k
+      WHERE k.tenant_id = $1 AND (k.environment, k.scope, k.key) > ($2::text, $3::text, $4::text)
+      ORDER BY k.environment, k.scope, k.key LIMIT $5::int)) AND m.tenant_id = $1 AND m.response <> mask_answer(m.response)
 )
 SELECT b.environment, b.scope, b.key FROM batch b ORDER BY b.environment DESC, b.scope DESC, b.key DESC LIMIT 1
 `
@@ -41,7 +42,7 @@ type AnswersMaskRow struct {
 }
 
 // AnswersMask masks the numbers in the answers that are kept for replays, from before a tenant was strict, of a batch of keys after one. It gives the
-// batch's last: none when there are no more.
+// batch's last: none when there are no more. Their places lead to the rows; a join with the batch would read all of the tenant's.
 func (q *Queries) AnswersMask(ctx context.Context, arg AnswersMaskParams) ([]AnswersMaskRow, error) {
 	rows, err := q.db.Query(ctx, answersMask,
 		arg.TenantID,

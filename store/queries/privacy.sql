@@ -103,16 +103,17 @@ WHERE s.tenant_id = @tenant_id AND s.call_id > @after AND s.call_id <= @last AND
   AND s.metadata #>> '{final,destination}' <> mask_destination(s.metadata #>> '{final,destination}');
 
 -- AnswersMask masks the numbers in the answers that are kept for replays, from before a tenant was strict, of a batch of keys after one. It gives the
--- batch's last: none when there are no more.
+-- batch's last: none when there are no more. Their places lead to the rows; a join with the batch would read all of the tenant's.
 -- name: AnswersMask :many
 WITH batch AS (
   SELECT r.environment, r.scope, r.key FROM idempotent_requests r
   WHERE r.tenant_id = @tenant_id AND (r.environment, r.scope, r.key) > (@environment::text, @scope::text, @key::text)
   ORDER BY r.environment, r.scope, r.key LIMIT @batch::int
 ), masked AS (
-  UPDATE idempotent_requests m SET response = mask_answer(m.response) FROM batch b
-  WHERE m.tenant_id = @tenant_id AND m.environment = b.environment AND m.scope = b.scope AND m.key = b.key
-    AND m.response <> mask_answer(m.response)
+  UPDATE idempotent_requests m SET response = mask_answer(m.response)
+  WHERE m.ctid = ANY(ARRAY(SELECT k.ctid FROM idempotent_requests k
+      WHERE k.tenant_id = @tenant_id AND (k.environment, k.scope, k.key) > (@environment::text, @scope::text, @key::text)
+      ORDER BY k.environment, k.scope, k.key LIMIT @batch::int)) AND m.tenant_id = @tenant_id AND m.response <> mask_answer(m.response)
 )
 SELECT b.environment, b.scope, b.key FROM batch b ORDER BY b.environment DESC, b.scope DESC, b.key DESC LIMIT 1;
 
