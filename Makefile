@@ -33,21 +33,19 @@ $(TOOLS)/%:
 	@mkdir -p $(@D)
 	$(GO) build -modfile=.ci/tools/$*.mod -o $@.$$$$ $$(sed -n 's/^tool //p' .ci/tools/$*.mod) && mv $@.$$$$ $@
 
-# `make lint` vets. Two kinds of tests run at a time. Those that go by the clock (real audio, whole stacks, phones) wait more than they
-# work, and must not be late: they have the processor when they ask for it. Those that work (the rest) have what is left, by nice(1): a
-# niced process gives way. Each kind has a PostgreSQL of its own. The packages that take longest begin first; three of those that
-# work are busy at a time, since they wait for the database. Trimmed paths have clean clones share what is compiled.
+# `make lint` vets. Tests that work (units) run first, three packages at a time, since they wait for the database, the longest first. Then, with the
+# processor to themselves, those that go by the clock: real audio, whole stacks, phones, and last the end-to-end suite. Beside one another on two
+# processors either kind was late. Trimmed paths have clean clones share what is compiled.
 # The race detector would have each process sleep for a second when it ends.
 GOTEST   := env GORACE=atexit_sleep_ms=0 RINGMASTER_BINARY=$(CURDIR)/$(BIN) RINGMASTER_CONTROLLER=$(CURDIR)/$(RACEBIN) $(BIN) with-postgres -- \
             $(GO) test -vet=off -trimpath -shuffle=on -timeout 25m
-NICE     := nice -n 10
 E2E      := /integration/e2e$$
 CLOCK    := /(media|integration)(/|$$)
 LONGEST  := /(dialer|httpapi|store|cmd/ringmaster)$$
 
 .PHONY: test
 test: postgres build race ## every test, with the race detector, shuffled, with leak checks (PKG=./media/... for one folder)
-	@$(MAKE) --no-print-directory -k -j 2 units clock
+	@rc=0; $(MAKE) --no-print-directory units || rc=1; $(MAKE) --no-print-directory clock || rc=1; exit $$rc
 
 .PHONY: race
 race: # what tests are built on, and the controller of the end-to-end suite, with the race detector
@@ -56,7 +54,7 @@ race: # what tests are built on, and the controller of the end-to-end suite, wit
 .PHONY: units
 units: postgres build ## the tests of PKG that work: those of no folder that goes by the clock
 	@all=$$($(GO) list $(PKG)) || exit 1; some=$$(echo "$$all" | grep -vE '$(CLOCK)'); long=$$(echo "$$some" | grep -E '$(LONGEST)'); \
-	[ -z "$$some" ] || $(NICE) $(GOTEST) -race -p 3 -parallel 4 $$long $$(echo "$$some" | grep -vE '$(LONGEST)')
+	[ -z "$$some" ] || $(GOTEST) -race -p 3 -parallel 4 $$long $$(echo "$$some" | grep -vE '$(LONGEST)')
 
 .PHONY: clock
 clock: postgres build race ## the tests of PKG that go by the clock: media, integration, and last the end-to-end suite
@@ -65,7 +63,7 @@ clock: postgres build race ## the tests of PKG that go by the clock: media, inte
 
 .PHONY: e2e
 e2e: postgres build race ## the end-to-end suite, if PKG has it; the race detector is in the controller, which is what it tests
-	@all=$$($(GO) list $(PKG)) || exit 1; some=$$(echo "$$all" | grep '$(E2E)'); [ -z "$$some" ] || $(GOTEST) -parallel 8 $$some
+	@all=$$($(GO) list $(PKG)) || exit 1; some=$$(echo "$$all" | grep '$(E2E)'); [ -z "$$some" ] || $(GOTEST) -parallel 6 $$some
 
 .PHONY: clients
 clients: postgres build ## hold the API's description against generators of clients; needs npm, and the network for what it pins
