@@ -19,7 +19,7 @@ import (
 // A lead that nothing is special about is pushed in one round trip.
 func TestPushTakesOneRoundTrip(t *testing.T) {
 	t.Parallel()
-	st, trips := storetest.NewCounted(t)
+	st, proxy := storetest.NewProxied(t)
 	b := setupOn(t, st)
 	campaign := storetest.Campaign(t, st, b.tenant, nil)
 	push := func(phone string) func() {
@@ -33,7 +33,7 @@ func TestPushTakesOneRoundTrip(t *testing.T) {
 		}
 	}
 	push("9812345601")() // has the statement prepared
-	require.Equal(t, 1, trips.Of(push("9812345602")))
+	require.Equal(t, 1, proxy.RoundTrips(push("9812345602")))
 }
 
 // 64 clients push the same leads into the same campaign, one by one and in bulk, change one of them, and start, pause and edit the campaign. Each

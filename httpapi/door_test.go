@@ -20,7 +20,7 @@ import (
 // Who knocks again is not looked for again for some seconds, a controller that is lost is a stranger, and refusals are one line a minute.
 func TestDoorRemembersWhoKnocks(t *testing.T) {
 	t.Parallel()
-	st, trips := storetest.NewCounted(t)
+	st, proxy := storetest.NewProxied(t)
 	tenant := storetest.Tenant(t, st)
 	var log bytes.Buffer
 	now := time.Now()
@@ -41,12 +41,12 @@ func TestDoorRemembersWhoKnocks(t *testing.T) {
 	for range 3 {
 		require.Error(t, knock([]byte("a stranger's")))
 	}
-	require.Zero(t, trips.Of(func() { require.Error(t, knock([]byte("a stranger's"))) }))
+	require.Zero(t, proxy.RoundTrips(func() { require.Error(t, knock([]byte("a stranger's"))) }))
 	require.Error(t, knock(own), "no controller yet")
 	register("NULL")
 	now = now.Add(3 * time.Second)
 	require.NoError(t, knock(own))
-	require.Zero(t, trips.Of(func() { require.NoError(t, knock(own)) }))
+	require.Zero(t, proxy.RoundTrips(func() { require.NoError(t, knock(own)) }))
 	register("now()")
 	now = now.Add(6 * time.Second)
 	require.Error(t, knock(own), "lost")

@@ -237,8 +237,8 @@ func (d *idempotency) once(ctx context.Context, r *request, a attempt) (reply, e
 	return out, err
 }
 
-// hashOf is what is kept of a body: without the tenant's key nobody can try out which number was in it.
-func (d *idempotency) hashOf(a attempt) ([]byte, error) {
+// keyedHash is what is kept of a body: without the tenant's key nobody can try out which number was in it.
+func (d *idempotency) keyedHash(a attempt) ([]byte, error) {
 	sum, err := a.hash()
 	if err != nil {
 		return nil, err
@@ -255,7 +255,7 @@ func (d *idempotency) claim(ctx context.Context, a attempt) (bool, error) {
 	var hash []byte
 	if !a.late {
 		var err error
-		if hash, err = d.hashOf(a); err != nil {
+		if hash, err = d.keyedHash(a); err != nil {
 			return false, err
 		}
 	}
@@ -288,7 +288,7 @@ func (d *idempotency) settle(ctx context.Context, a attempt, out reply, err erro
 	status := out.status
 	if err == nil {
 		if a.late {
-			if late, err = d.hashOf(a); err != nil {
+			if late, err = d.keyedHash(a); err != nil {
 				return err
 			}
 		}
@@ -364,7 +364,7 @@ func (d *idempotency) replay(ctx context.Context, a attempt) (reply, error) {
 	if err != nil {
 		return reply{}, fmt.Errorf("read idempotency key: %w", err)
 	}
-	hash, err := d.hashOf(a)
+	hash, err := d.keyedHash(a)
 	if err != nil {
 		return reply{}, err
 	}

@@ -13,11 +13,11 @@ import (
 // A claim whose commit had no answer is claimed again by its own attempt: nothing has begun, and the client needn't learn of it.
 func TestIdempotencyKeyWhoseClaimHadNoAnswer(t *testing.T) {
 	t.Parallel()
-	st, trips := storetest.NewCounted(t)
+	st, proxy := storetest.NewProxied(t)
 	b := setupOn(t, st)
 	const body = `{"name":"c","dial_mode":"preview"}`
 	key := b.api.With("Idempotency-Key", "k")
-	trips.LoseCommit()
+	proxy.LoseCommit()
 	header := key.JSON(t, http.MethodPost, "/api/v1/campaigns", body, http.StatusCreated, nil)
 	require.Empty(t, header.Get(replayed))
 	header = key.JSON(t, http.MethodPost, "/api/v1/campaigns", body, http.StatusCreated, nil)

@@ -12,13 +12,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/httpapi/auth"
 	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 // Codes of problems. Those of a service's own errors come from the service.
 const (
-	codeInsufficientScope     = "insufficient_scope"
+	codeInsufficientScope     = account.CodeInsufficientScope
 	codeWrongCredential       = "credential_not_accepted"
 	codeOriginNotAllowed      = "origin_not_allowed"
 	codeForeignCall           = "call_not_yours"

@@ -51,16 +51,16 @@ func TestCallsAreCountedAsTheyChange(t *testing.T) {
 			{AgentID: &agent, CampaignID: &campaigns[0], Disposition: new("sale")},
 		} {
 			p.TenantID = tenant
-			kept, err := st.ReadByValues(tenant).CountCalls(t.Context(), p)
+			kept, err := st.Read(tenant).CountCalls(t.Context(), p)
 			require.NoError(t, err)
-			counted, err := st.ReadByValues(tenant).CountCallsBetween(t.Context(), db.CountCallsBetweenParams{
+			counted, err := st.Read(tenant).CountCallsBetween(t.Context(), db.CountCallsBetweenParams{
 				TenantID: tenant, CampaignID: p.CampaignID, AgentID: p.AgentID, Status: p.Status, Disposition: p.Disposition, Direction: p.Direction,
 				UntilID: uuid.Max, Most: 1000,
 			})
 			require.NoError(t, err)
 			require.Equal(t, counted, kept, "%s: %+v", name, p)
 		}
-		n, err := st.ReadByValues(other).CountCalls(t.Context(), db.CountCallsParams{TenantID: tenant})
+		n, err := st.Read(other).CountCalls(t.Context(), db.CountCallsParams{TenantID: tenant})
 		require.NoError(t, err)
 		require.Zero(t, n, "another tenant's scope")
 	}
@@ -70,7 +70,7 @@ func TestCallsAreCountedAsTheyChange(t *testing.T) {
 	end(first)
 	end(second)
 	check("two have ended")
-	upTo, err := st.ReadByValues(tenant).CountCallsBetween(t.Context(), db.CountCallsBetweenParams{TenantID: tenant, UntilID: uuid.Max, Most: 2})
+	upTo, err := st.Read(tenant).CountCallsBetween(t.Context(), db.CountCallsBetweenParams{TenantID: tenant, UntilID: uuid.Max, Most: 2})
 	require.NoError(t, err)
 	require.EqualValues(t, 2, upTo, "of three, as many as are counted")
 	exec("UPDATE calls SET disposition = 'sale', notes = 'x' WHERE id = $1", first)
@@ -115,7 +115,7 @@ func TestCallsAreCountedAsTheyChange(t *testing.T) {
 	recount()
 	fold()
 	check("counted once more")
-	n, err := st.ReadByValues(tenant).CountCalls(t.Context(), db.CountCallsParams{TenantID: tenant})
+	n, err := st.Read(tenant).CountCalls(t.Context(), db.CountCallsParams{TenantID: tenant})
 	require.NoError(t, err)
 	require.EqualValues(t, 2, n)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,8 +34,8 @@ type CredentialWatcher interface {
 // WatchCredentials tells a watcher of each change to what a credential is good for, whoever makes it, as soon as it is committed, until ctx
 // ends. It has a connection of its own; when that is lost it connects again.
 func (s *Store) WatchCredentials(ctx context.Context, w CredentialWatcher) {
-	s.addWatcher(w)
-	defer s.removeWatcher(w)
+	s.watchers.add(w)
+	defer s.watchers.remove(w)
 	for wait := firstRetryWait; ; wait = min(wait*2, maxRetryWait) {
 		began := time.Now()
 		err := s.listenForCredentials(ctx, w)
@@ -99,25 +100,30 @@ func within[T any](ctx context.Context, do func(context.Context) (T, error)) (T,
 	return do(ctx)
 }
 
-func (s *Store) addWatcher(w CredentialWatcher) {
-	s.watchersMu.Lock()
-	defer s.watchersMu.Unlock()
-	s.watchers = append(s.watchers, w)
+// watchers are those of one store. The zero value is ready.
+type watchers struct {
+	mu   sync.Mutex // guards list
+	list []CredentialWatcher
 }
 
-func (s *Store) removeWatcher(w CredentialWatcher) {
-	s.watchersMu.Lock()
-	defer s.watchersMu.Unlock()
-	s.watchers = slices.DeleteFunc(s.watchers, func(other CredentialWatcher) bool { return other == w })
+func (ws *watchers) add(w CredentialWatcher) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.list = append(ws.list, w)
 }
 
-// credentialsChanged tells this store's watchers without the way through the database, so that no request that begins after a change's answer
-// finds what was before.
-func (s *Store) credentialsChanged(tenant uuid.UUID) {
-	s.watchersMu.Lock()
-	watchers := slices.Clone(s.watchers)
-	s.watchersMu.Unlock()
-	for _, w := range watchers {
+func (ws *watchers) remove(w CredentialWatcher) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.list = slices.DeleteFunc(ws.list, func(other CredentialWatcher) bool { return other == w })
+}
+
+// changed tells them without the way through the database, so that no request that begins after a change's answer finds what was before.
+func (ws *watchers) changed(tenant uuid.UUID) {
+	ws.mu.Lock()
+	list := slices.Clone(ws.list)
+	ws.mu.Unlock()
+	for _, w := range list {
 		w.Forget(tenant)
 	}
 }

@@ -30,8 +30,8 @@
 // a connection lost before the commit. It must do nothing but database work and set its results anew each time. Keep it short:
 // an old snapshot slows every claim of leads.
 //
-// A transaction costs two round trips besides those of its statements. What is one statement goes through Read, ReadByValues, ReadSystem or Write:
-// scope, statement and end are sent together. ReadTogether sends several. Reads have connections of their own, which refuse to write and keep
+// A transaction costs two round trips besides those of its statements. What is one statement goes through Read, ReadSystem or Write:
+// scope, statement and end are sent together. ReadListByValues sends several. Reads have connections of their own, which refuse to write and keep
 // the scope of their last statement for the next of the same tenant. Tests count round trips (storetest.NewCounted).
 //
 // # Credentials in memory

@@ -15,10 +15,10 @@ import (
 // sealBatch bounds the leads that a sweep locks at a time.
 const sealBatch = 500
 
-// sweepStrict is what a sweep does with the numbers of strict tenants.
-func (s *Store) sweepStrict(ctx context.Context, now time.Time, done *Swept) error {
+// strict is what a sweep does with the numbers of strict tenants.
+func (w *sweeper) strict(ctx context.Context) error {
 	var strict []db.StrictTenantsRow
-	err := s.InSystem(ctx, func(tx *Tx) (err error) {
+	err := w.st.InSystem(ctx, func(tx *Tx) (err error) {
 		strict, err = tx.Q.StrictTenants(ctx)
 		return err
 	})
@@ -27,7 +27,7 @@ func (s *Store) sweepStrict(ctx context.Context, now time.Time, done *Swept) err
 	}
 	var faults sweepFaults
 	for _, t := range strict {
-		if !faults.goOn(ctx, "tenant "+t.ID.String(), s.hide(ctx, t.ID, t.PiiRetentionDays, now, done)) {
+		if !faults.goOn(ctx, "tenant "+t.ID.String(), w.hide(ctx, t.ID, t.PiiRetentionDays)) {
 			break
 		}
 	}
@@ -35,34 +35,31 @@ func (s *Store) sweepStrict(ctx context.Context, now time.Time, done *Swept) err
 }
 
 // HideNumbers does at once for a tenant that has become strict what the nightly sweep does for all. It may be repeated, and run beside a sweep.
-func (s *Store) HideNumbers(ctx context.Context, tenant uuid.UUID, now time.Time) (done Swept, err error) {
-	var row db.Tenant
-	err = s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
-		row, err = tx.Q.GetTenant(ctx, tenant)
-		return err
-	})
+func (s *Store) HideNumbers(ctx context.Context, tenant uuid.UUID, now time.Time) (Swept, error) {
+	w := &sweeper{st: s, now: now}
+	row, err := s.Read(tenant).GetTenant(ctx, tenant)
 	if err == nil && row.PrivacyMode == string(PrivacyStrict) {
-		err = s.hide(ctx, tenant, row.PiiRetentionDays, now, &done)
+		err = w.hide(ctx, tenant, row.PiiRetentionDays)
 	}
 	if err != nil {
-		return done, fmt.Errorf("hide the numbers of tenant %s: %w", tenant, err)
+		return w.done, fmt.Errorf("hide the numbers of tenant %s: %w", tenant, err)
 	}
-	return done, nil
+	return w.done, nil
 }
 
 // hide forgets those of a strict tenant's numbers that have served, and leaves none in clear from before the tenant was strict.
-func (s *Store) hide(ctx context.Context, tenant uuid.UUID, keptDays int32, now time.Time, done *Swept) error {
-	before := now.AddDate(0, 0, -int(keptDays))
+func (w *sweeper) hide(ctx context.Context, tenant uuid.UUID, keptDays int32) error {
+	before := w.now.AddDate(0, 0, -int(keptDays))
 	var faults sweepFaults
 	for _, part := range []struct {
 		what string
 		hide func() error
 	}{
-		{"leads", func() error { return s.sweepLeads(ctx, tenant, before, done) }},
-		{"calls", func() error { return s.sweepCalls(ctx, tenant, before, done) }},
-		{"numbers in clear in calls", func() error { return s.sweepClear(ctx, tenant, before, now, done) }},
-		{"events", func() error { return s.sweepEvents(ctx, tenant, now, done) }},
-		{"answers", func() error { return s.sweepAnswers(ctx, tenant) }},
+		{"leads", func() error { return w.leads(ctx, tenant, before) }},
+		{"calls", func() error { return w.calls(ctx, tenant, before) }},
+		{"numbers in clear in calls", func() error { return w.callsInClear(ctx, tenant, before) }},
+		{"events", func() error { return w.events(ctx, tenant) }},
+		{"answers", func() error { return w.answers(ctx, tenant) }},
 	} {
 		if !faults.goOn(ctx, part.what, part.hide()) {
 			break
@@ -71,10 +68,10 @@ func (s *Store) hide(ctx context.Context, tenant uuid.UUID, keptDays int32, now 
 	return faults.err()
 }
 
-func (s *Store) sweepLeads(ctx context.Context, tenant uuid.UUID, before time.Time, done *Swept) error {
+func (w *sweeper) leads(ctx context.Context, tenant uuid.UUID, before time.Time) error {
 	for after := uuid.Nil; ; {
 		var row db.LeadsForgetRow
-		err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
+		err := w.st.InTenant(ctx, tenant, func(tx *Tx) (err error) {
 			row, err = tx.Q.LeadsForget(ctx, db.LeadsForgetParams{TenantID: tenant, After: after, EndedBefore: before, Batch: sweepBatch})
 			return err
 		})
@@ -82,20 +79,20 @@ func (s *Store) sweepLeads(ctx context.Context, tenant uuid.UUID, before time.Ti
 			return err
 		}
 		if row.Clear {
-			if err := s.sealLeads(ctx, tenant, after, row.Last, done); err != nil {
+			if err := w.sealLeads(ctx, tenant, after, row.Last); err != nil {
 				return err
 			}
 		}
-		done.Leads += row.Forgotten
+		w.done.Leads += row.Forgotten
 		after = row.Last
 	}
 }
 
 // sealLeads seals the numbers that are in clear in the leads after one and up to another. Who dials such a lead waits for no more than a
 // batch.
-func (s *Store) sealLeads(ctx context.Context, tenant, after, last uuid.UUID, done *Swept) error {
-	return untilNone(&done.Sealed, sealBatch, func() (n int64, err error) {
-		err = s.InTenant(ctx, tenant, func(tx *Tx) error {
+func (w *sweeper) sealLeads(ctx context.Context, tenant, after, last uuid.UUID) error {
+	return untilNone(&w.done.Sealed, sealBatch, func() (n int64, err error) {
+		err = w.st.InTenant(ctx, tenant, func(tx *Tx) error {
 			leads, err := tx.Q.LeadsClear(ctx, db.LeadsClearParams{TenantID: tenant, After: after, Last: last, Batch: sealBatch})
 			if err != nil {
 				return err
@@ -114,11 +111,11 @@ func (s *Store) sealLeads(ctx context.Context, tenant, after, last uuid.UUID, do
 	})
 }
 
-func (s *Store) sweepCalls(ctx context.Context, tenant uuid.UUID, before time.Time, done *Swept) error {
+func (w *sweeper) calls(ctx context.Context, tenant uuid.UUID, before time.Time) error {
 	// Ids come from the clocks of several machines.
 	p := db.CallsForgetParams{TenantID: tenant, BeganBefore: IDFloor(before.Add(ClockSkew)), EndedBefore: before, Batch: sweepBatch}
-	return untilNone(&done.Calls, sweepBatch, func() (n int64, err error) {
-		err = s.InTenant(ctx, tenant, func(tx *Tx) error {
+	return untilNone(&w.done.Calls, sweepBatch, func() (n int64, err error) {
+		err = w.st.InTenant(ctx, tenant, func(tx *Tx) error {
 			n, err = tx.Q.CallsForget(ctx, p)
 			return err
 		})
@@ -126,23 +123,23 @@ func (s *Store) sweepCalls(ctx context.Context, tenant uuid.UUID, before time.Ti
 	})
 }
 
-// sweepClear masks the numbers in calls from before the tenant was strict, those of its AI sessions too, once the calls have ended; the numbers of
+// callsInClear masks the numbers in calls from before the tenant was strict, those of its AI sessions too, once the calls have ended; the numbers of
 // calls that ended since a moment are kept sealed. It goes on where the sweep before could stop for good: a day before, since ids come from
 // several clocks, and before the first call that has not ended.
-func (s *Store) sweepClear(ctx context.Context, tenant uuid.UUID, kept, now time.Time, done *Swept) error {
-	p := db.CallsMaskBatchParams{TenantID: tenant, BeganBefore: IDFloor(now.Add(ClockSkew)), EndedBefore: now, Batch: sweepBatch}
-	err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
+func (w *sweeper) callsInClear(ctx context.Context, tenant uuid.UUID, kept time.Time) error {
+	p := db.CallsMaskBatchParams{TenantID: tenant, BeganBefore: IDFloor(w.now.Add(ClockSkew)), EndedBefore: w.now, Batch: sweepBatch}
+	err := w.st.InTenant(ctx, tenant, func(tx *Tx) (err error) {
 		p.After, err = tx.Q.CallsMaskedUpTo(ctx, tenant)
 		return err
 	})
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	settled := IDFloor(now.AddDate(0, 0, -1))
+	settled := IDFloor(w.now.AddDate(0, 0, -1))
 	for upTo, gap := p.After, false; ; {
 		var row db.CallsMaskBatchRow
 		var masked int64
-		err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
+		err := w.st.InTenant(ctx, tenant, func(tx *Tx) (err error) {
 			if row, err = tx.Q.CallsMaskBatch(ctx, p); err != nil {
 				return err
 			}
@@ -160,7 +157,7 @@ func (s *Store) sweepClear(ctx context.Context, tenant uuid.UUID, kept, now time
 		if err != nil || row.Last == p.After {
 			return err
 		}
-		done.Calls += masked
+		w.done.Calls += masked
 		p.After = row.Last
 	}
 }
@@ -198,12 +195,12 @@ func (t *Tx) hideCalls(ctx context.Context, p db.CallsMaskBatchParams, last uuid
 	return t.Q.CallsMask(ctx, db.CallsMaskParams{TenantID: p.TenantID, After: p.After, Last: last, EndedBefore: p.EndedBefore})
 }
 
-// sweepAnswers masks the numbers in the answers that are kept for replays, from before the tenant was strict.
-func (s *Store) sweepAnswers(ctx context.Context, tenant uuid.UUID) error {
+// answers masks the numbers in the answers that are kept for replays, from before the tenant was strict.
+func (w *sweeper) answers(ctx context.Context, tenant uuid.UUID) error {
 	p := db.AnswersMaskParams{TenantID: tenant, Batch: sweepBatch}
 	for {
 		var last []db.AnswersMaskRow
-		err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
+		err := w.st.InTenant(ctx, tenant, func(tx *Tx) (err error) {
 			last, err = tx.Q.AnswersMask(ctx, p)
 			return err
 		})
@@ -214,22 +211,22 @@ func (s *Store) sweepAnswers(ctx context.Context, tenant uuid.UUID) error {
 	}
 }
 
-// sweepEvents masks the numbers in events from before the tenant was strict: who reads an event is shown the mask. It goes on where the
+// events masks the numbers in events from before the tenant was strict: who reads an event is shown the mask. It goes on where the
 // sweep before came to, but for a day: ids come from several clocks, events of a call are held back until its answer, and a controller may have
 // read the tenant's mode before it changed.
-func (s *Store) sweepEvents(ctx context.Context, tenant uuid.UUID, now time.Time, done *Swept) error {
+func (w *sweeper) events(ctx context.Context, tenant uuid.UUID) error {
 	var after uuid.UUID
-	err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
+	err := w.st.InTenant(ctx, tenant, func(tx *Tx) (err error) {
 		after, err = tx.Q.EventsMaskedUpTo(ctx, tenant)
 		return err
 	})
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	settled := IDFloor(now.AddDate(0, 0, -1))
+	settled := IDFloor(w.now.AddDate(0, 0, -1))
 	for {
 		var row db.EventsMaskRow
-		err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
+		err := w.st.InTenant(ctx, tenant, func(tx *Tx) (err error) {
 			if row, err = tx.Q.EventsMask(ctx, after, tenant, sweepBatch); err != nil {
 				return err
 			}
@@ -242,7 +239,7 @@ func (s *Store) sweepEvents(ctx context.Context, tenant uuid.UUID, now time.Time
 		if err != nil || row.Last == after {
 			return err
 		}
-		done.Events += row.Masked
+		w.done.Events += row.Masked
 		after = row.Last
 	}
 }

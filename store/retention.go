@@ -64,38 +64,45 @@ func NextSweep(now time.Time) time.Time {
 // before a tenant was strict are sealed in its leads and masked in its events at once. It works in short transactions, and one that was
 // broken off does no harm. One process sweeps at a time; for any other there is nothing to do. What fails of one kind or one tenant holds up
 // nothing else, unless the database is away (ErrUnavailable) or ctx ends: errors are joined, and what was done is in Swept.
-func (s *Store) Sweep(ctx context.Context, now time.Time, keep Retention) (done Swept, err error) {
-	_, err = s.alone(ctx, sweepLock, func() error { return s.sweep(ctx, now, keep, &done) })
-	if err != nil {
-		return done, fmt.Errorf("sweep: %w", err)
+func (s *Store) Sweep(ctx context.Context, now time.Time, keep Retention) (Swept, error) {
+	w := &sweeper{st: s, now: now}
+	if _, err := s.alone(ctx, sweepLock, func() error { return w.sweep(ctx, keep) }); err != nil {
+		return w.done, fmt.Errorf("sweep: %w", err)
 	}
-	return done, nil
+	return w.done, nil
 }
 
-func (s *Store) sweep(ctx context.Context, now time.Time, keep Retention, done *Swept) error {
+// sweeper is one sweep: of a moment, with what it has done so far.
+type sweeper struct {
+	st   *Store
+	now  time.Time
+	done Swept
+}
+
+func (w *sweeper) sweep(ctx context.Context, keep Retention) error {
 	var faults sweepFaults
-	if !faults.goOn(ctx, "numbers of strict tenants", s.sweepStrict(ctx, now, done)) {
+	if !faults.goOn(ctx, "numbers of strict tenants", w.strict(ctx)) {
 		return faults.err()
 	}
-	err := s.InSystem(ctx, func(tx *Tx) error {
-		_, err := tx.Q.SignInFailuresForget(ctx, now.Add(-idempotencyKept))
+	err := w.st.InSystem(ctx, func(tx *Tx) error {
+		_, err := tx.Q.SignInFailuresForget(ctx, w.now.Add(-idempotencyKept))
 		return err
 	})
 	if !faults.goOn(ctx, "failures to sign in", err) {
 		return faults.err()
 	}
 	for _, f := range []forgetting{
-		{"idempotency keys", now.Add(-idempotencyKept), sweepBatch, &done.Keys, (*db.Queries).IdempotencyKeysForget},
-		{"callback tokens", now.Add(-tokensKept), sweepBatch, &done.Tokens, (*db.Queries).CallbackTokensForget},
-		{"AI sessions", daysBefore(now, keep.CallDetails), sessionBatch, &done.Sessions, byID((*db.Queries).SessionsForget)},
-		{"runs of flows", daysBefore(now, keep.CallDetails), sweepBatch, &done.FlowRuns, byID((*db.Queries).FlowRunsForget)},
-		{"supervisors' sessions", daysBefore(now, keep.CallDetails), sweepBatch, &done.Supervisions, byID((*db.Queries).SupervisionsForget)},
-		{"requests for a supervisor", daysBefore(now, keep.CallDetails), sweepBatch, &done.Escalations, byID((*db.Queries).EscalationsForget)},
-		{"agents' changes of status", daysBefore(now, keep.AgentLog), sweepBatch, &done.AgentLog, (*db.Queries).AgentLogForget},
-		{"the audit", daysBefore(now, keep.Audit), sweepBatch, &done.Audit, (*db.Queries).AuditForget},
-		{"accesses to recordings", daysBefore(now, keep.Audit), sweepBatch, &done.Accesses, byID((*db.Queries).RecordingAccessForget)},
+		{"idempotency keys", w.now.Add(-idempotencyKept), sweepBatch, &w.done.Keys, (*db.Queries).IdempotencyKeysForget},
+		{"callback tokens", w.now.Add(-tokensKept), sweepBatch, &w.done.Tokens, (*db.Queries).CallbackTokensForget},
+		{"AI sessions", daysBefore(w.now, keep.CallDetails), sessionBatch, &w.done.Sessions, byID((*db.Queries).SessionsForget)},
+		{"runs of flows", daysBefore(w.now, keep.CallDetails), sweepBatch, &w.done.FlowRuns, byID((*db.Queries).FlowRunsForget)},
+		{"supervisors' sessions", daysBefore(w.now, keep.CallDetails), sweepBatch, &w.done.Supervisions, byID((*db.Queries).SupervisionsForget)},
+		{"requests for a supervisor", daysBefore(w.now, keep.CallDetails), sweepBatch, &w.done.Escalations, byID((*db.Queries).EscalationsForget)},
+		{"agents' changes of status", daysBefore(w.now, keep.AgentLog), sweepBatch, &w.done.AgentLog, (*db.Queries).AgentLogForget},
+		{"the audit", daysBefore(w.now, keep.Audit), sweepBatch, &w.done.Audit, (*db.Queries).AuditForget},
+		{"accesses to recordings", daysBefore(w.now, keep.Audit), sweepBatch, &w.done.Accesses, byID((*db.Queries).RecordingAccessForget)},
 	} {
-		if !faults.goOn(ctx, f.what, s.forget(ctx, f)) {
+		if !faults.goOn(ctx, f.what, w.forget(ctx, f)) {
 			break
 		}
 	}
@@ -141,12 +148,12 @@ func daysBefore(now time.Time, days int) time.Time {
 	return now.AddDate(0, 0, -days)
 }
 
-func (s *Store) forget(ctx context.Context, f forgetting) error {
+func (w *sweeper) forget(ctx context.Context, f forgetting) error {
 	if f.before.IsZero() {
 		return nil
 	}
 	return untilNone(f.sum, f.batch, func() (n int64, err error) {
-		err = s.InSystem(ctx, func(tx *Tx) error {
+		err = w.st.InSystem(ctx, func(tx *Tx) error {
 			n, err = f.take(tx.Q, ctx, f.before, f.batch)
 			return err
 		})

@@ -43,11 +43,6 @@ func (s *Store) Read(tenantID uuid.UUID) *db.Queries {
 	return db.New(&singles{store: s, scope: scope{tenant: tenantID}, read: true})
 }
 
-// ReadByValues is Read for a query that must be planned for the values at hand (see PlanByValues).
-func (s *Store) ReadByValues(tenantID uuid.UUID) *db.Queries {
-	return db.New(&singles{store: s, scope: scope{tenant: tenantID, byValues: true}, read: true})
-}
-
 // ReadSystem is Read over all tenants: see InSystem.
 func (s *Store) ReadSystem() *db.Queries {
 	return db.New(&singles{store: s, read: true})

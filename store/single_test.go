@@ -17,7 +17,7 @@ import (
 
 func TestReadIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
-	st, trips := storetest.NewCounted(t)
+	st, proxy := storetest.NewProxied(t)
 	tenant := storetest.Tenant(t, st)
 	agent := storetest.VoiceAgent(t, st, tenant, "wss://ai.example/")
 	reads := func() {
@@ -26,7 +26,7 @@ func TestReadIsOneRoundTrip(t *testing.T) {
 		require.Equal(t, agent, row.ID)
 	}
 	lists := func() {
-		rows, err := st.ReadByValues(tenant).VoiceAgentList(t.Context(), tenant, nil)
+		rows, err := st.Read(tenant).VoiceAgentList(t.Context(), tenant, nil)
 		require.NoError(t, err)
 		require.Len(t, rows, 1)
 	}
@@ -36,7 +36,7 @@ func TestReadIsOneRoundTrip(t *testing.T) {
 	together := func() {
 		var row db.VoiceAgent
 		var rows []db.VoiceAgent
-		require.NoError(t, st.ReadTogether(t.Context(), tenant, func(q *db.Queries) (err error) {
+		require.NoError(t, st.ReadListByValues(t.Context(), tenant, func(q *db.Queries) (err error) {
 			row, err = q.VoiceAgentGet(t.Context(), tenant, agent)
 			return err
 		}, func(q *db.Queries) (err error) {
@@ -47,7 +47,7 @@ func TestReadIsOneRoundTrip(t *testing.T) {
 	}
 	for name, do := range map[string]func(){"one": reads, "many": lists, "exec": writes, "together": together} {
 		do() // has the statement prepared
-		require.Equal(t, 1, trips.Of(do), name)
+		require.Equal(t, 1, proxy.RoundTrips(do), name)
 	}
 	transaction := func() {
 		require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
@@ -56,7 +56,7 @@ func TestReadIsOneRoundTrip(t *testing.T) {
 		}))
 	}
 	transaction()
-	require.Equal(t, 3, trips.Of(transaction), "a whole transaction")
+	require.Equal(t, 3, proxy.RoundTrips(transaction), "a whole transaction")
 }
 
 // A connection that reads keeps its scope for the next who has the same, and nobody else reads in it: not even by a query that forgets its
@@ -66,7 +66,7 @@ func TestSingleStatementsHaveTheirScopeAlone(t *testing.T) {
 	st := openWithConns(t, storetest.NewURL(t), 2) // and one for reads
 	tenant, other := storetest.Tenant(t, st), storetest.Tenant(t, st)
 	agent := storetest.VoiceAgent(t, st, tenant, "wss://ai.example/")
-	for _, q := range []*db.Queries{st.Read(other), st.ReadByValues(other), st.Write(other)} {
+	for _, q := range []*db.Queries{st.Read(other), st.Write(other)} {
 		_, err := q.VoiceAgentGet(t.Context(), tenant, agent)
 		require.ErrorIs(t, err, store.ErrNotFound, "another tenant's scope")
 	}
@@ -93,7 +93,7 @@ func TestSingleStatementsHaveTheirScopeAlone(t *testing.T) {
 			fails(st.SinglesOf(uuid.Nil))
 			require.Equal(t, []uuid.UUID{of}, seen(q))
 			require.Equal(t, []uuid.UUID{tenant, other}, seen(st.SinglesOf(uuid.Nil)))
-			require.Error(t, st.ReadTogether(t.Context(), of, func(q *db.Queries) error {
+			require.Error(t, st.ReadListByValues(t.Context(), of, func(q *db.Queries) error {
 				_, err := q.VoiceAgentLock(t.Context(), tenant, agent)
 				return err
 			}))
@@ -121,15 +121,15 @@ func TestReadsTogetherFailTogether(t *testing.T) {
 		return nil
 	}
 	for range 3 {
-		require.ErrorIs(t, st.ReadTogether(t.Context(), other, get, late), store.ErrNotFound, "another tenant's scope")
-		require.ErrorContains(t, st.ReadTogether(t.Context(), tenant, func(q *db.Queries) error {
+		require.ErrorIs(t, st.ReadListByValues(t.Context(), other, get, late), store.ErrNotFound, "another tenant's scope")
+		require.ErrorContains(t, st.ReadListByValues(t.Context(), tenant, func(q *db.Queries) error {
 			_, err := q.VoiceAgentLock(t.Context(), tenant, agent)
 			return err
 		}, late), "read-only transaction")
-		require.ErrorContains(t, st.ReadTogether(t.Context(), tenant, func(q *db.Queries) error {
+		require.ErrorContains(t, st.ReadListByValues(t.Context(), tenant, func(q *db.Queries) error {
 			return errors.Join(get(q), get(q))
 		}), "second query")
-		require.NoError(t, st.ReadTogether(t.Context(), tenant, get, get))
+		require.NoError(t, st.ReadListByValues(t.Context(), tenant, get, get))
 	}
 }
 
@@ -195,29 +195,29 @@ func TestSingleWriteTranslatesErrors(t *testing.T) {
 // Each pooled connection to a server that was restarted fails once: a read goes on, a write says that it may be done.
 func TestSingleStatementsSurviveALostConnection(t *testing.T) {
 	t.Parallel()
-	proxy := newProxy(t, storetest.NewURL(t))
-	proxy.listen(t)
-	st := openVia(t, proxy)
+	proxy := storetest.NewProxy(t, storetest.NewURL(t))
+	proxy.Listen(t)
+	st := storetest.Open(t, proxy.URL)
 	tenant := storetest.Tenant(t, st)
 	agent := storetest.VoiceAgent(t, st, tenant, "wss://ai.example/")
-	proxy.cutAtNextWrite()
+	proxy.CutAtNextWrite()
 	_, err := st.Read(tenant).VoiceAgentGet(t.Context(), tenant, agent)
 	require.NoError(t, err)
-	proxy.cutAtNextWrite()
+	proxy.CutAtNextWrite()
 	rows, err := st.Read(tenant).VoiceAgentList(t.Context(), tenant, nil)
 	require.NoError(t, err)
 	require.Len(t, rows, 1)
-	proxy.cutAtNextWrite()
+	proxy.CutAtNextWrite()
 	require.NoError(t, st.ReadListByValues(t.Context(), tenant, func(q *db.Queries) (err error) {
 		rows, err = q.VoiceAgentList(t.Context(), tenant, nil)
 		return err
 	}))
 	require.Len(t, rows, 1)
-	proxy.cutAtNextWrite()
+	proxy.CutAtNextWrite()
 	_, err = st.Write(tenant).VoiceAgentArchive(t.Context(), tenant, agent)
 	require.ErrorIs(t, err, store.ErrUnavailable)
 	require.ErrorIs(t, err, store.ErrCommitUnknown)
-	proxy.stop()
+	proxy.Stop()
 	_, err = st.Read(tenant).VoiceAgentGet(t.Context(), tenant, agent)
 	require.ErrorIs(t, err, store.ErrUnavailable)
 }

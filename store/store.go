@@ -68,8 +68,7 @@ type Store struct {
 	dataKeys sync.Map              // tenant id → *dataKeys, unwrapped
 	log      *slog.Logger
 
-	watchersMu sync.Mutex // guards watchers
-	watchers   []CredentialWatcher
+	watchers watchers // of credentials
 }
 
 // Open connects to the database. While that is down it tries again, with one log line per try, until ctx ends; a refusal that

@@ -14,14 +14,9 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-// ReadTogether sends the queries of several reads together: one transaction, one round trip. Each read makes one query, and sets its results anew
-// each time: it is run again after a connection that was lost. The first error is returned.
-func (s *Store) ReadTogether(ctx context.Context, tenantID uuid.UUID, reads ...func(*db.Queries) error) error {
-	return s.together(ctx, &singles{store: s, scope: scope{tenant: tenantID}, read: true}, reads)
-}
-
-// ReadListByValues is ReadTogether for lists, whose queries are planned for the values at hand (see PlanByValues) and may take long. They take
-// half of the connections at most: others wait for ReadTimeout. Errors: ErrListsBusy.
+// ReadListByValues sends the queries of several reads together: one transaction, one round trip. Each read makes one query, and sets its results
+// anew each time: it is run again after a connection that was lost. The first error is returned. It is for lists, whose queries are planned for the
+// values at hand (see PlanByValues) and may take long. They take half of the connections at most: others wait for ReadTimeout. Errors: ErrListsBusy.
 func (s *Store) ReadListByValues(ctx context.Context, tenantID uuid.UUID, reads ...func(*db.Queries) error) error {
 	wait := time.NewTimer(s.listWait)
 	defer wait.Stop()
@@ -33,10 +28,7 @@ func (s *Store) ReadListByValues(ctx context.Context, tenantID uuid.UUID, reads 
 	case <-ctx.Done():
 		return fmt.Errorf("wait for other lists to be read: %w", ctx.Err())
 	}
-	return s.together(ctx, &singles{store: s, scope: scope{tenant: tenantID, byValues: true}, read: true}, reads)
-}
-
-func (s *Store) together(ctx context.Context, q *singles, reads []func(*db.Queries) error) error {
+	q := &singles{store: s, scope: scope{tenant: tenantID, byValues: true}, read: true}
 	for losses := 1; ; losses++ {
 		err := q.readAll(ctx, reads)
 		if !errors.Is(err, ErrUnavailable) || losses >= maxLosses || ctx.Err() != nil {

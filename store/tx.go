@@ -157,7 +157,7 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) erro
 		s.wake(queue, time.Time{}) //nolint:contextcheck // it outlives the transaction
 	}
 	for _, tenant := range t.credentials { // as well
-		s.credentialsChanged(tenant)
+		s.watchers.changed(tenant)
 	}
 	if err != nil {
 		return fmt.Errorf("commit transaction: %w", commitError(ctx, err))

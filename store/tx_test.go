@@ -150,14 +150,14 @@ func terminate(t *testing.T, pids ...uint32) {
 func TestCommitWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	url := storetest.NewURL(t)
-	proxy := newProxy(t, url)
-	proxy.listen(t)
-	st := openVia(t, proxy)
+	proxy := storetest.NewProxy(t, url)
+	proxy.Listen(t)
+	st := storetest.Open(t, proxy.URL)
 	tenantID := storetest.Tenant(t, st)
 	runs := 0
 	err := st.InTenant(t.Context(), tenantID, func(*store.Tx) error {
 		runs++
-		proxy.cutAtNextWrite()
+		proxy.CutAtNextWrite()
 		return nil
 	})
 	require.ErrorIs(t, err, store.ErrUnavailable)
@@ -166,7 +166,7 @@ func TestCommitWithoutAnswer(t *testing.T) {
 
 	require.NoError(t, st.Persist(t.Context(), tenantID, func(*store.Tx) error {
 		if runs++; runs == 2 {
-			proxy.cutAtNextWrite()
+			proxy.CutAtNextWrite()
 		}
 		return nil
 	}))
@@ -175,14 +175,14 @@ func TestCommitWithoutAnswer(t *testing.T) {
 
 func TestPersistWaitsForTheDatabase(t *testing.T) {
 	t.Parallel()
-	proxy := newProxy(t, storetest.NewURL(t))
-	proxy.listen(t)
+	proxy := storetest.NewProxy(t, storetest.NewURL(t))
+	proxy.Listen(t)
 	logs := newLogs()
-	st, err := store.Open(t.Context(), store.Config{URL: proxy.url, MasterKey: storetest.MasterKey(), Logger: slog.New(logs)})
+	st, err := store.Open(t.Context(), store.Config{URL: proxy.URL, MasterKey: storetest.MasterKey(), Logger: slog.New(logs)})
 	require.NoError(t, err)
 	t.Cleanup(st.Close)
 	tenantID := storetest.Tenant(t, st)
-	proxy.stop()
+	proxy.Stop()
 
 	err = st.InTenant(t.Context(), tenantID, func(*store.Tx) error { return nil })
 	require.ErrorIs(t, err, store.ErrUnavailable, "InTenant does not wait")
@@ -195,12 +195,12 @@ func TestPersistWaitsForTheDatabase(t *testing.T) {
 		})
 	}()
 	require.Contains(t, <-logs.lines, "retrying the transaction")
-	proxy.listen(t)
+	proxy.Listen(t)
 	require.NoError(t, <-done)
 	require.Equal(t, 1, storetest.Count(t, st, "SELECT count(*) FROM flows"))
 
 	ctx, cancel := context.WithCancel(t.Context())
-	proxy.stop()
+	proxy.Stop()
 	go func() {
 		<-logs.lines
 		cancel()
@@ -212,14 +212,14 @@ func TestPersistWaitsForTheDatabase(t *testing.T) {
 
 func TestOpenWaitsForTheDatabase(t *testing.T) {
 	t.Parallel()
-	proxy := newProxy(t, storetest.NewURL(t))
+	proxy := storetest.NewProxy(t, storetest.NewURL(t))
 	logs := newLogs()
 	type opened struct {
 		st  *store.Store
 		err error
 	}
 	done := make(chan opened, 1)
-	cfg := store.Config{URL: proxy.url, MasterKey: storetest.MasterKey(), Logger: slog.New(logs)}
+	cfg := store.Config{URL: proxy.URL, MasterKey: storetest.MasterKey(), Logger: slog.New(logs)}
 	go func() {
 		st, err := store.Open(t.Context(), cfg)
 		done <- opened{st, err}
@@ -231,12 +231,12 @@ func TestOpenWaitsForTheDatabase(t *testing.T) {
 		require.NotContains(t, line, "\\n", "one line per try")
 		require.NotContains(t, line, "password")
 	}
-	proxy.listen(t)
+	proxy.Listen(t)
 	result := <-done
 	require.NoError(t, result.err)
 	result.st.Close()
 
-	proxy.stop()
+	proxy.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, err := store.Open(ctx, cfg)
@@ -245,17 +245,17 @@ func TestOpenWaitsForTheDatabase(t *testing.T) {
 
 func TestOpenRefusesAtOnce(t *testing.T) {
 	t.Parallel()
-	proxy := newProxy(t, storetest.NewURL(t))
-	proxy.listen(t)
-	_, err := store.Open(t.Context(), store.Config{URL: proxy.url})
+	proxy := storetest.NewProxy(t, storetest.NewURL(t))
+	proxy.Listen(t)
+	_, err := store.Open(t.Context(), store.Config{URL: proxy.URL})
 	require.ErrorContains(t, err, "master key")
 	_, err = store.Open(t.Context(), store.Config{URL: "postgres://u:hunter2@[::1", MasterKey: storetest.MasterKey()})
 	require.ErrorContains(t, err, "connection string")
 	require.NotContains(t, err.Error(), "hunter2")
-	_, err = store.Open(t.Context(), store.Config{URL: proxy.withDatabase(t, "no_such_database"), MasterKey: storetest.MasterKey()})
+	_, err = store.Open(t.Context(), store.Config{URL: proxy.WithDatabase(t, "no_such_database"), MasterKey: storetest.MasterKey()})
 	require.ErrorContains(t, err, "no_such_database")
 	require.NotErrorIs(t, err, store.ErrUnavailable)
-	_, err = store.Open(t.Context(), store.Config{URL: proxy.withDatabase(t, "postgres"), MasterKey: storetest.MasterKey()})
+	_, err = store.Open(t.Context(), store.Config{URL: proxy.WithDatabase(t, "postgres"), MasterKey: storetest.MasterKey()})
 	require.ErrorIs(t, err, store.ErrOutdatedSchema)
 }
 

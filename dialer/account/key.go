@@ -35,8 +35,8 @@ const (
 	maxKeys = 1000
 	// maxRevoked bounds the revoked ones that are listed.
 	maxRevoked = 1000
-	// codeInsufficientScope is the code of what a credential may not do.
-	codeInsufficientScope = "insufficient_scope"
+	// CodeInsufficientScope is the code of what a credential may not do.
+	CodeInsufficientScope = "insufficient_scope"
 )
 
 // KeyInput describes a new API key.
@@ -130,7 +130,7 @@ func mayIssue(role string, scopes []string) error {
 	if role == "" || role == RoleAdmin {
 		return nil
 	}
-	refusal := &fault.Error{Kind: fault.Forbidden, Code: codeInsufficientScope}
+	refusal := &fault.Error{Kind: fault.Forbidden, Code: CodeInsufficientScope}
 	if len(scopes) == 0 {
 		refusal.Detail = "An administrator alone issues and rotates API keys without scopes, which may do everything. List the scopes."
 		return refusal

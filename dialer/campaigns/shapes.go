@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/input"
 )
@@ -14,8 +15,8 @@ type Environment string
 
 // The environments of a key, a campaign and a call.
 const (
-	EnvironmentLive Environment = "live"
-	EnvironmentTest Environment = "test"
+	EnvironmentLive Environment = account.EnvironmentLive
+	EnvironmentTest Environment = account.EnvironmentTest
 )
 
 // DialMode says who sets a campaign's pace.

@@ -193,12 +193,7 @@ func (r *Relay) failed(ctx context.Context, node string, req Request, err error)
 
 // peer reads how a controller is reached.
 func (r *Relay) peer(ctx context.Context, node string) (db.Node, error) {
-	var row db.Node
-	err := r.st.InSystem(ctx, func(tx *store.Tx) error {
-		var err error
-		row, err = tx.Q.NodeGet(ctx, node)
-		return err
-	})
+	row, err := r.st.ReadSystem().NodeGet(ctx, node)
 	switch {
 	case err != nil:
 		err = fmt.Errorf("read its address: %w", err)

@@ -38,12 +38,6 @@ var (
 	ErrQueueFull = errors.New("sending DTMF: too many digits wait")
 )
 
-// Check tells whether SendDTMF takes a string: nil or ErrDigits.
-func Check(digits string) error {
-	_, err := Parse(digits, 0)
-	return err
-}
-
 // Key is a digit, or a pause, that waits to be sent.
 type Key struct {
 	event  byte

@@ -79,7 +79,8 @@ func ParseControl(body []byte) (switchctl.ControlRequest, error) {
 
 func readDigits(r *switchctl.ControlRequest, m members) error {
 	r.Digits, _, _ = m.text("digits")
-	return checkDigits(r.Digits)
+	_, err := parseDigits(r.Digits)
+	return err
 }
 
 func readReason(r *switchctl.ControlRequest, m members) error {

@@ -3,7 +3,6 @@ package call
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,12 +90,13 @@ func (k *keypad) callerInfo(ev *esl.Event) {
 	}
 }
 
-// checkDigits tells what is wrong with the digits of a [VerbSendDTMF]; nil when nothing is.
-func checkDigits(digits string) error {
-	if err := dtmf.Check(digits); err != nil {
-		return switchctl.MalformedControl("digits", strings.TrimPrefix(err.Error(), "digits "))
+// parseDigits reads the digits of a [VerbSendDTMF], as the switch presses them.
+func parseDigits(digits string) ([]dtmf.Key, error) {
+	keys, err := dtmf.Parse(digits, switchDigit)
+	if err != nil {
+		return nil, switchctl.MalformedControl("digits", strings.TrimPrefix(err.Error(), "digits "))
 	}
-	return nil
+	return keys, nil
 }
 
 // press runs a verb that presses digits beside the actor, after those before it.
@@ -111,23 +111,25 @@ func (k *keypad) press(do func()) error {
 // of each before it passes it on. That is the way all the same of digits with pauses and of those behind them, which the switch may wait out in the
 // thread that takes our commands, and of calls on trunks with bypass: what waits in the switch is lost on the way past it.
 func (k *keypad) sendDTMF(ctx context.Context, m controlCommand) error {
-	if err := checkDigits(m.req.Digits); err != nil {
+	keys, err := parseDigits(m.req.Digits)
+	if err != nil {
 		return err
 	}
 	noLeg := &switchctl.StateError{State: k.state.String(), Event: m.req.Event, Detail: "the caller does not hear the voice agent now"}
 	if !k.voice.ai.legUp {
 		return noLeg
 	}
-	keys, err := dtmf.Parse(m.req.Digits, switchDigit)
-	if err != nil {
-		return err
-	}
 	now := k.c.clock.Now()
 	deaf := k.conference.up() || k.bypass.phase == bypassOn && k.keys.known && k.keys.payload == 0 // to the media leg's digits
 	bySwitch := deaf || !k.voice.ai.grant.Bypass && !withPauses(m.req.Digits) && !now.Before(k.sessionUntil)
-	before := slices.Clone(k.waiting)
-	if bySwitch && !k.room(keys, now) {
-		return switchctl.ErrDTMFQueueFull
+	waiting, until := k.waiting, k.sessionUntil
+	if bySwitch {
+		if waiting = pressed(waiting, keys, now); len(waiting) > switchQueue {
+			return switchctl.ErrDTMFQueueFull
+		}
+	} else {
+		behind := pressed([]time.Time{until}, keys, now)
+		until = behind[len(behind)-1]
 	}
 	session := k.voice.ai.media
 	err = k.press(func() {
@@ -148,43 +150,28 @@ func (k *keypad) sendDTMF(ctx context.Context, m controlCommand) error {
 		}
 		m.reply <- controlResult{result: map[string]any{}, err: err}
 	})
-	switch {
-	case err != nil:
-		k.waiting = before
-	case !bySwitch:
-		k.sessionUntil = until(k.sessionUntil, keys, now)
+	if err == nil {
+		k.waiting, k.sessionUntil = waiting, until
 	}
 	return err
 }
 
 func withPauses(digits string) bool { return strings.ContainsAny(digits, "wW") }
 
-// until is by when keys have been pressed that come behind those before.
-func until(before time.Time, keys []dtmf.Key, now time.Time) time.Time {
-	if before.Before(now) {
-		before = now
+// pressed adds to those times of waiting digits that are still to come the times by which keys have been pressed behind them.
+func pressed(waiting []time.Time, keys []dtmf.Key, now time.Time) []time.Time {
+	var out []time.Time
+	last := now
+	for _, done := range waiting {
+		if done.After(now) {
+			out, last = append(out, done), done
+		}
 	}
 	for _, key := range keys {
-		before = before.Add(key.Duration() + switchGap)
+		last = last.Add(key.Duration() + switchGap)
+		out = append(out, last)
 	}
-	return before
-}
-
-// room tells whether the switch's queue has room for keys, and counts them to it.
-func (k *keypad) room(keys []dtmf.Key, now time.Time) bool {
-	k.waiting = slices.DeleteFunc(k.waiting, func(done time.Time) bool { return !done.After(now) })
-	if len(k.waiting)+len(keys) > switchQueue {
-		return false
-	}
-	last := now
-	if n := len(k.waiting); n > 0 {
-		last = k.waiting[n-1]
-	}
-	for i := range keys {
-		last = until(last, keys[i:i+1], now)
-		k.waiting = append(k.waiting, last)
-	}
-	return true
+	return out
 }
 
 // bySwitch has the switch press digits on the caller's leg: as telephone-events, or as SIP INFO where the carrier has none. Pauses between those it

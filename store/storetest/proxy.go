@@ -1,0 +1,188 @@
+package storetest
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+)
+
+// Proxy stands between a store and its server: it counts what the store waits for, and loses connections at the worst moment.
+type Proxy struct {
+	// URL is the database's, through the proxy.
+	URL string
+
+	addr, target string
+	trips        atomic.Int64
+	cut          atomic.Bool // the next message from a client is dropped with its connection
+	lose         atomic.Bool // the next commit is carried out, and its answer dropped with the connection
+	mute         atomic.Bool // what the server says is dropped
+
+	mu       sync.Mutex // guards what follows
+	listener net.Listener
+	conns    map[net.Conn]struct{}
+	running  sync.WaitGroup
+}
+
+// OverTCP gives the address without the socket that the tests' server is reached by.
+func OverTCP(tb testing.TB, databaseURL string) string {
+	tb.Helper()
+	parsed, err := url.Parse(databaseURL)
+	require.NoError(tb, err)
+	values := parsed.Query()
+	values.Del("host")
+	parsed.RawQuery = values.Encode()
+	return parsed.String()
+}
+
+// NewProxy reserves an address; nothing listens there before Listen.
+func NewProxy(tb testing.TB, databaseURL string) *Proxy {
+	tb.Helper()
+	parsed, err := url.Parse(OverTCP(tb, databaseURL))
+	require.NoError(tb, err)
+	l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp4", "127.0.0.1:0")
+	require.NoError(tb, err)
+	p := &Proxy{addr: l.Addr().String(), target: parsed.Host, conns: map[net.Conn]struct{}{}}
+	require.NoError(tb, l.Close())
+	parsed.Host = p.addr
+	p.URL = parsed.String()
+	tb.Cleanup(p.Stop)
+	return p
+}
+
+// NewProxied is New through a proxy.
+func NewProxied(tb testing.TB) (*store.Store, *Proxy) {
+	tb.Helper()
+	p := NewProxy(tb, NewURL(tb))
+	p.Listen(tb)
+	return Open(tb, p.URL), p
+}
+
+// WithDatabase is the URL of another database of the server.
+func (p *Proxy) WithDatabase(tb testing.TB, name string) string {
+	tb.Helper()
+	parsed, err := url.Parse(p.URL)
+	require.NoError(tb, err)
+	parsed.Path = "/" + name
+	return parsed.String()
+}
+
+// Hold drops what the server says, on connections that stay up, until Resume; what was dropped is lost.
+func (p *Proxy) Hold() { p.mute.Store(true) }
+
+// Resume ends Hold.
+func (p *Proxy) Resume() { p.mute.Store(false) }
+
+// CutAtNextWrite drops the next message from a client with its connection.
+func (p *Proxy) CutAtNextWrite() { p.cut.Store(true) }
+
+// LoseCommit has the next commit carried out, and its connection end before the answer.
+func (p *Proxy) LoseCommit() { p.lose.Store(true) }
+
+// RoundTrips gives how often clients have waited for the server while do ran. Nothing else may use the store meanwhile.
+func (p *Proxy) RoundTrips(do func()) int {
+	before := p.trips.Load()
+	do()
+	return int(p.trips.Load() - before)
+}
+
+// Listen begins to pass connections on.
+func (p *Proxy) Listen(tb testing.TB) {
+	tb.Helper()
+	l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp4", p.addr)
+	require.NoError(tb, err)
+	p.mu.Lock()
+	p.listener = l
+	p.mu.Unlock()
+	p.running.Go(func() { p.accept(l) })
+}
+
+func (p *Proxy) accept(l net.Listener) {
+	for {
+		client, err := l.Accept()
+		if err != nil {
+			return
+		}
+		server, err := (&net.Dialer{}).DialContext(context.Background(), "tcp4", p.target)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
+		p.mu.Unlock()
+		end := sync.OnceFunc(func() { _, _ = client.Close(), server.Close() })
+		lost := new(atomic.Bool)
+		p.running.Go(func() {
+			defer end()
+			p.ask(server, client, lost)
+		})
+		p.running.Go(func() {
+			defer end()
+			p.answer(client, server, lost)
+		})
+	}
+}
+
+// ask passes a client's messages on. The first has no type; of the others a simple query and a Sync are answered by ReadyForQuery.
+func (p *Proxy) ask(server io.Writer, client io.Reader, lost *atomic.Bool) {
+	const lengthSize = 4
+	const commit = "commit\x00"
+	for typeSize := 0; ; typeSize = 1 {
+		head := make([]byte, typeSize+lengthSize)
+		if _, err := io.ReadFull(client, head); err != nil || p.cut.CompareAndSwap(true, false) {
+			return
+		}
+		if typeSize == 1 && (head[0] == 'S' || head[0] == 'Q') {
+			p.trips.Add(1)
+		}
+		rest := make([]byte, int64(binary.BigEndian.Uint32(head[typeSize:]))-lengthSize)
+		if _, err := io.ReadFull(client, rest); err != nil {
+			return
+		}
+		if string(rest) == commit && p.lose.CompareAndSwap(true, false) {
+			lost.Store(true)
+		}
+		if _, err := server.Write(append(head, rest...)); err != nil {
+			return
+		}
+	}
+}
+
+// answer passes on what a server says, up to an answer that is to be lost.
+func (p *Proxy) answer(client io.Writer, server io.Reader, lost *atomic.Bool) {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := server.Read(buffer)
+		if err != nil || lost.Load() {
+			return
+		}
+		if p.mute.Load() {
+			continue
+		}
+		if _, err := client.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// Stop closes the address and all connections through it.
+func (p *Proxy) Stop() {
+	p.mu.Lock()
+	if p.listener != nil {
+		_ = p.listener.Close()
+	}
+	for conn := range p.conns {
+		_ = conn.Close()
+	}
+	p.mu.Unlock()
+	p.running.Wait()
+}
