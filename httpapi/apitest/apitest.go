@@ -256,6 +256,15 @@ func LeakOptions() []goleak.Option {
 	}
 }
 
+// CheckSchema holds JSON against one of the document's named schemas.
+func CheckSchema(name string, body []byte) error {
+	d, err := document()
+	if err != nil {
+		return err
+	}
+	return d.schemas.check("#"+pointer("components", "schemas", name), body)
+}
+
 // CheckEvent holds the body of a webhook against the document.
 func CheckEvent(body []byte) error {
 	d, err := document()
