@@ -149,3 +149,58 @@ func TestSuccessesHaveTheirHeaders(t *testing.T) {
 	})
 	require.Greater(t, limits, 90)
 }
+
+// A list is an object of items and their total, and with pages their number and size; bare arrays, and limit and offset, are where the
+// interface has them.
+func TestListsHaveOneForm(t *testing.T) {
+	t.Parallel()
+	doc := documented(t)
+	resolve := func(of any) map[string]any {
+		object, _ := of.(map[string]any)
+		for ref, _ := object["$ref"].(string); ref != ""; ref, _ = object["$ref"].(string) {
+			var at any = doc
+			for key := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
+				within, _ := at.(map[string]any)
+				at = within[key]
+			}
+			object, _ = at.(map[string]any)
+		}
+		return object
+	}
+	var arrays, offsets []string
+	var lists int
+	paths, _ := doc["paths"].(map[string]any)
+	for path, methods := range paths {
+		get := resolve(resolve(methods)["get"])
+		ok := resolve(resolve(get["responses"])["200"])
+		schema := resolve(resolve(resolve(ok["content"])["application/json"])["schema"])
+		properties := resolve(schema["properties"])
+		if schema["type"] == "array" {
+			arrays = append(arrays, path)
+		}
+		if properties["items"] == nil {
+			continue
+		}
+		lists++
+		if path != "/api/v1/usage" {
+			require.Contains(t, schema["required"], "total", path)
+		}
+		asked := map[string]bool{}
+		parameters, _ := get["parameters"].([]any)
+		for _, p := range parameters {
+			name, _ := resolve(p)["name"].(string)
+			asked[name] = true
+		}
+		require.Equal(t, asked["page"], asked["page_size"], path)
+		for _, name := range []string{"page", "page_size"} {
+			require.Equal(t, asked[name], properties[name] != nil, "%s of %s", name, path)
+		}
+		require.Equal(t, asked["cursor"], properties["next_cursor"] != nil, path)
+		if asked["limit"] || asked["offset"] {
+			offsets = append(offsets, path)
+		}
+	}
+	require.Greater(t, lists, 12)
+	require.ElementsMatch(t, []string{"/api/campaigns", "/api/v1/agents", "/api/v1/campaigns", "/api/v1/keys"}, arrays)
+	require.ElementsMatch(t, []string{"/api/supervisor/audit", "/api/supervisor/escalations"}, offsets)
+}
