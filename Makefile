@@ -13,6 +13,7 @@ WHOLE    := ^(TestUnitsNeverLeak|TestHundredThousandCallsLeaveNoUnit|TestNoWayAr
 TOOLS    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ringmaster/$(shell (cat .ci/tools/*; $(GO) version) | sha256sum | cut -c1-32)
 SQLC     := $(TOOLS)/sqlc
 GOLANGCI := $(TOOLS)/golangci
+CODEGEN  := $(TOOLS)/oapi-codegen
 
 .DEFAULT_GOAL := help
 
@@ -91,12 +92,14 @@ bench: postgres speech build ## the benchmarks that print ratios, a short run of
 	RINGMASTER_BENCH=1 RINGMASTER_BINARY=$(CURDIR)/$(BIN) $(BIN) with-postgres -- $(GO) test -run '$(WHOLE)' -bench . -benchtime 1x -timeout 60m $(PKG)
 
 .PHONY: generate
-generate: $(SQLC) ## regenerate the code that comes from .sql files
+generate: $(SQLC) $(CODEGEN) ## regenerate the code that comes from .sql files and from the API's description
 	$(SQLC) generate -f store/sqlc.yaml
+	sh httpapi/client/generate.sh $(CODEGEN) httpapi/client/generated.go
 
 .PHONY: verify
-verify: $(SQLC) ## the generated code and go.mod are current
+verify: $(SQLC) $(CODEGEN) ## the generated code and go.mod are current
 	$(SQLC) diff -f store/sqlc.yaml
+	@made=$$(mktemp) && sh httpapi/client/generate.sh $(CODEGEN) $$made && diff -u httpapi/client/generated.go $$made && rm $$made
 	$(GO) mod verify
 	$(GO) mod tidy -diff
 

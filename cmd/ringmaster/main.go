@@ -1,5 +1,5 @@
 // Command ringmaster is the call controller and its tools: serve runs it beside a switch, dev and demo run it with
-// stand-ins, the others administer its database. `ringmaster --help` lists them.
+// stand-ins, others administer its database, and those of package remote talk to its API. `ringmaster --help` lists them.
 //
 // Exit codes: 0 done, 1 failed, 2 wrong usage.
 package main
@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/ringmaster/ringmaster/cmd/remote"
 )
 
 // version is set by the linker.
@@ -27,22 +29,24 @@ const (
 )
 
 type cli struct {
-	Serve    serveCmd    `cmd:"" help:"Run the controller."`
-	Dev      devCmd      `cmd:"" help:"Run everything on this machine: database, switch, carrier, voice AI and controller."`
-	Demo     demoCmd     `cmd:"" help:"Run a campaign end to end, and show what became of its calls."`
-	Bench    benchCmd    `cmd:"" help:"Measure the service on this machine."`
-	Simulate simulateCmd `cmd:"" help:"Try out settings without a call."`
-	Migrate  migrateCmd  `cmd:"" help:"Bring the database's schema up to date."`
-	Tenant   tenantCmd   `cmd:"" help:"Tenants."`
-	User     userCmd     `cmd:"" help:"Users, who sign in."`
-	Key      keyCmd      `cmd:"" help:"API keys."`
-	Trunk    trunkCmd    `cmd:"" help:"Carriers' trunks."`
-	Number   numberCmd   `cmd:"" help:"A tenant's own numbers."`
-	DNC      dncCmd      `cmd:"" name:"dnc" help:"The do-not-call registry."`
-	Switch   switchCmd   `cmd:"" help:"The switch beside the controller."`
-	Config   configCmd   `cmd:"" help:"The configuration file."`
-	Secret   secretCmd   `cmd:"" help:"The database's keys."`
-	Version  versionCmd  `cmd:"" help:"Print the version."`
+	Serve    serveCmd    `cmd:"" group:"run" help:"Run the controller."`
+	Dev      devCmd      `cmd:"" group:"run" help:"Run everything on this machine: database, switch, carrier, voice AI and controller."`
+	Demo     demoCmd     `cmd:"" group:"run" help:"Run a campaign end to end, and show what became of its calls."`
+	Bench    benchCmd    `cmd:"" group:"run" help:"Measure the service on this machine."`
+	Simulate simulateCmd `cmd:"" group:"run" help:"Try out settings without a call."`
+	Migrate  migrateCmd  `cmd:"" group:"host" help:"Bring the database's schema up to date."`
+	Tenant   tenantCmd   `cmd:"" group:"host" help:"Tenants."`
+	User     userCmd     `cmd:"" group:"host" help:"Users, who sign in."`
+	Key      keyCmd      `cmd:"" group:"host" help:"API keys, on the database; keys does it through the API."`
+	Trunk    trunkCmd    `cmd:"" group:"host" help:"Carriers' trunks."`
+	Number   numberCmd   `cmd:"" group:"host" help:"A tenant's own numbers."`
+	DNC      dncCmd      `cmd:"" group:"host" name:"dnc" help:"The do-not-call registry."`
+	Switch   switchCmd   `cmd:"" group:"host" help:"The switch beside the controller."`
+	Config   configCmd   `cmd:"" group:"host" help:"The configuration file."`
+	Secret   secretCmd   `cmd:"" group:"host" help:"The database's keys."`
+	remote.Commands
+
+	Version versionCmd `cmd:"" help:"Print the version."`
 
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 
@@ -79,11 +83,16 @@ func newParser(ctx context.Context, e env) (*kong.Kong, error) {
 		kong.Name("ringmaster"),
 		kong.Description("A call controller beside FreeSWITCH."),
 		kong.UsageOnError(),
+		kong.ExplicitGroups([]kong.Group{
+			{Key: "run", Title: "Run and try out:"},
+			{Key: "host", Title: "On the service's host, by its configuration (--config):"},
+			{Key: remote.Group, Title: "Through the API of a running service, from anywhere (--api-url, --api-key, login):"},
+		}),
 		kong.Vars{"version": version, "dists": "const:10s, exp:48s, erlang:9s:3, lognormal:60s:0.8, uniform:10s:0.5, each with +3s for a minimum"},
 		kong.Writers(e.stdout, e.stderr),
 		kong.Exit(func(int) { panic(errHelp) }), // kong's help wants to exit; see the recover in run
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(e),
+		kong.Bind(e, remote.Env{Stdin: e.stdin, Stdout: e.stdout, Stderr: e.stderr, Environ: e.environ, Version: version}),
 	)
 }
 

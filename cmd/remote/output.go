@@ -1,0 +1,210 @@
+package remote
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+)
+
+// page are the flags of lists.
+type page struct {
+	Limit int `default:"50" help:"How many to print at most; 0 prints all."`
+}
+
+// size is that of the API's pages.
+func (p page) size() *int {
+	const largest = 200
+	n := largest
+	if p.Limit > 0 {
+		n = min(p.Limit, largest)
+	}
+	return &n
+}
+
+// list prints the first of a list, as a table of columns or as an array.
+func list[T any](f flags, e Env, p page, items iter.Seq2[T, error], columns ...string) error {
+	found, more := []T{}, false
+	for item, err := range items {
+		if err != nil {
+			return err
+		}
+		if more = p.Limit > 0 && len(found) == p.Limit; more {
+			break
+		}
+		found = append(found, item)
+	}
+	if err := f.rows(e, found, columns...); err != nil {
+		return err
+	}
+	if more {
+		e.say("there are more than %d: see --limit", p.Limit)
+	}
+	return nil
+}
+
+// rows prints a slice as a table, or as an array.
+func (f flags) rows(e Env, items any, columns ...string) error {
+	if f.JSON {
+		return printJSON(e, items)
+	}
+	if f.Columns != "" {
+		columns = strings.Split(f.Columns, ",")
+	}
+	var objects []map[string]any
+	if err := remade(items, &objects); err != nil {
+		return err
+	}
+	if len(objects) == 0 {
+		_, err := fmt.Fprintln(e.Stdout, "none")
+		return err
+	}
+	tw := tabwriter.NewWriter(e.Stdout, 0, 4, 2, ' ', 0)
+	for i, column := range columns {
+		end := "\t"
+		if i == len(columns)-1 {
+			end = "\n"
+		}
+		_, _ = fmt.Fprint(tw, strings.ToUpper(strings.ReplaceAll(column, "_", " ")), end)
+	}
+	for _, object := range objects {
+		cells := make([]string, len(columns))
+		for i, column := range columns {
+			value, ok := member(object, column)
+			if !ok && f.Columns != "" {
+				return fmt.Errorf("there is no column %s: there are %s", column, strings.Join(slices.Sorted(maps.Keys(object)), ", "))
+			}
+			cells[i] = shown(value)
+		}
+		_, _ = fmt.Fprintln(tw, strings.Join(cells, "\t"))
+	}
+	return tw.Flush()
+}
+
+// object prints one thing, a member a line: first those that are named, then the others that it has.
+func (f flags) object(e Env, item any, first ...string) error {
+	if f.JSON {
+		return printJSON(e, item)
+	}
+	var object map[string]any
+	if err := remade(item, &object); err != nil {
+		return err
+	}
+	names := first
+	if f.Columns != "" {
+		names = strings.Split(f.Columns, ",")
+	} else {
+		for _, name := range leaves("", object) {
+			if !slices.Contains(first, name) {
+				names = append(slices.Clip(names), name)
+			}
+		}
+	}
+	tw := tabwriter.NewWriter(e.Stdout, 0, 4, 2, ' ', 0)
+	for _, name := range names {
+		value, ok := member(object, name)
+		if !ok && f.Columns != "" {
+			return fmt.Errorf("there is no member %s: there are %s", name, strings.Join(slices.Sorted(maps.Keys(object)), ", "))
+		}
+		_, _ = fmt.Fprintf(tw, "%s\t%s\n", name, shown(value))
+	}
+	return tw.Flush()
+}
+
+// leaves are the paths of what is set of an object.
+func leaves(prefix string, object map[string]any) (paths []string) {
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		switch v := object[name].(type) {
+		case nil:
+		case map[string]any:
+			paths = append(paths, leaves(prefix+name+".", v)...)
+		default:
+			paths = append(paths, prefix+name)
+		}
+	}
+	return paths
+}
+
+// done says that something is done, which has nothing else to show.
+func (f flags) done(e Env, what string, one one) error {
+	if f.JSON {
+		return printJSON(e, map[string]any{"id": one.ID})
+	}
+	_, err := fmt.Fprintf(e.Stdout, "%s %s\n", what, one.ID)
+	return err
+}
+
+func printJSON(e Env, v any) error {
+	enc := json.NewEncoder(e.Stdout)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// remade reads a value as what it is in JSON.
+func remade(from, into any) error {
+	raw, err := json.Marshal(from)
+	if err != nil {
+		return fmt.Errorf("encode what is to be printed: %w", err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	return dec.Decode(into)
+}
+
+// member finds one by its name, or by those that lead to it: quality.inbound.mos. What is null has no members, and that is no fault.
+func member(object map[string]any, path string) (any, bool) {
+	var at any = object
+	for name := range strings.SplitSeq(path, ".") {
+		within, ok := at.(map[string]any)
+		if at == nil {
+			return nil, true
+		}
+		if !ok {
+			return nil, false
+		}
+		if at, ok = within[name]; !ok {
+			return nil, false
+		}
+	}
+	return at, true
+}
+
+// shown is a value in a cell: on one line, and without what a terminal would obey.
+func shown(value any) string {
+	var text string
+	switch v := value.(type) {
+	case nil:
+		return "-"
+	case string:
+		text = v
+	case []any:
+		parts := make([]string, len(v))
+		for i, part := range v {
+			parts[i] = shown(part)
+		}
+		text = strings.Join(parts, ", ")
+	case map[string]any:
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return "?"
+		}
+		text = string(raw)
+	default:
+		text = fmt.Sprint(v)
+	}
+	if text == "" {
+		return "-"
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
