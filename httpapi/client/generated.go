@@ -4,6 +4,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"net/http"
 	"time"
@@ -264,22 +265,6 @@ const (
 	ErrorCodeValidationError         ErrorCode = "validation_error"
 	ErrorCodeVoiceAgentArchived      ErrorCode = "voice_agent_archived"
 	ErrorCodeVoiceAgentInUse         ErrorCode = "VoiceAgentInUse"
-)
-
-// Defines values for FlowNodeType.
-const (
-	FlowNodeTypeBranch            FlowNodeType = "branch"
-	FlowNodeTypeBusinessHours     FlowNodeType = "business_hours"
-	FlowNodeTypeConnectAgent      FlowNodeType = "connect_agent"
-	FlowNodeTypeConnectVoiceAgent FlowNodeType = "connect_voice_agent"
-	FlowNodeTypeGatherDTMF        FlowNodeType = "gather_dtmf"
-	FlowNodeTypeHTTPRequest       FlowNodeType = "http_request"
-	FlowNodeTypeHangup            FlowNodeType = "hangup"
-	FlowNodeTypePlayAudio         FlowNodeType = "play_audio"
-	FlowNodeTypeSetDisposition    FlowNodeType = "set_disposition"
-	FlowNodeTypeStart             FlowNodeType = "start"
-	FlowNodeTypeTransfer          FlowNodeType = "transfer"
-	FlowNodeTypeVoicemail         FlowNodeType = "voicemail"
 )
 
 // Defines values for GroupBy.
@@ -1548,6 +1533,103 @@ type Flow struct {
 	Version   int        `json:"version"`
 }
 
+// FlowBranchNode Goes on by the value of a variable: next names values, and default for any other.
+type FlowBranchNode struct {
+	Data FlowBranchNodeData `json:"data"`
+	ID   string             `json:"id"`
+
+	// Next The node that follows each outcome.
+	Next map[string]string `json:"next,omitzero"`
+	Type string            `json:"type"`
+}
+
+// FlowBranchNodeData defines model for FlowBranchNodeData.
+type FlowBranchNodeData struct {
+	// Variable A variable's name.
+	Variable string `json:"variable"`
+}
+
+// FlowBusinessHoursNode Open or closed by the clock of a time zone. A window whose end does not lie after its beginning goes over midnight and belongs to the day on which it begins; holidays are closed all day.
+type FlowBusinessHoursNode struct {
+	Data FlowBusinessHoursNodeData  `json:"data"`
+	ID   string                     `json:"id"`
+	Next *FlowBusinessHoursNodeNext `json:"next,omitempty"`
+	Type string                     `json:"type"`
+}
+
+// FlowBusinessHoursNodeData defines model for FlowBusinessHoursNodeData.
+type FlowBusinessHoursNodeData struct {
+	Holidays []string `json:"holidays,omitzero"`
+
+	// Timezone Such as Asia/Kolkata.
+	Timezone string                            `json:"timezone"`
+	Windows  []FlowBusinessHoursNodeDataWindow `json:"windows,omitzero"`
+}
+
+// FlowBusinessHoursNodeDataWindow defines model for FlowBusinessHoursNodeDataWindow.
+type FlowBusinessHoursNodeDataWindow struct {
+	// Days mon to sun; every day without it.
+	Days []string `json:"days,omitzero"`
+
+	// From Such as 09:00.
+	From string `json:"from"`
+
+	// To Such as 18:00; 24:00 is the end of the day.
+	To string `json:"to"`
+}
+
+// FlowBusinessHoursNodeNext The node that follows each outcome.
+type FlowBusinessHoursNodeNext struct {
+	Closed *string `json:"closed,omitempty"`
+	Open   *string `json:"open,omitempty"`
+}
+
+// FlowConnectAgentNode Has the caller wait for a person with all of the tags; higher priority goes first.
+type FlowConnectAgentNode struct {
+	Data FlowConnectAgentNodeData  `json:"data"`
+	ID   string                    `json:"id"`
+	Next *FlowConnectAgentNodeNext `json:"next,omitempty"`
+	Type string                    `json:"type"`
+}
+
+// FlowConnectAgentNodeData defines model for FlowConnectAgentNodeData.
+type FlowConnectAgentNodeData struct {
+	AnnouncePosition *bool   `json:"announce_position,omitempty"`
+	MaxWaitS         float64 `json:"max_wait_s"`
+
+	// MusicURL A URL of http, https, or prompt:NAME of the operator; may hold variables.
+	MusicURL *string  `json:"music_url,omitempty"`
+	Priority *int     `json:"priority,omitempty"`
+	Tags     []string `json:"tags,omitzero"`
+}
+
+// FlowConnectAgentNodeNext The node that follows each outcome.
+type FlowConnectAgentNodeNext struct {
+	Ended       *string `json:"ended,omitempty"`
+	Timeout     *string `json:"timeout,omitempty"`
+	Unavailable *string `json:"unavailable,omitempty"`
+}
+
+// FlowConnectVoiceAgentNode Hands the caller to a voice agent; busy is one without a free slot, failed one that is not there or can't be reached.
+type FlowConnectVoiceAgentNode struct {
+	Data FlowConnectVoiceAgentNodeData  `json:"data"`
+	ID   string                         `json:"id"`
+	Next *FlowConnectVoiceAgentNodeNext `json:"next,omitempty"`
+	Type string                         `json:"type"`
+}
+
+// FlowConnectVoiceAgentNodeData defines model for FlowConnectVoiceAgentNodeData.
+type FlowConnectVoiceAgentNodeData struct {
+	VoiceAgentID uuid.UUID `json:"voice_agent_id"`
+}
+
+// FlowConnectVoiceAgentNodeNext The node that follows each outcome.
+type FlowConnectVoiceAgentNodeNext struct {
+	Busy   *string `json:"busy,omitempty"`
+	Ended  *string `json:"ended,omitempty"`
+	Failed *string `json:"failed,omitempty"`
+}
+
 // FlowFields defines model for FlowFields.
 type FlowFields struct {
 	Name *string `json:"name,omitempty"`
@@ -1556,18 +1638,108 @@ type FlowFields struct {
 	Nodes []FlowNode `json:"nodes,omitzero"`
 }
 
-// FlowNode defines model for FlowNode.
-type FlowNode struct {
-	Data map[string]interface{} `json:"data,omitzero"`
-	ID   string                 `json:"id"`
-
-	// Next The node that follows each outcome.
-	Next map[string]string `json:"next,omitzero"`
-	Type FlowNodeType      `json:"type"`
+// FlowGatherDTMFNode Plays a prompt and puts what is pressed into a variable; a key cuts the prompt off, and keys that were pressed before count. With none the prompt is played again, tries times in all, and then the outcome is timeout.
+type FlowGatherDTMFNode struct {
+	Data FlowGatherDTMFNodeData  `json:"data"`
+	ID   string                  `json:"id"`
+	Next *FlowGatherDTMFNodeNext `json:"next,omitempty"`
+	Type string                  `json:"type"`
 }
 
-// FlowNodeType defines model for FlowNodeType.
-type FlowNodeType string
+// FlowGatherDTMFNodeData defines model for FlowGatherDTMFNodeData.
+type FlowGatherDTMFNodeData struct {
+	// AudioURL A URL of http, https, or prompt:NAME of the operator; may hold variables.
+	AudioURL  *string `json:"audio_url,omitempty"`
+	MaxDigits int     `json:"max_digits"`
+
+	// Terminator A key that ends the input.
+	Terminator *string `json:"terminator,omitempty"`
+
+	// TimeoutS How long the next key may take.
+	TimeoutS float64 `json:"timeout_s"`
+	Tries    *int    `json:"tries,omitempty"`
+
+	// Variable A variable's name.
+	Variable string `json:"variable"`
+}
+
+// FlowGatherDTMFNodeNext The node that follows each outcome.
+type FlowGatherDTMFNodeNext struct {
+	Default *string `json:"default,omitempty"`
+	Timeout *string `json:"timeout,omitempty"`
+}
+
+// FlowHTTPRequestNode Asks a server. A 2xx answer is kept in the variable save_as, the members of a JSON object beside it as save_as.member. Each request has an Idempotency-Key, the same when a restart repeats it.
+type FlowHTTPRequestNode struct {
+	Data FlowHTTPRequestNodeData  `json:"data"`
+	ID   string                   `json:"id"`
+	Next *FlowHTTPRequestNodeNext `json:"next,omitempty"`
+	Type string                   `json:"type"`
+}
+
+// FlowHTTPRequestNodeData defines model for FlowHTTPRequestNodeData.
+type FlowHTTPRequestNodeData struct {
+	// Body A text, or JSON, of 64 KiB at most; its texts may hold variables.
+	Body    interface{}       `json:"body,omitempty"`
+	Headers map[string]string `json:"headers,omitzero"`
+
+	// Method GET, POST, PUT, PATCH or DELETE.
+	Method string `json:"method"`
+
+	// SaveAs A variable's name.
+	SaveAs   string  `json:"save_as"`
+	TimeoutS float64 `json:"timeout_s"`
+
+	// URL http or https; may hold variables.
+	URL string `json:"url"`
+}
+
+// FlowHTTPRequestNodeNext The node that follows each outcome.
+type FlowHTTPRequestNodeNext struct {
+	Default *string `json:"default,omitempty"`
+	Failed  *string `json:"failed,omitempty"`
+}
+
+// FlowHangupNode Ends the call.
+type FlowHangupNode struct {
+	Data *FlowHangupNodeData `json:"data,omitempty"`
+	ID   string              `json:"id"`
+
+	// Next The node that follows each outcome.
+	Next map[string]interface{} `json:"next,omitzero"`
+	Type string                 `json:"type"`
+}
+
+// FlowHangupNodeData defines model for FlowHangupNodeData.
+type FlowHangupNodeData struct {
+	// Cause A hangup cause of the switch.
+	Cause *string `json:"cause,omitempty"`
+}
+
+// FlowNode One step of a flow. Members that are not named here are ignored; {{name}} in a URL, headers, body and destination stands for a variable.
+type FlowNode struct {
+	union json.RawMessage
+}
+
+// FlowPlayAudioNode Plays audio_url to its end.
+type FlowPlayAudioNode struct {
+	Data FlowPlayAudioNodeData  `json:"data"`
+	ID   string                 `json:"id"`
+	Next *FlowPlayAudioNodeNext `json:"next,omitempty"`
+	Type string                 `json:"type"`
+}
+
+// FlowPlayAudioNodeData defines model for FlowPlayAudioNodeData.
+type FlowPlayAudioNodeData struct {
+	// AudioURL As FlowAudio; not empty.
+	AudioURL string `json:"audio_url"`
+}
+
+// FlowPlayAudioNodeNext The node that follows each outcome.
+type FlowPlayAudioNodeNext struct {
+	Default *string `json:"default,omitempty"`
+	Failed  *string `json:"failed,omitempty"`
+}
 
 // FlowRun What a flow did with a call.
 type FlowRun struct {
@@ -1588,6 +1760,77 @@ type FlowRunTrace struct {
 	Node       string    `json:"node"`
 	Outcome    string    `json:"outcome"`
 	Type       string    `json:"type"`
+}
+
+// FlowSetDispositionNode Sets the call's disposition.
+type FlowSetDispositionNode struct {
+	Data FlowSetDispositionNodeData  `json:"data"`
+	ID   string                      `json:"id"`
+	Next *FlowSetDispositionNodeNext `json:"next,omitempty"`
+	Type string                      `json:"type"`
+}
+
+// FlowSetDispositionNodeData defines model for FlowSetDispositionNodeData.
+type FlowSetDispositionNodeData struct {
+	Disposition string `json:"disposition"`
+}
+
+// FlowSetDispositionNodeNext The node that follows each outcome.
+type FlowSetDispositionNodeNext struct {
+	Default *string `json:"default,omitempty"`
+}
+
+// FlowStartNode Where the flow begins; there is one.
+type FlowStartNode struct {
+	Data map[string]interface{} `json:"data,omitzero"`
+	ID   string                 `json:"id"`
+	Next *FlowStartNodeNext     `json:"next,omitempty"`
+	Type string                 `json:"type"`
+}
+
+// FlowStartNodeNext The node that follows each outcome.
+type FlowStartNodeNext struct {
+	Default *string `json:"default,omitempty"`
+}
+
+// FlowTransferNode Leads the caller to somebody else, and goes on when the conversation is over.
+type FlowTransferNode struct {
+	Data FlowTransferNodeData  `json:"data"`
+	ID   string                `json:"id"`
+	Next *FlowTransferNodeNext `json:"next,omitempty"`
+	Type string                `json:"type"`
+}
+
+// FlowTransferNodeData defines model for FlowTransferNodeData.
+type FlowTransferNodeData struct {
+	Destination     string          `json:"destination"`
+	DestinationType DestinationType `json:"destination_type"`
+}
+
+// FlowTransferNodeNext The node that follows each outcome.
+type FlowTransferNodeNext struct {
+	Ended  *string `json:"ended,omitempty"`
+	Failed *string `json:"failed,omitempty"`
+}
+
+// FlowVoicemailNode Plays greeting and beep, and records until #, max_s or the hang-up; it is in the call's recording.
+type FlowVoicemailNode struct {
+	Data FlowVoicemailNodeData  `json:"data"`
+	ID   string                 `json:"id"`
+	Next *FlowVoicemailNodeNext `json:"next,omitempty"`
+	Type string                 `json:"type"`
+}
+
+// FlowVoicemailNodeData defines model for FlowVoicemailNodeData.
+type FlowVoicemailNodeData struct {
+	// GreetingURL A URL of http, https, or prompt:NAME of the operator; may hold variables.
+	GreetingURL *string `json:"greeting_url,omitempty"`
+	MaxS        float64 `json:"max_s"`
+}
+
+// FlowVoicemailNodeNext The node that follows each outcome.
+type FlowVoicemailNodeNext struct {
+	Default *string `json:"default,omitempty"`
 }
 
 // GroupBy defines model for GroupBy.
@@ -2550,6 +2793,189 @@ type ListWebhookDeliveriesParams struct {
 	SubscriptionID *uuid.UUID             `form:"subscription_id,omitempty" json:"subscription_id,omitempty"`
 	EventType      *string                `form:"event_type,omitempty" json:"event_type,omitempty"`
 }
+
+// AsFlowBranchNode reads what is "branch".
+func (t FlowNode) AsFlowBranchNode() (FlowBranchNode, error) {
+	var v FlowBranchNode
+	err := json.Unmarshal(t.union, &v)
+	return v, err
+}
+
+// FromFlowBranchNode takes what is "branch".
+func (t *FlowNode) FromFlowBranchNode(v FlowBranchNode) (err error) {
+	v.Type = "branch"
+	t.union, err = json.Marshal(v)
+	return err
+}
+
+// AsFlowBusinessHoursNode reads what is "business_hours".
+func (t FlowNode) AsFlowBusinessHoursNode() (FlowBusinessHoursNode, error) {
+	var v FlowBusinessHoursNode
+	err := json.Unmarshal(t.union, &v)
+	return v, err
+}
+
+// FromFlowBusinessHoursNode takes what is "business_hours".
+func (t *FlowNode) FromFlowBusinessHoursNode(v FlowBusinessHoursNode) (err error) {
+	v.Type = "business_hours"
+	t.union, err = json.Marshal(v)
+	return err
+}
+
+// AsFlowConnectAgentNode reads what is "connect_agent".
+func (t FlowNode) AsFlowConnectAgentNode() (FlowConnectAgentNode, error) {
+	var v FlowConnectAgentNode
+	err := json.Unmarshal(t.union, &v)
+	return v, err
+}
+
+// FromFlowConnectAgentNode takes what is "connect_agent".
+func (t *FlowNode) FromFlowConnectAgentNode(v FlowConnectAgentNode) (err error) {
+	v.Type = "connect_agent"
+	t.union, err = json.Marshal(v)
+	return err
+}
+
+// AsFlowConnectVoiceAgentNode reads what is "connect_voice_agent".
+func (t FlowNode) AsFlowConnectVoiceAgentNode() (FlowConnectVoiceAgentNode, error) {
+	var v FlowConnectVoiceAgentNode
+	err := json.Unmarshal(t.union, &v)
+	return v, err
+}
+
+// FromFlowConnectVoiceAgentNode takes what is "connect_voice_agent".
+func (t *FlowNode) FromFlowConnectVoiceAgentNode(v FlowConnectVoiceAgentNode) (err error) {
+	v.Type = "connect_voice_agent"
+	t.union, err = json.Marshal(v)
+	return err
+}
+
+// AsFlowGatherDTMFNode reads what is "gather_dtmf".
+func (t FlowNode) AsFlowGatherDTMFNode() (FlowGatherDTMFNode, error) {
+	var v FlowGatherDTMFNode
+	err := json.Unmarshal(t.union, &v)
+	return v, err
+}
+
+// FromFlowGatherDTMFNode takes what is "gather_dtmf".
+func (t *FlowNode) FromFlowGatherDTMFNode(v FlowGatherDTMFNode) (err error) {
+	v.Type = "gather_dtmf"
+	t.union, err = json.Marshal(v)
+	return err
+}
+
+// AsFlowHangupNode reads what is "hangup".
+func (t FlowNode) AsFlowHangupNode() (FlowHangupNode, error) {
+	var v FlowHangupNode
+	err := json.Unmarshal(t.union, &v)
+	return v, err
+}
+
+// FromFlowHangupNode takes what is "hangup".
+func (t *FlowNode) FromFlowHangupNode(v FlowHangupNode) (err error) {
+	v.Type = "hangup"
+	t.union, err = json.Marshal(v)
+	return err
+}
+
+// AsFlowHTTPRequestNode reads what is "http_request".
+func (t FlowNode) AsFlowHTTPRequestNode() (FlowHTTPRequestNode, error) {
+	var v FlowHTTPRequestNode
+	err := json.Unmarshal(t.union, &v)
+	return v, err
+}
+
+// FromFlowHTTPRequestNode takes what is "http_request".
+func (t *FlowNode) FromFlowHTTPRequestNode(v FlowHTTPRequestNode) (err error) {
+	v.Type = "http_request"
+	t.union, err = json.Marshal(v)
+	return err
+}
+
+// AsFlowPlayAudioNode reads what is "play_audio".
+func (t FlowNode) AsFlowPlayAudioNode() (FlowPlayAudioNode, error) {
+	var v FlowPlayAudioNode
+	err := json.Unmarshal(t.union, &v)
+	return v, err
+}
+
+// FromFlowPlayAudioNode takes what is "play_audio".
+func (t *FlowNode) FromFlowPlayAudioNode(v FlowPlayAudioNode) (err error) {
+	v.Type = "play_audio"
+	t.union, err = json.Marshal(v)
+	return err
+}
+
+// AsFlowSetDispositionNode reads what is "set_disposition".
+func (t FlowNode) AsFlowSetDispositionNode() (FlowSetDispositionNode, error) {
+	var v FlowSetDispositionNode
+	err := json.Unmarshal(t.union, &v)
+	return v, err
+}
+
+// FromFlowSetDispositionNode takes what is "set_disposition".
+func (t *FlowNode) FromFlowSetDispositionNode(v FlowSetDispositionNode) (err error) {
+	v.Type = "set_disposition"
+	t.union, err = json.Marshal(v)
+	return err
+}
+
+// AsFlowStartNode reads what is "start".
+func (t FlowNode) AsFlowStartNode() (FlowStartNode, error) {
+	var v FlowStartNode
+	err := json.Unmarshal(t.union, &v)
+	return v, err
+}
+
+// FromFlowStartNode takes what is "start".
+func (t *FlowNode) FromFlowStartNode(v FlowStartNode) (err error) {
+	v.Type = "start"
+	t.union, err = json.Marshal(v)
+	return err
+}
+
+// AsFlowTransferNode reads what is "transfer".
+func (t FlowNode) AsFlowTransferNode() (FlowTransferNode, error) {
+	var v FlowTransferNode
+	err := json.Unmarshal(t.union, &v)
+	return v, err
+}
+
+// FromFlowTransferNode takes what is "transfer".
+func (t *FlowNode) FromFlowTransferNode(v FlowTransferNode) (err error) {
+	v.Type = "transfer"
+	t.union, err = json.Marshal(v)
+	return err
+}
+
+// AsFlowVoicemailNode reads what is "voicemail".
+func (t FlowNode) AsFlowVoicemailNode() (FlowVoicemailNode, error) {
+	var v FlowVoicemailNode
+	err := json.Unmarshal(t.union, &v)
+	return v, err
+}
+
+// FromFlowVoicemailNode takes what is "voicemail".
+func (t *FlowNode) FromFlowVoicemailNode(v FlowVoicemailNode) (err error) {
+	v.Type = "voicemail"
+	t.union, err = json.Marshal(v)
+	return err
+}
+
+// Discriminator says which it is.
+func (t FlowNode) Discriminator() (string, error) {
+	var v struct {
+		Is string `json:"type"`
+	}
+	err := json.Unmarshal(t.union, &v)
+	return v.Is, err
+}
+
+// MarshalJSON gives what it is.
+func (t FlowNode) MarshalJSON() ([]byte, error) { return t.union.MarshalJSON() }
+
+// UnmarshalJSON keeps whatever it is, known here or not.
+func (t *FlowNode) UnmarshalJSON(b []byte) error { return t.union.UnmarshalJSON(b) }
 
 // AgentDial: Call a lead, or a number in the name of a campaign.
 //
