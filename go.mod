@@ -48,6 +48,8 @@ require (
 	golang.org/x/text v0.43.0
 )
 
+require golang.org/x/oauth2 v0.37.0
+
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/bits-and-blooms/bitset v1.24.4 // indirect

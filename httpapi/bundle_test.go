@@ -19,10 +19,12 @@ import (
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/crm"
 	"github.com/ringmaster/ringmaster/dialer/desk"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
+	"github.com/ringmaster/ringmaster/httpapi/webhook"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/media/netguard/dnstest"
 	"github.com/ringmaster/ringmaster/store"
@@ -104,6 +106,9 @@ func setupOn(tb testing.TB, st *store.Store, adjust ...func(*httpapi.Config, *ht
 			Flows: b.service.Flows, Settings: b.service.Settings, Scrubs: b.service.Scrubs, Statistics: b.service.Statistics,
 			Desk: b.service.Desk(b.line), Supervisors: b.service.Supervisors,
 		}, Agents: b.agents, Calls: b.calls, Recordings: b.library, Directory: accounts,
+		Integrations: crm.New(crm.Config{
+			Store: b.st, Guard: netguard.Policy{AllowLoopback: true}, NewSecret: webhook.NewSecret, Now: b.clock.Now, Logger: log,
+		}),
 	}
 	for _, f := range adjust {
 		f(&cfg, &deps)

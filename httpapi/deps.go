@@ -169,6 +169,8 @@ type Deps struct {
 	Calls      Calls
 	Recordings Recordings
 	Directory  Directory
+	// Integrations are where calls are reported.
+	Integrations Integrations
 	// Registry tells of the do-not-call registry; it may be nil.
 	Registry func() RegistryStatus
 	// Checks are asked by /health/ready, besides the database.
@@ -196,6 +198,7 @@ func (d Deps) validate() error {
 		{"calls", d.Calls != nil},
 		{"recordings", d.Recordings != nil},
 		{"directory", d.Directory != nil},
+		{"integrations", d.Integrations != nil},
 	} {
 		if !need.set {
 			faults = append(faults, fmt.Errorf("make the HTTP server: no %s given", need.name))

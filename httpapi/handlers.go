@@ -32,6 +32,7 @@ type api struct {
 	users        userHandlers
 	telephony    telephonyHandlers
 	settings     settingsHandlers
+	integrations Integrations
 	agents       agentHandlers
 	supervisors  supervisorHandlers
 	sessions     sessionHandlers
@@ -158,6 +159,7 @@ func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, key
 		users:        userHandlers{accounts},
 		telephony:    telephonyHandlers{accounts: accounts, byTenants: cfg.TenantTelephony, targets: cfg.TrunkTargets},
 		settings:     settingsHandlers{of.Settings},
+		integrations: deps.Integrations,
 		pages:        pages,
 		supervisors:  supervisorHandlers{supervisors: of.Supervisors, streams: lasting, now: cfg.Now},
 		agents:       agentHandlers{agents: deps.Agents, desk: of.Desk, calls: calls},

@@ -45,9 +45,9 @@ type Swept struct {
 	Leads, Calls, Keys, Tokens int64
 	// Sealed are leads, and Events events, whose numbers were in clear from before their tenant was strict.
 	Sealed, Events int64
-	// Sessions, FlowRuns, Supervisions, Escalations, AgentLog, Audit and Accesses are rows that Retention bounds; Supervisions are sessions of
+	// Sessions, FlowRuns, Reports, Supervisions, Escalations, AgentLog, Audit and Accesses are rows that Retention bounds; Supervisions are sessions of
 	// supervisors, Accesses are of recordings.
-	Sessions, FlowRuns, Supervisions, Escalations, AgentLog, Audit, Accesses int64
+	Sessions, FlowRuns, Reports, Supervisions, Escalations, AgentLog, Audit, Accesses int64
 }
 
 // NextSweep gives the first time after now at which the nightly sweep is due.
@@ -96,6 +96,7 @@ func (w *sweeper) sweep(ctx context.Context, keep Retention) error {
 		{"callback tokens", w.now.Add(-tokensKept), sweepBatch, &w.done.Tokens, (*db.Queries).CallbackTokensForget},
 		{"AI sessions", daysBefore(w.now, keep.CallDetails), sessionBatch, &w.done.Sessions, byID((*db.Queries).SessionsForget)},
 		{"runs of flows", daysBefore(w.now, keep.CallDetails), sweepBatch, &w.done.FlowRuns, byID((*db.Queries).FlowRunsForget)},
+		{"reports of calls", daysBefore(w.now, keep.CallDetails), sweepBatch, &w.done.Reports, byID((*db.Queries).CallReportsForget)},
 		{"supervisors' sessions", daysBefore(w.now, keep.CallDetails), sweepBatch, &w.done.Supervisions, byID((*db.Queries).SupervisionsForget)},
 		{"requests for a supervisor", daysBefore(w.now, keep.CallDetails), sweepBatch, &w.done.Escalations, byID((*db.Queries).EscalationsForget)},
 		{"agents' changes of status", daysBefore(w.now, keep.AgentLog), sweepBatch, &w.done.AgentLog, (*db.Queries).AgentLogForget},

@@ -23,6 +23,11 @@ func SigningSecret(subscriptionID uuid.UUID) string {
 	return "signing secret of subscription " + subscriptionID.String()
 }
 
+// IntegrationConfig is the context of what a tenant says of an integration.
+func IntegrationConfig(integrationID uuid.UUID) string {
+	return "configuration of integration " + integrationID.String()
+}
+
 // sealedRow and resealBatch have the fields of what the generated queries give and take.
 type (
 	sealedRow struct {
@@ -53,6 +58,7 @@ func sealedColumns() []sealedColumn {
 		columnOf("trunks", "password_sealed", TrunkPassword, (*q).SealedTrunks, (*q).ResealTrunks),
 		columnOf("voice_agents", "auth_token_sealed", AuthToken, (*q).SealedVoiceAgents, (*q).ResealVoiceAgents),
 		columnOf("webhook_subscriptions", "secret_sealed", SigningSecret, (*q).SealedWebhooks, (*q).ResealWebhooks),
+		columnOf("integrations", "config_sealed", IntegrationConfig, (*q).SealedIntegrations, (*q).ResealIntegrations),
 		columnOf("leads", "phone_sealed", nil, (*q).SealedLeads, (*q).ResealLeads),
 		columnOf("calls", "peer_sealed", nil, (*q).SealedCalls, (*q).ResealCalls),
 	}

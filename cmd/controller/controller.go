@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -24,6 +25,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
+	"github.com/ringmaster/ringmaster/dialer/crm"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/dialer/wake"
@@ -65,6 +67,7 @@ type Controller struct {
 	bucket   recordings.Bucket
 	library  *recordings.Library
 	webhooks *webhook.Worker
+	reports  *crm.Service
 	jobs     *store.Jobs
 	http     *httpapi.Server
 
@@ -250,6 +253,11 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 		return err
 	}
 	maps.Copy(queues, ending)
+	reporting, err := c.buildReports(workers)
+	if err != nil {
+		return err
+	}
+	maps.Copy(queues, reporting)
 	for _, queue := range recordings.Queues(c.cfg.Node) {
 		queues[queue] = recordingWorkers
 	}
@@ -257,6 +265,24 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 		return err
 	}
 	return c.buildServer()
+}
+
+// buildReports makes what reports calls to CRMs, and asks for insights.
+func (c *Controller) buildReports(workers *river.Workers) (queues map[string]int, err error) {
+	c.reports = crm.New(crm.Config{
+		Store: c.store, Guard: c.guard(), Logger: c.log, Registerer: c.metrics, NewSecret: webhook.NewSecret,
+		Links: func(tenant, call uuid.UUID, purpose store.ReportPurpose) string {
+			return c.library.Signer().Sign(recordings.Link{
+				TenantID: tenant, CallID: call, Recipient: string(purpose), Expires: time.Now().Add(recordings.APIURLLifetime),
+			})
+		},
+		Sign: func(secret, id, kind string, at time.Time, body []byte) http.Header {
+			return http.Header{
+				webhook.HeaderSignature: {webhook.Sign(secret, at, body)}, webhook.HeaderEventID: {id}, webhook.HeaderEventType: {kind},
+			}
+		},
+	})
+	return c.reports.AddWorker(workers)
 }
 
 func (c *Controller) buildServer() (err error) {
@@ -278,7 +304,7 @@ func (c *Controller) buildServer() (err error) {
 	}
 	c.http, err = httpapi.New(cfg, httpapi.Deps{
 		Store: c.store, Dialer: dialed, Calls: c.calls, Recordings: c.library,
-		Directory: c.accounts, Agents: c.agents,
+		Directory: c.accounts, Agents: c.agents, Integrations: c.reports,
 		Registry: c.registryStatus,
 		Checks: []httpapi.Check{
 			{Name: "switch", Ready: c.calls.Ready},
@@ -358,6 +384,7 @@ func (c *Controller) start(ctx context.Context) error {
 	c.working.Go(func() { c.library.KeepAdopting(background, c.cfg.Node) })
 	c.working.Go(func() { c.sweepNightly(background) })
 	c.working.Go(func() { c.dialer.Figures.Keep(background) })
+	c.working.Go(func() { c.reports.Watch(background) })
 	dialing, stopDialing := context.WithCancel(background)
 	c.stopDialing, c.dialed = stopDialing, make(chan struct{})
 	c.working.Go(func() {
@@ -435,6 +462,9 @@ func (c *Controller) release() error {
 	var err error
 	if c.webhooks != nil {
 		c.webhooks.Close()
+	}
+	if c.reports != nil {
+		c.reports.Close()
 	}
 	if c.prompts != nil {
 		c.prompts.Close()

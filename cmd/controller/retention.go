@@ -17,7 +17,7 @@ const (
 
 // RetentionConfig says for how many days is kept what the tenants have no setting for; 0 is for ever. See store.Retention.
 type RetentionConfig struct {
-	CallDetails int `koanf:"call_details_days"` // AI sessions with their logs, and what flows did, from the call's end
+	CallDetails int `koanf:"call_details_days"` // AI sessions with their logs, what flows did, reports to CRMs, from the call's end
 	AgentLog    int `koanf:"agent_log_days"`    // agents' changes of status
 	Audit       int `koanf:"audit_days"`        // the audit, and who got which recording
 }
@@ -49,7 +49,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 	records := c.calls.SweepCallRecords(ctx, time.Now())
 	if done != (store.Swept{}) || audio > 0 || records > 0 {
 		c.log.InfoContext(ctx, "retention sweep done", "leads", done.Leads, "leads_sealed", done.Sealed, "calls", done.Calls,
-			"events", done.Events, "idempotency_keys", done.Keys, "callback_tokens", done.Tokens, "ai_sessions", done.Sessions, "flow_runs", done.FlowRuns, "supervisor_sessions", done.Supervisions,
+			"events", done.Events, "idempotency_keys", done.Keys, "callback_tokens", done.Tokens, "ai_sessions", done.Sessions, "flow_runs", done.FlowRuns, "call_reports", done.Reports, "supervisor_sessions", done.Supervisions,
 			"escalations", done.Escalations, "agent_log", done.AgentLog,
 			"audit", done.Audit, "recording_accesses", done.Accesses, "recordings", audio, "call_records", records)
 	}

@@ -55,7 +55,7 @@ func (h *Service) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := tx.Q.FlowRunsClose(ctx, *call.EndTime, call.TenantID, call.ID); err != nil {
+	if err := tx.CallEnds(ctx, call); err != nil {
 		return err
 	}
 	if call.CampaignID != nil {

@@ -55,6 +55,11 @@ func SetDisposition(ctx context.Context, tx *store.Tx, call db.Call, d Disposing
 	if err != nil {
 		return call, err
 	}
+	if call.EndTime != nil {
+		if err := tx.CallChanged(ctx, call.TenantID, call.ID); err != nil {
+			return call, err
+		}
+	}
 	if call.LeadID != nil {
 		lead, err := tx.Q.LeadLock(ctx, call.TenantID, *call.LeadID)
 		switch {

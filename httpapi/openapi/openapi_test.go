@@ -82,6 +82,7 @@ func TestIdsAreUUIDs(t *testing.T) {
 	t.Parallel()
 	theirs := []string{
 		"external_agent_id", "crm_lead_id", "lead_id", "user_id", "request_id", "member_id", "event_id", "conference_id", "caller_id",
+		"external_id", "client_id",
 	}
 	var others []string
 	visit(documented(t), func(object map[string]any) {

@@ -309,24 +309,6 @@ func (q *Queries) FlowRunOpen(ctx context.Context, tenantID uuid.UUID, callID uu
 	return i, err
 }
 
-const flowRunsClose = `-- name: FlowRunsClose :exec
-UPDATE flow_runs SET state = '{}', ended_at = $1::timestamptz,
-  outcome = CASE WHEN state->>'type' = 'hangup' THEN 'default' ELSE 'call_ended' END,
-  trace = CASE WHEN coalesce(state->>'node', '') = '' THEN trace
-    ELSE trace || jsonb_build_array(jsonb_build_object('node', state->'node', 'type', state->'type',
-      'outcome', CASE WHEN state->>'type' = 'hangup' THEN 'default' ELSE 'call_ended' END,
-      'at', state->'at', 'duration_ms',
-      greatest(0, floor(extract(epoch FROM now() - (state->>'at')::timestamptz) * 1000)::bigint))) END
-WHERE tenant_id = $2 AND call_id = $3 AND ended_at IS NULL
-`
-
-// FlowRunsClose ends what a call's flows have left open, when the call itself has ended: the node that ran did not come to an
-// outcome of its own, unless it was the one that hangs up.
-func (q *Queries) FlowRunsClose(ctx context.Context, endedAt time.Time, tenantID uuid.UUID, callID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, flowRunsClose, endedAt, tenantID, callID)
-	return err
-}
-
 const flowUpdate = `-- name: FlowUpdate :one
 UPDATE flows SET name = $1, nodes = $2, version = version + 1, updated_at = now()
 WHERE tenant_id = $3 AND id = $4 RETURNING tenant_id, id, name, version, nodes, created_at, updated_at

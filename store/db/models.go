@@ -175,6 +175,28 @@ type CallMask struct {
 	EventsUpTo uuid.UUID
 }
 
+type CallReport struct {
+	TenantID      uuid.UUID
+	CallID        uuid.UUID
+	Purpose       string
+	IntegrationID uuid.UUID
+	Status        string
+	Revision      int32
+	Written       int32
+	ExternalID    *string
+	Attempts      int32
+	Failures      int32
+	LastError     *string
+	Outcome       json.RawMessage
+	AttemptedAt   *time.Time
+	BusyUntil     *time.Time
+	NextAttemptAt time.Time
+	GiveUpAt      time.Time
+	WrittenAt     *time.Time
+	UpdatedAt     *time.Time
+	CreatedAt     time.Time
+}
+
 type CallTotal struct {
 	TenantID   uuid.UUID
 	AgentID    uuid.UUID
@@ -345,6 +367,18 @@ type IdempotentRequest struct {
 	CreatedAt   time.Time
 	ExpiresAt   *time.Time
 	Attempt     *uuid.UUID
+}
+
+type Integration struct {
+	TenantID     uuid.UUID
+	Purpose      string
+	ID           uuid.UUID
+	Kind         string
+	Host         string
+	IsActive     bool
+	ConfigSealed []byte
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
 }
 
 type Lead struct {

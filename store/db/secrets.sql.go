@@ -251,6 +251,32 @@ func (q *Queries) ResealCalls(ctx context.Context, arg ResealCallsParams) (int64
 	return result.RowsAffected(), nil
 }
 
+const resealIntegrations = `-- name: ResealIntegrations :execrows
+UPDATE integrations SET config_sealed = v.sealed
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::bytea[]) AS was, unnest($4::bytea[]) AS sealed) v
+WHERE integrations.tenant_id = $1 AND integrations.id = v.id AND integrations.config_sealed = v.was
+`
+
+type ResealIntegrationsParams struct {
+	TenantID uuid.UUID
+	Ids      []uuid.UUID
+	Was      [][]byte
+	Sealed   [][]byte
+}
+
+func (q *Queries) ResealIntegrations(ctx context.Context, arg ResealIntegrationsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, resealIntegrations,
+		arg.TenantID,
+		arg.Ids,
+		arg.Was,
+		arg.Sealed,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const resealLeads = `-- name: ResealLeads :execrows
 UPDATE leads SET phone_sealed = v.sealed
 FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::bytea[]) AS was, unnest($4::bytea[]) AS sealed) v
@@ -374,6 +400,36 @@ func (q *Queries) SealedCalls(ctx context.Context, tenantID uuid.UUID, after uui
 	items := []SealedCallsRow{}
 	for rows.Next() {
 		var i SealedCallsRow
+		if err := rows.Scan(&i.ID, &i.Sealed); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sealedIntegrations = `-- name: SealedIntegrations :many
+SELECT id, config_sealed AS sealed FROM integrations
+WHERE tenant_id = $1 AND id > $2 ORDER BY id LIMIT $3
+`
+
+type SealedIntegrationsRow struct {
+	ID     uuid.UUID
+	Sealed []byte
+}
+
+func (q *Queries) SealedIntegrations(ctx context.Context, tenantID uuid.UUID, after uuid.UUID, page int32) ([]SealedIntegrationsRow, error) {
+	rows, err := q.db.Query(ctx, sealedIntegrations, tenantID, after, page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SealedIntegrationsRow{}
+	for rows.Next() {
+		var i SealedIntegrationsRow
 		if err := rows.Scan(&i.ID, &i.Sealed); err != nil {
 			return nil, err
 		}

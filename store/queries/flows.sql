@@ -87,15 +87,3 @@ WHERE tenant_id = @tenant_id AND call_id = @call_id AND flow_id = @flow_id AND e
 -- CallHadFlow tells whether a flow has run on a call.
 -- name: CallHadFlow :one
 SELECT EXISTS (SELECT FROM flow_runs WHERE tenant_id = @tenant_id AND call_id = @call_id);
-
--- FlowRunsClose ends what a call's flows have left open, when the call itself has ended: the node that ran did not come to an
--- outcome of its own, unless it was the one that hangs up.
--- name: FlowRunsClose :exec
-UPDATE flow_runs SET state = '{}', ended_at = @ended_at::timestamptz,
-  outcome = CASE WHEN state->>'type' = 'hangup' THEN 'default' ELSE 'call_ended' END,
-  trace = CASE WHEN coalesce(state->>'node', '') = '' THEN trace
-    ELSE trace || jsonb_build_array(jsonb_build_object('node', state->'node', 'type', state->'type',
-      'outcome', CASE WHEN state->>'type' = 'hangup' THEN 'default' ELSE 'call_ended' END,
-      'at', state->'at', 'duration_ms',
-      greatest(0, floor(extract(epoch FROM now() - (state->>'at')::timestamptz) * 1000)::bigint))) END
-WHERE tenant_id = @tenant_id AND call_id = @call_id AND ended_at IS NULL;

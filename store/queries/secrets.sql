@@ -66,6 +66,15 @@ UPDATE webhook_subscriptions SET secret_sealed = v.sealed
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@was::bytea[]) AS was, unnest(@sealed::bytea[]) AS sealed) v
 WHERE webhook_subscriptions.tenant_id = @tenant_id AND webhook_subscriptions.id = v.id AND webhook_subscriptions.secret_sealed = v.was;
 
+-- name: SealedIntegrations :many
+SELECT id, config_sealed AS sealed FROM integrations
+WHERE tenant_id = @tenant_id AND id > @after ORDER BY id LIMIT @page;
+
+-- name: ResealIntegrations :execrows
+UPDATE integrations SET config_sealed = v.sealed
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@was::bytea[]) AS was, unnest(@sealed::bytea[]) AS sealed) v
+WHERE integrations.tenant_id = @tenant_id AND integrations.id = v.id AND integrations.config_sealed = v.was;
+
 -- SealedLeads reads all leads of a page, sealed or not: there is no index of those that are, and a page must end.
 -- name: SealedLeads :many
 SELECT id, phone_sealed AS sealed FROM leads WHERE tenant_id = @tenant_id AND id > @after ORDER BY id LIMIT @page;

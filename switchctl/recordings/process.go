@@ -118,8 +118,10 @@ func (l *Library) fail(ctx context.Context, args ProcessArgs, cause error) error
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	err := l.store.InTenant(ctx, args.TenantID, func(tx *store.Tx) error {
-		_, err := tx.Q.MarkRecordingFailed(ctx, cause.Error(), args.TenantID, args.CallID)
-		return err
+		if _, err := tx.Q.MarkRecordingFailed(ctx, cause.Error(), args.TenantID, args.CallID); err != nil {
+			return err
+		}
+		return tx.RecordingSettled(ctx, args.TenantID, args.CallID, false)
 	})
 	if err != nil {
 		return fmt.Errorf("mark recording as failed: %w", err)
@@ -344,6 +346,9 @@ func (l *Library) ready(ctx context.Context, row db.GetRecordingOfCallRow, key s
 		})
 		marked = changed > 0
 		if err != nil || !marked { // a second worker was faster, and has told
+			return err
+		}
+		if err := tx.RecordingSettled(ctx, tenantID, callID, true); err != nil {
 			return err
 		}
 		event, err := tx.Emit(ctx, store.Event{

@@ -48,7 +48,12 @@ func (l *Library) drop(ctx context.Context, tenantID, callID uuid.UUID, parts []
 			return fmt.Errorf("delete an empty recording: %w", err)
 		}
 	}
-	err := l.store.InTenant(ctx, tenantID, func(tx *store.Tx) error { return tx.Q.DropRecording(ctx, tenantID, callID) })
+	err := l.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
+		if err := tx.Q.DropRecording(ctx, tenantID, callID); err != nil {
+			return err
+		}
+		return tx.RecordingSettled(ctx, tenantID, callID, false)
+	})
 	if err != nil {
 		return fmt.Errorf("drop an empty recording: %w", err)
 	}

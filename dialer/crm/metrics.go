@@ -1,0 +1,108 @@
+package crm
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/retry"
+)
+
+const (
+	// backlogEvery is how often what waits is counted, up to backlogMost.
+	backlogEvery = 15 * time.Second
+	backlogMost  = 100_000
+)
+
+type metrics struct {
+	attempts *prometheus.CounterVec
+	reports  *prometheus.CounterVec
+	latency  *prometheus.HistogramVec
+	backlog  *prometheus.GaugeVec
+	oldest   *prometheus.GaugeVec
+	broken   *prometheus.GaugeVec
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ringmaster_call_report_attempts_total", Help: "Attempts to report a call, by purpose (crm, insights) and result (written, failed).",
+		}, []string{"purpose", "result"}),
+		reports: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ringmaster_call_reports_total", Help: "Reports of calls that were written, or failed for good, by purpose and status.",
+		}, []string{"purpose", "status"}),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "ringmaster_call_report_seconds", Help: "How long attempts to report a call took, by purpose.",
+			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"purpose"}),
+		backlog: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "ringmaster_call_reports_pending", Help: "Calls that are still to be reported, of all controllers, by purpose; 100,000 stands for more.",
+		}, []string{"purpose"}),
+		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "ringmaster_call_reports_oldest_seconds", Help: "How long ago the oldest call that is still to be reported ended, by purpose.",
+		}, []string{"purpose"}),
+		broken: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "ringmaster_call_report_systems_away", Help: "Tenants whose system doesn't answer, or answers errors, so that few attempts are made, by purpose.",
+		}, []string{"purpose"}),
+	}
+	for _, p := range purposes() {
+		for _, status := range []string{StatusWritten, StatusFailed} {
+			m.attempts.WithLabelValues(string(p), status)
+			m.reports.WithLabelValues(string(p), status)
+		}
+	}
+	if reg != nil {
+		reg.MustRegister(m.attempts, m.reports, m.latency, m.backlog, m.oldest, m.broken)
+	}
+	return m
+}
+
+func purposes() []store.ReportPurpose {
+	return []store.ReportPurpose{store.ReportCRM, store.ReportInsights}
+}
+
+func (m *metrics) observe(p store.ReportPurpose, res result, took time.Duration) {
+	label := StatusWritten
+	if res.err != nil {
+		label = StatusFailed
+	}
+	m.attempts.WithLabelValues(string(p), label).Inc()
+	m.latency.WithLabelValues(string(p)).Observe(took.Seconds())
+}
+
+func (m *metrics) ended(p store.ReportPurpose, status string) {
+	m.reports.WithLabelValues(string(p), status).Inc()
+}
+
+// Watch keeps the gauges of what waits, until ctx ends.
+func (s *Service) Watch(ctx context.Context) {
+	for {
+		var working sync.WaitGroup
+		for _, p := range purposes() {
+			working.Go(func() { s.countBacklog(ctx, p) })
+		}
+		working.Wait()
+		if retry.Pause(ctx, backlogEvery) != nil {
+			return
+		}
+	}
+}
+
+func (s *Service) countBacklog(ctx context.Context, p store.ReportPurpose) {
+	var row db.CallReportsPendingRow
+	err := s.store.InSystem(ctx, func(tx *store.Tx) (err error) {
+		row, err = tx.Q.CallReportsPending(ctx, string(p), backlogMost)
+		return err
+	})
+	if err != nil {
+		s.log.DebugContext(ctx, "counting the calls to report failed", "purpose", p, "error", err)
+		return
+	}
+	s.metrics.backlog.WithLabelValues(string(p)).Set(float64(row.Pending))
+	s.metrics.oldest.WithLabelValues(string(p)).Set(row.OldestS)
+	s.metrics.broken.WithLabelValues(string(p)).Set(float64(s.limits[p].broken(s.now())))
+}
