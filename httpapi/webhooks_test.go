@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/riverqueue/river"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/httpapi"
@@ -161,13 +160,9 @@ func deliverer(t *testing.T, b *bundle) {
 		Delays: [webhook.Attempts]time.Duration{0, time.Millisecond, time.Millisecond, time.Millisecond},
 	})
 	require.NoError(t, err)
-	workers := river.NewWorkers()
-	require.NoError(t, w.AddWorker(workers))
-	jobs, err := b.st.NewJobs(store.JobsConfig{Queues: webhook.Queues(), Workers: workers})
-	require.NoError(t, err)
-	require.NoError(t, jobs.Start(context.WithoutCancel(t.Context())))
+	w.Start(t.Context())
 	t.Cleanup(func() {
-		require.NoError(t, jobs.Stop(context.Background()))
+		require.NoError(t, w.Stop(context.Background()))
 		w.Close()
 	})
 }

@@ -17,9 +17,9 @@ import (
 const (
 	// listenCredentials asks for the word that triggers give of each change of a credential (migration 0049).
 	listenCredentials = "LISTEN ringmaster_credentials"
-	// A connection on which nothing was told for credentialsQuiet is asked for a sign of life, which must come in credentialsPing.
-	credentialsQuiet = time.Second
-	credentialsPing  = 2 * time.Second
+	// A connection on which nothing was told for listenQuiet is asked for a sign of life, which must come in listenPing.
+	listenQuiet = time.Second
+	listenPing  = 2 * time.Second
 )
 
 // CredentialWatcher keeps in memory what it has read of keys and users. Its methods are called from one goroutine at a time and another, and
@@ -55,33 +55,38 @@ func (s *Store) WatchCredentials(ctx context.Context, w CredentialWatcher) {
 
 // listenForCredentials returns when its connection is lost or ctx ends.
 func (s *Store) listenForCredentials(ctx context.Context, w CredentialWatcher) error {
-	cfg := s.pool.Config().ConnConfig.Copy()
-	cfg.RuntimeParams["application_name"] = "ringmaster credentials"
-	cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) {
-		tenant, err := uuid.Parse(n.Payload)
+	return s.listen(ctx, "ringmaster credentials", listenCredentials, func() { w.Watch(true) }, func(payload string) {
+		tenant, err := uuid.Parse(payload)
 		if err != nil {
 			w.Watch(true) // whatever it says, what was known before may have changed
 			return
 		}
 		w.Forget(tenant)
-	}
+	})
+}
+
+// listen has a connection of its own on which it waits for notifications. It returns when that is lost or ctx ends.
+func (s *Store) listen(ctx context.Context, application, statement string, listening func(), told func(payload string)) error {
+	cfg := s.pool.Config().ConnConfig.Copy()
+	cfg.RuntimeParams["application_name"] = application
+	cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { told(n.Payload) }
 	conn, err := pgconn.ConnectConfig(ctx, &cfg.Config)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), credentialsPing)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listenPing)
 		defer cancel()
 		_ = conn.Close(ctx) // it may be lost
 	}()
 	if _, err := within(ctx, func(ctx context.Context) ([]*pgconn.Result, error) {
-		return conn.Exec(ctx, listenCredentials).ReadAll()
+		return conn.Exec(ctx, statement).ReadAll()
 	}); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	w.Watch(true)
+	listening()
 	for {
-		quiet, cancel := context.WithTimeout(ctx, credentialsQuiet)
+		quiet, cancel := context.WithTimeout(ctx, listenQuiet)
 		err := conn.WaitForNotification(quiet)
 		cancel()
 		if err != nil && ctx.Err() == nil && pgconn.Timeout(err) {
@@ -95,7 +100,7 @@ func (s *Store) listenForCredentials(ctx context.Context, w CredentialWatcher) e
 
 // within bounds an exchange on the connection.
 func within[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, credentialsPing)
+	ctx, cancel := context.WithTimeout(ctx, listenPing)
 	defer cancel()
 	return do(ctx)
 }

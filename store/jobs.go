@@ -167,7 +167,12 @@ func (s *Store) ring(due alarm) {
 	defer w.busy.Done()
 	ctx, cancel := context.WithTimeout(w.ctx, wakeTimeout)
 	defer cancel()
-	err := db.New(s.pool).WakeQueue(ctx, due.queue)
+	var err error
+	if due.queue == webhookQueue {
+		err = db.New(s.pool).WakeWebhooks(ctx, s.deliveries.id)
+	} else {
+		err = db.New(s.pool).WakeQueue(ctx, due.queue)
+	}
 	if err != nil && w.ctx.Err() == nil {
 		s.log.DebugContext(ctx, "waking a queue's workers failed, they poll", "queue", due.queue, "error", err)
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/riverqueue/river"
 
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -32,6 +31,8 @@ const (
 	EventAISessionTransferred EventType = "ai_session.transferred"
 	EventAISessionEscalated   EventType = "ai_session.escalated"
 	EventAISessionConference  EventType = "ai_session.conference_changed"
+	// EventWebhookDisabled goes to all other subscriptions of the tenant, whatever they have subscribed.
+	EventWebhookDisabled EventType = "webhook.disabled"
 )
 
 // EventTypes lists the types that can be subscribed. A new one stands here and is emitted where what it tells of is committed; one whose data
@@ -40,17 +41,12 @@ func EventTypes() []EventType {
 	return []EventType{
 		EventCallStarted, EventCallAnswered, EventCallEnded, EventCallDispositionSet, EventCallRecordingReady, EventCampaignPaused,
 		EventLeadCompleted, EventAISessionStarted, EventAISessionEnded, EventAISessionTransferred, EventAISessionEscalated,
-		EventAISessionConference,
+		EventAISessionConference, EventWebhookDisabled,
 	}
 }
 
 const (
 	eventIDPrefix = "evt_"
-
-	// WebhookQueue is River's queue of deliveries.
-	WebhookQueue = "webhooks"
-	// WebhookMaxAttempts counts the first attempt and three retries.
-	WebhookMaxAttempts = 4
 )
 
 // ErrEventID says that a text is no event id.
@@ -66,20 +62,6 @@ type Event struct {
 	CampaignID *uuid.UUID
 	// Data marshals to a JSON object, the envelope's data.
 	Data any
-}
-
-// WebhookDeliveryArgs is the River job that delivers one event to one subscription.
-type WebhookDeliveryArgs struct {
-	TenantID   uuid.UUID `json:"tenant_id"`
-	DeliveryID uuid.UUID `json:"delivery_id"`
-}
-
-// Kind implements river.JobArgs.
-func (WebhookDeliveryArgs) Kind() string { return "webhook_delivery" }
-
-// InsertOpts implements river.JobArgsWithInsertOpts.
-func (WebhookDeliveryArgs) InsertOpts() river.InsertOpts {
-	return river.InsertOpts{Queue: WebhookQueue, MaxAttempts: WebhookMaxAttempts}
 }
 
 // EventID gives an event's id as it stands on the wire.
@@ -98,25 +80,55 @@ func ParseEventID(s string) (uuid.UUID, error) {
 	return uuid.UUID(raw), nil
 }
 
-// Emit writes an event to the outbox, with a pending delivery and its job for every active subscription to its type. All of it
+// Emit writes an event to the outbox, with a pending delivery and its place in the queue for every active subscription to its type. All of it
 // commits with the transaction. It gives the event's id as it stands on the wire.
 func (t *Tx) Emit(ctx context.Context, e Event) (string, error) {
-	data, err := json.Marshal(e.Data)
+	id, data, err := e.encode()
 	if err != nil {
-		return "", fmt.Errorf("emit %s: encode its data: %w", e.Type, err)
+		return "", err
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return "", fmt.Errorf("emit %s: %w", e.Type, err)
-	}
-	at := e.At
-	if at.IsZero() {
-		at = time.Now()
-	}
-	if err := t.insertEvent(ctx, e, id, data, at); err != nil {
+	if err := t.insertEvent(ctx, e, id, data, e.time()); err != nil {
 		return "", fmt.Errorf("emit %s: %w", e.Type, err)
 	}
 	return EventID(id), nil
+}
+
+// EmitTo is Emit for subscriptions that the caller names, whatever they have subscribed. It gives the ids of the deliveries, in their order.
+func (t *Tx) EmitTo(ctx context.Context, e Event, subscriptions []uuid.UUID) ([]uuid.UUID, error) {
+	id, data, err := e.encode()
+	if err != nil {
+		return nil, err
+	}
+	err = t.Q.InsertEventAlone(ctx, db.InsertEventAloneParams{
+		TenantID: e.TenantID, ID: id, Type: string(e.Type), CallID: e.CallID, CampaignID: e.CampaignID, Data: data, CreatedAt: e.time(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("emit %s: %w", e.Type, err)
+	}
+	deliveries, err := t.deliver(ctx, e, id, subscriptions)
+	if err != nil {
+		return nil, fmt.Errorf("emit %s: %w", e.Type, err)
+	}
+	return deliveries, nil
+}
+
+func (e Event) encode() (uuid.UUID, json.RawMessage, error) {
+	data, err := json.Marshal(e.Data)
+	if err != nil {
+		return uuid.Nil, nil, fmt.Errorf("emit %s: encode its data: %w", e.Type, err)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return uuid.Nil, nil, fmt.Errorf("emit %s: %w", e.Type, err)
+	}
+	return id, data, nil
+}
+
+func (e Event) time() time.Time {
+	if e.At.IsZero() {
+		return time.Now()
+	}
+	return e.At
 }
 
 // ReleaseEvents moves the events of a call that were held to the outbox, in the order in which they were emitted. Whoever
@@ -144,31 +156,27 @@ func (t *Tx) insertEvent(ctx context.Context, e Event, id uuid.UUID, data json.R
 	if err != nil || len(subscriptions) == 0 {
 		return err
 	}
-	return t.deliver(ctx, e, id, subscriptions)
+	_, err = t.deliver(ctx, e, id, subscriptions)
+	return err
 }
 
-func (t *Tx) deliver(ctx context.Context, e Event, eventID uuid.UUID, subscriptions []uuid.UUID) error {
+func (t *Tx) deliver(ctx context.Context, e Event, eventID uuid.UUID, subscriptions []uuid.UUID) ([]uuid.UUID, error) {
 	ids := make([]uuid.UUID, len(subscriptions))
-	jobs := make([]river.InsertManyParams, len(subscriptions))
 	for i := range subscriptions {
 		id, err := uuid.NewV7()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		ids[i] = id
-		jobs[i] = river.InsertManyParams{Args: WebhookDeliveryArgs{TenantID: e.TenantID, DeliveryID: id}}
 	}
-	err := t.Q.InsertDeliveries(ctx, db.InsertDeliveriesParams{
-		TenantID: e.TenantID, EventID: eventID, EventType: string(e.Type), Ids: ids, SubscriptionIds: subscriptions,
+	err := t.Q.QueueDeliveries(ctx, db.QueueDeliveriesParams{
+		TenantID: e.TenantID, EventID: eventID, EventType: string(e.Type), CallID: e.CallID, Ids: ids, SubscriptionIds: subscriptions,
 	})
 	if err != nil {
-		return fmt.Errorf("insert deliveries: %w", err)
+		return nil, fmt.Errorf("queue deliveries: %w", err)
 	}
-	if _, err := t.store.river.InsertManyTx(ctx, t.tx, jobs); err != nil {
-		return fmt.Errorf("enqueue deliveries: %w", translate(err))
-	}
-	t.enqueued = append(t.enqueued, WebhookQueue)
-	return nil
+	t.WakeWebhooks()
+	return ids, nil
 }
 
 // patterns gives what a subscription may list to get events of this type: the type itself, and "prefix.*" for each of its

@@ -78,11 +78,11 @@ func deliveriesOf(t *testing.T, st *store.Store, tenantID, event uuid.UUID) []uu
 	return found
 }
 
-func TestEmitWritesEventAndJob(t *testing.T) {
+func TestEmitWritesEventAndQueuesDeliveries(t *testing.T) {
 	t.Parallel()
 	st := storetest.New(t)
 	tenantID := storetest.Tenant(t, st)
-	storetest.Subscription(t, st, tenantID, nil, "call.answered")
+	sub := storetest.Subscription(t, st, tenantID, nil, "call.answered")
 	call, at := storetest.NewID(t), time.Date(2026, 11, 21, 10, 11, 12, 345678000, time.UTC)
 	id := emit(t, st, store.Event{
 		TenantID: tenantID, Type: store.EventCallAnswered, At: at, CallID: &call, Data: map[string]any{"answered_by_amd": "human"},
@@ -95,18 +95,12 @@ func TestEmitWritesEventAndJob(t *testing.T) {
 		require.Equal(t, &call, event.CallID)
 		require.Nil(t, event.CampaignID)
 		require.JSONEq(t, `{"answered_by_amd":"human"}`, string(event.Data))
-		var kind, queue string
-		var attempts int
-		var args store.WebhookDeliveryArgs
-		row := tx.Pgx().QueryRow(t.Context(), "SELECT kind, queue, max_attempts, args FROM river_job")
-		require.NoError(t, row.Scan(&kind, &queue, &attempts, &args))
-		require.Equal(t, "webhook_delivery", kind)
-		require.Equal(t, "webhooks", queue)
-		require.Equal(t, 4, attempts)
-		require.Equal(t, tenantID, args.TenantID)
-		var delivery uuid.UUID
-		require.NoError(t, tx.Pgx().QueryRow(t.Context(), "SELECT id FROM webhook_deliveries").Scan(&delivery))
-		require.Equal(t, delivery, args.DeliveryID)
+		var queued, waiting, subscription uuid.UUID
+		require.NoError(t, tx.Pgx().QueryRow(t.Context(), "SELECT id FROM webhook_deliveries").Scan(&waiting))
+		row := tx.Pgx().QueryRow(t.Context(), "SELECT delivery_id, subscription_id FROM webhook_queue WHERE call_id = $1 AND due_at IS NULL", call)
+		require.NoError(t, row.Scan(&queued, &subscription))
+		require.Equal(t, waiting, queued)
+		require.Equal(t, sub, subscription)
 		return nil
 	}))
 }
@@ -121,13 +115,10 @@ func TestEventsCommitWithTheirTransaction(t *testing.T) {
 		if _, err := tx.Emit(t.Context(), store.Event{TenantID: tenantID, Type: store.EventCallStarted, Data: struct{}{}}); err != nil {
 			return err
 		}
-		if err := tx.Enqueue(t.Context(), store.WebhookDeliveryArgs{TenantID: tenantID}, nil); err != nil {
-			return err
-		}
 		return changedMind
 	})
 	require.ErrorIs(t, err, changedMind)
-	for _, table := range []string{"events", "webhook_deliveries", "river_job"} {
+	for _, table := range []string{"events", "webhook_deliveries", "webhook_queue"} {
 		require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM "+table), table)
 	}
 }

@@ -77,6 +77,9 @@ INSERT INTO webhook_deliveries (tenant_id, id, subscription_id, event_id, event_
 SELECT e.tenant_id, audit_id(e.created_at), s.id, e.id, e.type,
   CASE WHEN e.created_at > now() - interval '1 minute' THEN 'pending' ELSE 'delivered' END, e.created_at
 FROM events e JOIN webhook_subscriptions s ON s.tenant_id = e.tenant_id;
+INSERT INTO webhook_queue (tenant_id, subscription_id, delivery_id, event_id, call_id, due_at)
+SELECT d.tenant_id, d.subscription_id, d.id, d.event_id, e.call_id, CASE WHEN random() < 0.5 THEN now() END
+FROM webhook_deliveries d JOIN events e ON e.tenant_id = d.tenant_id AND e.id = d.event_id WHERE d.status = 'pending';
 INSERT INTO webhook_subscriptions (tenant_id, id, url, event_types, secret_sealed)
 SELECT id, gen_random_uuid(), 'https://127.0.0.1/new', '{*}', '' FROM tenants;
 INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, ws_url, status, outcome, started_at, ended_at)

@@ -18,7 +18,7 @@ func AuthToken(voiceAgentID uuid.UUID) string {
 	return "auth token of voice agent " + voiceAgentID.String()
 }
 
-// SigningSecret is the context of a webhook subscription's secret.
+// SigningSecret is the context of a webhook subscription's secrets, the present one and the one before.
 func SigningSecret(subscriptionID uuid.UUID) string {
 	return "signing secret of subscription " + subscriptionID.String()
 }
@@ -59,6 +59,7 @@ func sealedColumns() []sealedColumn {
 		columnOf("voice_agents", "auth_token_sealed", AuthToken, (*q).SealedVoiceAgents, (*q).ResealVoiceAgents),
 		columnOf("webhook_subscriptions", "secret_sealed", SigningSecret, (*q).SealedWebhooks, (*q).ResealWebhooks),
 		columnOf("integrations", "config_sealed", IntegrationConfig, (*q).SealedIntegrations, (*q).ResealIntegrations),
+		columnOf("webhook_subscriptions", "previous_secret_sealed", SigningSecret, (*q).SealedOldWebhooks, (*q).ResealOldWebhooks),
 		columnOf("leads", "phone_sealed", nil, (*q).SealedLeads, (*q).ResealLeads),
 		columnOf("calls", "peer_sealed", nil, (*q).SealedCalls, (*q).ResealCalls),
 	}

@@ -68,7 +68,8 @@ type Store struct {
 	dataKeys sync.Map              // tenant id → *dataKeys, unwrapped
 	log      *slog.Logger
 
-	watchers watchers // of credentials
+	watchers   watchers // of credentials
+	deliveries *deliverySignal
 }
 
 // Open connects to the database. While that is down it tries again, with one log line per try, until ctx ends; a refusal that
@@ -98,7 +99,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		pool: pool, readers: readers, lists: make(chan struct{}, max(1, readers.Config().MaxConns/2)), listWait: readTimeout, //nolint:mnd // half
-		master: cfg.MasterKey, keyDelay: cmp.Or(cfg.KeyDelay, defaultKeyDelay), log: log, waker: newWaker(),
+		master: cfg.MasterKey, keyDelay: cmp.Or(cfg.KeyDelay, defaultKeyDelay), log: log, waker: newWaker(), deliveries: newDeliverySignal(),
 	}
 	// This client enqueues. Of its own notifications the first of each queue alone is sent: once says after a commit what was enqueued.
 	s.river, err = river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: log, FetchCooldown: never, FetchPollInterval: never})

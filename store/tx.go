@@ -34,6 +34,8 @@ type Tx struct {
 	store *Store
 	// enqueued are the queues that got jobs.
 	enqueued []string
+	// webhooks tells that it queued deliveries.
+	webhooks bool
 	// credentials are the tenants whose credentials it changes.
 	credentials []uuid.UUID
 }
@@ -153,6 +155,9 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) erro
 		return fmt.Errorf("commit transaction: %w: the connection was lost before", ErrUnavailable)
 	}
 	err = tx.Commit(ctx)
+	if t.webhooks {
+		s.deliveries.tell()
+	}
 	for _, queue := range t.enqueued { // whatever became of the commit: to look in vain costs little
 		s.wake(queue, time.Time{}) //nolint:contextcheck // it outlives the transaction
 	}

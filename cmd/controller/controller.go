@@ -66,7 +66,7 @@ type Controller struct {
 	calls    *call.Controller
 	bucket   recordings.Bucket
 	library  *recordings.Library
-	webhooks *webhook.Worker
+	webhooks *webhook.Dispatcher
 	reports  *crm.Service
 	jobs     *store.Jobs
 	http     *httpapi.Server
@@ -244,15 +244,10 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := c.webhooks.AddWorker(workers); err != nil {
-		return err
-	}
-	queues := webhook.Queues()
-	ending, err := c.dialer.AddWorkers(workers, c.calls)
+	queues, err := c.dialer.AddWorkers(workers, c.calls)
 	if err != nil {
 		return err
 	}
-	maps.Copy(queues, ending)
 	reporting, err := c.buildReports(workers)
 	if err != nil {
 		return err
@@ -379,6 +374,7 @@ func (c *Controller) start(ctx context.Context) error {
 	if err := c.jobs.Start(background); err != nil {
 		return err
 	}
+	c.webhooks.Start(background)
 	c.working.Go(func() { c.keepKeys(background) })
 	c.working.Go(func() { c.keepPartitions(background) })
 	c.working.Go(func() { c.library.KeepAdopting(background, c.cfg.Node) })
@@ -451,6 +447,7 @@ func (c *Controller) stop(ctx context.Context) error {
 		drained,
 		limited(httpCloseLimit, c.http.Close),
 		limited(jobsCloseLimit, c.jobs.Stop),
+		limited(jobsCloseLimit, c.webhooks.Stop),
 		limited(mediaCloseLimit, c.calls.Close),
 		limited(mediaCloseLimit, c.media.Close),
 		c.release(),

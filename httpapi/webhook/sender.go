@@ -3,25 +3,26 @@ package webhook
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/netguard"
 )
 
-// maxResponse is how much of a response is read, so that its connection can be used again.
-const maxResponse = 64 << 10
+const (
+	// maxResponse is how much of a response is read, so that its connection can be used again.
+	maxResponse = 64 << 10
+	// maxShown is how much of it a test shows.
+	maxShown = 4 << 10
+	// mostIdle is how many connections are kept for the next event.
+	mostIdle = 1024
+)
 
 // sender makes the requests. It follows no redirect, uses no proxy, and connects only to addresses that the policy allows.
 type sender struct {
@@ -35,6 +36,13 @@ type result struct {
 	err  error
 	// final says that trying again would not help.
 	final bool
+	// own says that nothing was sent, for a reason of ours.
+	own bool
+	// retryAfter is what the receiver asked for.
+	retryAfter time.Duration
+	// header and body are the answer's; the body is cut after shown bytes.
+	header http.Header
+	body   []byte
 }
 
 func newSender(policy netguard.Policy, timeout time.Duration) *sender {
@@ -44,8 +52,8 @@ func newSender(policy netguard.Policy, timeout time.Duration) *sender {
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    timeout,
 		ResponseHeaderTimeout:  timeout,
-		MaxIdleConns:           256,
-		MaxIdleConnsPerHost:    8,
+		MaxIdleConns:           mostIdle,
+		MaxIdleConnsPerHost:    mostRequests,
 		IdleConnTimeout:        30 * time.Second,
 		MaxResponseHeaderBytes: maxResponse,
 		ForceAttemptHTTP2:      true,
@@ -63,17 +71,21 @@ func (s *sender) close() { s.transport.CloseIdleConnections() }
 func (s *sender) post(ctx context.Context, to string, header http.Header, body []byte) result {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
-		return result{err: errors.New("the URL can't be used"), final: true}
+		return result{err: errors.New("the URL can't be used"), final: true, own: true}
 	}
 	req.Header = header
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return result{err: describe(err), final: errors.Is(err, netguard.ErrForbidden)}
+		forbidden := errors.Is(err, netguard.ErrForbidden)
+		return result{err: describe(err), final: forbidden, own: forbidden}
 	}
 	defer func() { _ = resp.Body.Close() }()
 	// A response that breaks off after its status has still been one.
+	shown, _ := io.ReadAll(io.LimitReader(resp.Body, maxShown))
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxResponse))
-	return judge(resp.StatusCode)
+	res := judge(resp.StatusCode)
+	res.header, res.body, res.retryAfter = resp.Header, shown, retryAfter(resp.Header, time.Now())
+	return res
 }
 
 // judge says what a status means: 2xx is success; 4xx won't change by itself, except 408 and 429; all else is worth a retry.
@@ -108,30 +120,4 @@ func describe(err error) error {
 	default:
 		return err
 	}
-}
-
-// Headers of a delivery.
-const (
-	HeaderSignature = "X-Service-Signature"
-	HeaderEventID   = "X-Service-Event-Id"
-	HeaderEventType = "X-Service-Event-Type"
-)
-
-// NewSecret makes a signing secret of 256 bits.
-func NewSecret() string {
-	var b [32]byte
-	// crypto/rand never fails since Go 1.24.
-	_, _ = rand.Read(b[:])
-	return "whsec_" + hex.EncodeToString(b[:])
-}
-
-// Sign gives the signature header's value: the time of sending and the HMAC-SHA256, under the subscription's secret, of that
-// time, a full stop and the body as it is sent.
-func Sign(secret string, at time.Time, body []byte) string {
-	t := strconv.FormatInt(at.Unix(), 10)
-	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write([]byte(t))
-	mac.Write([]byte{'.'})
-	mac.Write(body)
-	return "t=" + t + ",v0=" + hex.EncodeToString(mac.Sum(nil))
 }

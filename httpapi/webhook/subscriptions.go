@@ -2,13 +2,11 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/riverqueue/river"
 
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
@@ -159,19 +157,6 @@ type testData struct {
 
 // Test sends an event to one subscription alone, whatever types it has subscribed.
 func (s *Subscriptions) Test(ctx context.Context, tenant, id uuid.UUID) (delivery db.WebhookDelivery, err error) {
-	data, err := json.Marshal(testData{SubscriptionID: id, Message: "This is a test of your webhook subscription."})
-	if err != nil {
-		return delivery, fmt.Errorf("test webhook: %w", err)
-	}
-	eventID, err := uuid.NewV7()
-	if err != nil {
-		return delivery, fmt.Errorf("test webhook: %w", err)
-	}
-	deliveryID, err := uuid.NewV7()
-	if err != nil {
-		return delivery, fmt.Errorf("test webhook: %w", err)
-	}
-	now := s.now()
 	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		sub, err := tx.Q.GetWebhook(ctx, tenant, id)
 		if err != nil {
@@ -180,18 +165,15 @@ func (s *Subscriptions) Test(ctx context.Context, tenant, id uuid.UUID) (deliver
 		if !sub.IsActive {
 			return conflict(codePaused, "The subscription is not active.")
 		}
-		if err := tx.Q.InsertWebhookEvent(ctx, db.InsertWebhookEventParams{
-			TenantID: tenant, ID: eventID, Type: string(EventTest), CampaignID: sub.CampaignID, Data: data, CreatedAt: now,
-		}); err != nil {
-			return err
-		}
-		delivery, err = tx.Q.InsertWebhookDelivery(ctx, db.InsertWebhookDeliveryParams{
-			TenantID: tenant, ID: deliveryID, SubscriptionID: id, EventID: eventID, EventType: string(EventTest), NextAttemptAt: now,
-		})
+		ids, err := tx.EmitTo(ctx, store.Event{
+			TenantID: tenant, Type: EventTest, At: s.now(), CampaignID: sub.CampaignID,
+			Data: testData{SubscriptionID: id, Message: "This is a test of your webhook subscription."},
+		}, []uuid.UUID{id})
 		if err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, store.WebhookDeliveryArgs{TenantID: tenant, DeliveryID: deliveryID}, nil)
+		delivery, err = tx.Q.LockWebhookDelivery(ctx, tenant, ids[0])
+		return err
 	})
 	return delivery, err
 }
@@ -230,18 +212,13 @@ func (s *Subscriptions) Replay(ctx context.Context, tenant, id uuid.UUID) (deliv
 		if err := checkReplay(ctx, tx, before); err != nil {
 			return err
 		}
-		var made []Attempt
-		if err := json.Unmarshal(before.Attempts, &made); err != nil {
-			return fmt.Errorf("decode the attempts of delivery %s: %w", id, err)
-		}
-		metadata, err := ReplayMetadata(len(made))
-		if err != nil {
-			return err
-		}
 		if delivery, err = tx.Q.RearmWebhookDelivery(ctx, s.now(), tenant, id); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, store.WebhookDeliveryArgs{TenantID: tenant, DeliveryID: id}, &river.InsertOpts{Metadata: metadata})
+		tx.WakeWebhooks()
+		return tx.Q.QueueReplay(ctx, db.QueueReplayParams{
+			TenantID: tenant, SubscriptionID: delivery.SubscriptionID, DeliveryID: id, EventID: delivery.EventID,
+		})
 	})
 	return delivery, err
 }

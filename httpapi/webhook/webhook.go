@@ -1,9 +1,11 @@
 // Package webhook delivers events to the addresses that customers subscribed.
 //
-// subscriptions.go has what customers subscribe, edit.go what they may say of it. An event commits with the state change that it tells of,
-// together with one delivery row and one River job per subscription that wants it (store.Tx.Emit). The job runs here: worker.go decides when an
-// attempt is due and what follows from it, sender.go makes the request and signs it. The delivery row keeps the attempts; the job
-// only wakes the worker, so that neither a lost database nor a killed process uses an attempt up.
+// An event commits with the state change that it tells of, together with one delivery, and that delivery's place in the queue, per
+// subscription that wants it (store.Tx.Emit). Read subscriptions.go for what customers subscribe, edit.go for what they may say of it. Then
+// dispatcher.go: one loop reads the queue and owns the endpoints (endpoint.go: how many requests one gets, the order within a call, the
+// breaker); sender.go makes a request, sign.go signs it, schedule.go says what follows from the answer, recorder.go writes that, many at a
+// time. A subscription is one controller's at a time (ownership.go). What is in memory is never the only copy: a process that is killed loses
+// nothing, and another one reads the queue.
 package webhook
 
 import (
@@ -19,7 +21,7 @@ import (
 // Limits of a delivery (interface section 6.1).
 const (
 	// Attempts is the first attempt and three retries.
-	Attempts = store.WebhookMaxAttempts
+	Attempts = 4
 	// Timeout bounds one attempt, from the look-up of the name to the end of the response.
 	Timeout = 10 * time.Second
 )
@@ -64,17 +66,11 @@ const EventTest store.EventType = "webhook.test"
 // SecretContext is what a subscription's signing secret is sealed for.
 func SecretContext(subscriptionID uuid.UUID) string { return store.SigningSecret(subscriptionID) }
 
-// jobMetadata travels with a delivery's job.
-type jobMetadata struct {
-	// Before counts the attempts of earlier runs: a replay gets four of its own.
-	Before int `json:"attempts_before"`
-}
-
-// ReplayMetadata is the metadata of the job that delivers once more, after that many attempts.
-func ReplayMetadata(attemptsBefore int) ([]byte, error) {
-	b, err := json.Marshal(jobMetadata{Before: attemptsBefore})
+// encodeEvent gives the body of a delivery.
+func encodeEvent(id uuid.UUID, eventType string, at time.Time, tenant uuid.UUID, data json.RawMessage) ([]byte, error) {
+	body, err := json.Marshal(envelope{ID: store.EventID(id), Type: eventType, CreatedAt: at.UTC(), TenantID: tenant, Data: data})
 	if err != nil {
-		return nil, fmt.Errorf("encode the metadata of a delivery's job: %w", err)
+		return nil, fmt.Errorf("encode event %s: %w", id, err)
 	}
-	return b, nil
+	return body, nil
 }

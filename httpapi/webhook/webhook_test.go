@@ -17,7 +17,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/riverqueue/river"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/httpapi/webhook"
@@ -42,6 +41,15 @@ type envelope struct {
 	CreatedAt time.Time       `json:"created_at"`
 	TenantID  string          `json:"tenant_id"`
 	Data      json.RawMessage `json:"data"`
+}
+
+// call is the call that the event is about.
+func (r received) call() string {
+	var data struct {
+		CallID string `json:"call_id"`
+	}
+	_ = json.Unmarshal(r.event.Data, &data)
+	return data.CallID
 }
 
 // receiver is a customer's endpoint that answers as its script says, and with 200 when that is used up.
@@ -98,7 +106,6 @@ type bundle struct {
 	st      *store.Store
 	tenant  uuid.UUID
 	metrics *prometheus.Registry
-	jobs    *store.Jobs
 	stop    func()
 }
 
@@ -115,15 +122,11 @@ func setup(t *testing.T, adjust ...func(*webhook.Config)) *bundle {
 	}
 	w, err := webhook.New(cfg)
 	require.NoError(t, err)
-	workers := river.NewWorkers()
-	require.NoError(t, w.AddWorker(workers))
-	b.jobs, err = b.st.NewJobs(store.JobsConfig{Queues: webhook.Queues(), Workers: workers})
-	require.NoError(t, err)
-	require.NoError(t, b.jobs.Start(context.WithoutCancel(t.Context())))
+	w.Start(t.Context())
 	b.stop = sync.OnceFunc(func() {
 		ctx, cancel := context.WithCancel(context.Background())
-		cancel() // jobs at work are cut off
-		require.NoError(t, b.jobs.Stop(ctx))
+		cancel() // requests at work are cut off
+		require.NoError(t, w.Stop(ctx))
 		w.Close()
 	})
 	t.Cleanup(b.stop)
@@ -284,7 +287,10 @@ func (b *bundle) emitTo(t *testing.T, subscription, call uuid.UUID) {
 			VALUES ($1, $2, $3, $4, 'call.ended')`, b.tenant, deliveryID, subscription, eventID); err != nil {
 			return err
 		}
-		return tx.Enqueue(t.Context(), store.WebhookDeliveryArgs{TenantID: b.tenant, DeliveryID: deliveryID}, nil)
+		tx.WakeWebhooks()
+		_, err := tx.Pgx().Exec(t.Context(), `INSERT INTO webhook_queue (tenant_id, subscription_id, delivery_id, event_id, call_id)
+			VALUES ($1, $2, $3, $4, $5)`, b.tenant, subscription, deliveryID, eventID, call)
+		return err
 	}))
 }
 
@@ -395,14 +401,7 @@ func TestOrderWithinACall(t *testing.T) {
 		"the others are not held up")
 	close(gate)
 	require.Eventually(t, func() bool { return len(r.requests()) == 5+5*3 }, 30*time.Second, 5*time.Millisecond)
-	order := map[string][]string{}
-	for _, request := range r.requests() {
-		var data struct {
-			CallID string `json:"call_id"`
-		}
-		require.NoError(t, json.Unmarshal(request.event.Data, &data))
-		order[data.CallID] = append(order[data.CallID], request.event.ID)
-	}
+	order := r.byCall()
 	require.Equal(t, want, order[slow.String()])
 	for call, ids := range others {
 		require.Equal(t, ids, order[call.String()])
@@ -441,13 +440,9 @@ func TestStopInTheMiddle(t *testing.T) {
 		"SELECT count(*) FROM webhook_deliveries WHERE subscription_id = $1 AND status = 'pending' AND attempts = '[]'", sub))
 	w, err := webhook.New(webhook.Config{Store: b.st, Targets: netguard.Policy{AllowLoopback: true}})
 	require.NoError(t, err)
-	workers := river.NewWorkers()
-	require.NoError(t, w.AddWorker(workers))
-	next, err := b.st.NewJobs(store.JobsConfig{Queues: webhook.Queues(), Workers: workers})
-	require.NoError(t, err)
-	require.NoError(t, next.Start(context.WithoutCancel(t.Context())))
+	w.Start(t.Context())
 	attempts := b.delivery(t, sub, "delivered")
 	require.Len(t, attempts, 1)
-	require.NoError(t, next.Stop(context.WithoutCancel(t.Context())))
+	require.NoError(t, w.Stop(context.WithoutCancel(t.Context())))
 	w.Close()
 }

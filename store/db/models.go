@@ -562,6 +562,7 @@ type Tenant struct {
 	OldDataKey             [][]byte
 	SuspendedAt            *time.Time
 	SuspendReason          *string
+	WebhookRetentionDays   int32
 }
 
 type Trunk struct {
@@ -644,14 +645,32 @@ type WebhookDelivery struct {
 	UpdatedAt      time.Time
 }
 
+type WebhookQueue struct {
+	TenantID       uuid.UUID
+	Seq            int64
+	SubscriptionID uuid.UUID
+	DeliveryID     uuid.UUID
+	EventID        uuid.UUID
+	CallID         *uuid.UUID
+	Made           int16
+	Replayed       bool
+	DueAt          *time.Time
+	QueuedAt       time.Time
+}
+
 type WebhookSubscription struct {
-	TenantID     uuid.UUID
-	ID           uuid.UUID
-	Url          string
-	EventTypes   []string
-	CampaignID   *uuid.UUID
-	SecretSealed []byte
-	IsActive     bool
-	CreatedAt    time.Time
-	UpdatedAt    time.Time
+	TenantID             uuid.UUID
+	ID                   uuid.UUID
+	Url                  string
+	EventTypes           []string
+	CampaignID           *uuid.UUID
+	SecretSealed         []byte
+	IsActive             bool
+	CreatedAt            time.Time
+	UpdatedAt            time.Time
+	PreviousSecretSealed []byte
+	PreviousSecretUntil  *time.Time
+	FailingSince         *time.Time
+	DisabledAt           *time.Time
+	DisabledReason       *string
 }

@@ -33,30 +33,6 @@ func (q *Queries) GetEvent(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 	return i, err
 }
 
-const insertDeliveries = `-- name: InsertDeliveries :exec
-INSERT INTO webhook_deliveries (tenant_id, id, subscription_id, event_id, event_type, next_attempt_at)
-SELECT $1, unnest($2::uuid[]), unnest($3::uuid[]), $4, $5, now()
-`
-
-type InsertDeliveriesParams struct {
-	TenantID        uuid.UUID
-	Ids             []uuid.UUID
-	SubscriptionIds []uuid.UUID
-	EventID         uuid.UUID
-	EventType       string
-}
-
-func (q *Queries) InsertDeliveries(ctx context.Context, arg InsertDeliveriesParams) error {
-	_, err := q.db.Exec(ctx, insertDeliveries,
-		arg.TenantID,
-		arg.Ids,
-		arg.SubscriptionIds,
-		arg.EventID,
-		arg.EventType,
-	)
-	return err
-}
-
 const insertEvent = `-- name: InsertEvent :many
 WITH waits AS (
   SELECT c.id FROM calls c
@@ -119,6 +95,35 @@ func (q *Queries) InsertEvent(ctx context.Context, arg InsertEventParams) ([]uui
 		return nil, err
 	}
 	return items, nil
+}
+
+const insertEventAlone = `-- name: InsertEventAlone :exec
+INSERT INTO events (tenant_id, id, type, call_id, campaign_id, data, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+`
+
+type InsertEventAloneParams struct {
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	Type       string
+	CallID     *uuid.UUID
+	CampaignID *uuid.UUID
+	Data       json.RawMessage
+	CreatedAt  time.Time
+}
+
+// InsertEventAlone writes an event for which nobody is looked up.
+func (q *Queries) InsertEventAlone(ctx context.Context, arg InsertEventAloneParams) error {
+	_, err := q.db.Exec(ctx, insertEventAlone,
+		arg.TenantID,
+		arg.ID,
+		arg.Type,
+		arg.CallID,
+		arg.CampaignID,
+		arg.Data,
+		arg.CreatedAt,
+	)
+	return err
 }
 
 const listEventsOfCall = `-- name: ListEventsOfCall :many

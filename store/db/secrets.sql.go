@@ -303,6 +303,32 @@ func (q *Queries) ResealLeads(ctx context.Context, arg ResealLeadsParams) (int64
 	return result.RowsAffected(), nil
 }
 
+const resealOldWebhooks = `-- name: ResealOldWebhooks :execrows
+UPDATE webhook_subscriptions SET previous_secret_sealed = v.sealed
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::bytea[]) AS was, unnest($4::bytea[]) AS sealed) v
+WHERE webhook_subscriptions.tenant_id = $1 AND webhook_subscriptions.id = v.id AND webhook_subscriptions.previous_secret_sealed = v.was
+`
+
+type ResealOldWebhooksParams struct {
+	TenantID uuid.UUID
+	Ids      []uuid.UUID
+	Was      [][]byte
+	Sealed   [][]byte
+}
+
+func (q *Queries) ResealOldWebhooks(ctx context.Context, arg ResealOldWebhooksParams) (int64, error) {
+	result, err := q.db.Exec(ctx, resealOldWebhooks,
+		arg.TenantID,
+		arg.Ids,
+		arg.Was,
+		arg.Sealed,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const resealTrunks = `-- name: ResealTrunks :execrows
 UPDATE trunks SET password_sealed = v.sealed
 FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::bytea[]) AS was, unnest($4::bytea[]) AS sealed) v
@@ -460,6 +486,36 @@ func (q *Queries) SealedLeads(ctx context.Context, tenantID uuid.UUID, after uui
 	items := []SealedLeadsRow{}
 	for rows.Next() {
 		var i SealedLeadsRow
+		if err := rows.Scan(&i.ID, &i.Sealed); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sealedOldWebhooks = `-- name: SealedOldWebhooks :many
+SELECT id, previous_secret_sealed AS sealed FROM webhook_subscriptions
+WHERE tenant_id = $1 AND id > $2 AND previous_secret_sealed IS NOT NULL ORDER BY id LIMIT $3
+`
+
+type SealedOldWebhooksRow struct {
+	ID     uuid.UUID
+	Sealed []byte
+}
+
+func (q *Queries) SealedOldWebhooks(ctx context.Context, tenantID uuid.UUID, after uuid.UUID, page int32) ([]SealedOldWebhooksRow, error) {
+	rows, err := q.db.Query(ctx, sealedOldWebhooks, tenantID, after, page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SealedOldWebhooksRow{}
+	for rows.Next() {
+		var i SealedOldWebhooksRow
 		if err := rows.Scan(&i.ID, &i.Sealed); err != nil {
 			return nil, err
 		}

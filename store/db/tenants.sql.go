@@ -14,7 +14,7 @@ import (
 )
 
 const createTenant = `-- name: CreateTenant :one
-INSERT INTO tenants (id, name, privacy_mode, data_key) VALUES ($1, $2, $3, $4) RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason
+INSERT INTO tenants (id, name, privacy_mode, data_key) VALUES ($1, $2, $3, $4) RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason, webhook_retention_days
 `
 
 type CreateTenantParams struct {
@@ -53,12 +53,13 @@ func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Ten
 		&i.OldDataKey,
 		&i.SuspendedAt,
 		&i.SuspendReason,
+		&i.WebhookRetentionDays,
 	)
 	return i, err
 }
 
 const getTenant = `-- name: GetTenant :one
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason FROM tenants WHERE id = $1
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason, webhook_retention_days FROM tenants WHERE id = $1
 `
 
 func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
@@ -85,12 +86,13 @@ func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, er
 		&i.OldDataKey,
 		&i.SuspendedAt,
 		&i.SuspendReason,
+		&i.WebhookRetentionDays,
 	)
 	return i, err
 }
 
 const getTenantByName = `-- name: GetTenantByName :one
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason FROM tenants WHERE name = $1
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason, webhook_retention_days FROM tenants WHERE name = $1
 `
 
 func (q *Queries) GetTenantByName(ctx context.Context, name string) (Tenant, error) {
@@ -117,6 +119,7 @@ func (q *Queries) GetTenantByName(ctx context.Context, name string) (Tenant, err
 		&i.OldDataKey,
 		&i.SuspendedAt,
 		&i.SuspendReason,
+		&i.WebhookRetentionDays,
 	)
 	return i, err
 }
@@ -139,7 +142,7 @@ func (q *Queries) GetTenantDataKey(ctx context.Context, tenantID uuid.UUID) (Get
 }
 
 const listTenants = `-- name: ListTenants :many
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason FROM tenants ORDER BY name
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason, webhook_retention_days FROM tenants ORDER BY name
 `
 
 func (q *Queries) ListTenants(ctx context.Context) ([]Tenant, error) {
@@ -172,6 +175,7 @@ func (q *Queries) ListTenants(ctx context.Context) ([]Tenant, error) {
 			&i.OldDataKey,
 			&i.SuspendedAt,
 			&i.SuspendReason,
+			&i.WebhookRetentionDays,
 		); err != nil {
 			return nil, err
 		}
@@ -184,7 +188,7 @@ func (q *Queries) ListTenants(ctx context.Context) ([]Tenant, error) {
 }
 
 const lockTenant = `-- name: LockTenant :one
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason FROM tenants WHERE id = $1 FOR UPDATE
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason, webhook_retention_days FROM tenants WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
@@ -211,6 +215,7 @@ func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, e
 		&i.OldDataKey,
 		&i.SuspendedAt,
 		&i.SuspendReason,
+		&i.WebhookRetentionDays,
 	)
 	return i, err
 }
@@ -226,7 +231,7 @@ func (q *Queries) QuotaLock(ctx context.Context, tenantID uuid.UUID) error {
 }
 
 const resumeTenant = `-- name: ResumeTenant :one
-UPDATE tenants SET suspended_at = NULL, suspend_reason = NULL, updated_at = now() WHERE id = $1 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason
+UPDATE tenants SET suspended_at = NULL, suspend_reason = NULL, updated_at = now() WHERE id = $1 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason, webhook_retention_days
 `
 
 func (q *Queries) ResumeTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
@@ -253,6 +258,7 @@ func (q *Queries) ResumeTenant(ctx context.Context, tenantID uuid.UUID) (Tenant,
 		&i.OldDataKey,
 		&i.SuspendedAt,
 		&i.SuspendReason,
+		&i.WebhookRetentionDays,
 	)
 	return i, err
 }
@@ -276,7 +282,7 @@ func (q *Queries) SetTenantDefaultVoiceAgent(ctx context.Context, voiceAgentID *
 }
 
 const setTenantSIPHosts = `-- name: SetTenantSIPHosts :one
-UPDATE tenants SET sip_hosts = $1, updated_at = now() WHERE id = $2 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason
+UPDATE tenants SET sip_hosts = $1, updated_at = now() WHERE id = $2 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason, webhook_retention_days
 `
 
 func (q *Queries) SetTenantSIPHosts(ctx context.Context, sipHosts []string, tenantID uuid.UUID) (Tenant, error) {
@@ -303,6 +309,7 @@ func (q *Queries) SetTenantSIPHosts(ctx context.Context, sipHosts []string, tena
 		&i.OldDataKey,
 		&i.SuspendedAt,
 		&i.SuspendReason,
+		&i.WebhookRetentionDays,
 	)
 	return i, err
 }
@@ -312,7 +319,7 @@ UPDATE tenants SET privacy_mode = $1, pii_retention_days = $2,
   recording_retention_days = $3, voice_agent_default_ws_url = $4,
   default_max_concurrent = $5, calling_window = $6, dispositions = $7,
   daily_cap = $8, holidays = $9, updated_at = now()
-WHERE id = $10 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason
+WHERE id = $10 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason, webhook_retention_days
 `
 
 type SetTenantSettingsParams struct {
@@ -363,13 +370,14 @@ func (q *Queries) SetTenantSettings(ctx context.Context, arg SetTenantSettingsPa
 		&i.OldDataKey,
 		&i.SuspendedAt,
 		&i.SuspendReason,
+		&i.WebhookRetentionDays,
 	)
 	return i, err
 }
 
 const suspendTenant = `-- name: SuspendTenant :one
 UPDATE tenants SET suspended_at = coalesce(suspended_at, $1::timestamptz), suspend_reason = coalesce(suspend_reason, $2),
-  updated_at = now() WHERE id = $3 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason
+  updated_at = now() WHERE id = $3 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason, webhook_retention_days
 `
 
 // SuspendTenant keeps the time and reason of a tenant that is suspended already.
@@ -397,6 +405,7 @@ func (q *Queries) SuspendTenant(ctx context.Context, at time.Time, reason *strin
 		&i.OldDataKey,
 		&i.SuspendedAt,
 		&i.SuspendReason,
+		&i.WebhookRetentionDays,
 	)
 	return i, err
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const tenantLock = `-- name: TenantLock :one
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason FROM tenants WHERE id = $1 FOR NO KEY UPDATE
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason, webhook_retention_days FROM tenants WHERE id = $1 FOR NO KEY UPDATE
 `
 
 func (q *Queries) TenantLock(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
@@ -40,6 +40,7 @@ func (q *Queries) TenantLock(ctx context.Context, tenantID uuid.UUID) (Tenant, e
 		&i.OldDataKey,
 		&i.SuspendedAt,
 		&i.SuspendReason,
+		&i.WebhookRetentionDays,
 	)
 	return i, err
 }

@@ -7,7 +7,6 @@ package db
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,7 +53,7 @@ func (q *Queries) CountWebhooks(ctx context.Context, tenantID uuid.UUID) (int64,
 const createWebhook = `-- name: CreateWebhook :one
 
 INSERT INTO webhook_subscriptions (tenant_id, id, url, event_types, campaign_id, secret_sealed, is_active)
-VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING tenant_id, id, url, event_types, campaign_id, secret_sealed, is_active, created_at, updated_at
+VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING tenant_id, id, url, event_types, campaign_id, secret_sealed, is_active, created_at, updated_at, previous_secret_sealed, previous_secret_until, failing_since, disabled_at, disabled_reason
 `
 
 type CreateWebhookParams struct {
@@ -89,6 +88,11 @@ func (q *Queries) CreateWebhook(ctx context.Context, arg CreateWebhookParams) (W
 		&i.IsActive,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.PreviousSecretSealed,
+		&i.PreviousSecretUntil,
+		&i.FailingSince,
+		&i.DisabledAt,
+		&i.DisabledReason,
 	)
 	return i, err
 }
@@ -106,7 +110,7 @@ func (q *Queries) DeleteWebhook(ctx context.Context, tenantID uuid.UUID, iD uuid
 }
 
 const getWebhook = `-- name: GetWebhook :one
-SELECT tenant_id, id, url, event_types, campaign_id, secret_sealed, is_active, created_at, updated_at FROM webhook_subscriptions WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, url, event_types, campaign_id, secret_sealed, is_active, created_at, updated_at, previous_secret_sealed, previous_secret_until, failing_since, disabled_at, disabled_reason FROM webhook_subscriptions WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) GetWebhook(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (WebhookSubscription, error) {
@@ -122,74 +126,13 @@ func (q *Queries) GetWebhook(ctx context.Context, tenantID uuid.UUID, iD uuid.UU
 		&i.IsActive,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.PreviousSecretSealed,
+		&i.PreviousSecretUntil,
+		&i.FailingSince,
+		&i.DisabledAt,
+		&i.DisabledReason,
 	)
 	return i, err
-}
-
-const insertWebhookDelivery = `-- name: InsertWebhookDelivery :one
-INSERT INTO webhook_deliveries (tenant_id, id, subscription_id, event_id, event_type, next_attempt_at)
-VALUES ($1, $2, $3, $4, $5, $6::timestamptz) RETURNING tenant_id, id, subscription_id, event_id, event_type, status, attempts, next_attempt_at, created_at, updated_at
-`
-
-type InsertWebhookDeliveryParams struct {
-	TenantID       uuid.UUID
-	ID             uuid.UUID
-	SubscriptionID uuid.UUID
-	EventID        uuid.UUID
-	EventType      string
-	NextAttemptAt  time.Time
-}
-
-func (q *Queries) InsertWebhookDelivery(ctx context.Context, arg InsertWebhookDeliveryParams) (WebhookDelivery, error) {
-	row := q.db.QueryRow(ctx, insertWebhookDelivery,
-		arg.TenantID,
-		arg.ID,
-		arg.SubscriptionID,
-		arg.EventID,
-		arg.EventType,
-		arg.NextAttemptAt,
-	)
-	var i WebhookDelivery
-	err := row.Scan(
-		&i.TenantID,
-		&i.ID,
-		&i.SubscriptionID,
-		&i.EventID,
-		&i.EventType,
-		&i.Status,
-		&i.Attempts,
-		&i.NextAttemptAt,
-		&i.CreatedAt,
-		&i.UpdatedAt,
-	)
-	return i, err
-}
-
-const insertWebhookEvent = `-- name: InsertWebhookEvent :exec
-INSERT INTO events (tenant_id, id, type, campaign_id, data, created_at)
-VALUES ($1, $2, $3, $4, $5, $6)
-`
-
-type InsertWebhookEventParams struct {
-	TenantID   uuid.UUID
-	ID         uuid.UUID
-	Type       string
-	CampaignID *uuid.UUID
-	Data       json.RawMessage
-	CreatedAt  time.Time
-}
-
-// InsertWebhookEvent writes an event that is meant for one subscription alone.
-func (q *Queries) InsertWebhookEvent(ctx context.Context, arg InsertWebhookEventParams) error {
-	_, err := q.db.Exec(ctx, insertWebhookEvent,
-		arg.TenantID,
-		arg.ID,
-		arg.Type,
-		arg.CampaignID,
-		arg.Data,
-		arg.CreatedAt,
-	)
-	return err
 }
 
 const listWebhookDeliveries = `-- name: ListWebhookDeliveries :many
@@ -249,7 +192,7 @@ func (q *Queries) ListWebhookDeliveries(ctx context.Context, arg ListWebhookDeli
 }
 
 const listWebhooks = `-- name: ListWebhooks :many
-SELECT tenant_id, id, url, event_types, campaign_id, secret_sealed, is_active, created_at, updated_at FROM webhook_subscriptions WHERE tenant_id = $1 ORDER BY id
+SELECT tenant_id, id, url, event_types, campaign_id, secret_sealed, is_active, created_at, updated_at, previous_secret_sealed, previous_secret_until, failing_since, disabled_at, disabled_reason FROM webhook_subscriptions WHERE tenant_id = $1 ORDER BY id
 `
 
 func (q *Queries) ListWebhooks(ctx context.Context, tenantID uuid.UUID) ([]WebhookSubscription, error) {
@@ -271,6 +214,11 @@ func (q *Queries) ListWebhooks(ctx context.Context, tenantID uuid.UUID) ([]Webho
 			&i.IsActive,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.PreviousSecretSealed,
+			&i.PreviousSecretUntil,
+			&i.FailingSince,
+			&i.DisabledAt,
+			&i.DisabledReason,
 		); err != nil {
 			return nil, err
 		}
@@ -282,68 +230,8 @@ func (q *Queries) ListWebhooks(ctx context.Context, tenantID uuid.UUID) ([]Webho
 	return items, nil
 }
 
-const loadWebhookDelivery = `-- name: LoadWebhookDelivery :one
-SELECT d.subscription_id, d.status, d.attempts, d.next_attempt_at,
-  e.id AS event_id, e.type AS event_type, e.data, e.created_at AS event_at,
-  s.url, s.secret_sealed, coalesce(s.is_active, false)::boolean AS is_active,
-  EXISTS (
-    SELECT 1 FROM events earlier CROSS JOIN LATERAL (
-      SELECT p.subscription_id, p.status, p.attempts, p.created_at FROM webhook_deliveries p
-      WHERE p.tenant_id = earlier.tenant_id AND p.event_id = earlier.id
-        AND p.id BETWEEN uuidv7_floor(date_trunc('month', now(), 'UTC') - interval '1 month') AND uuidv7_floor(now() + interval '1 day') OFFSET 0
-    ) pending
-    WHERE earlier.tenant_id = d.tenant_id AND earlier.call_id = e.call_id AND earlier.seq < e.seq
-      AND earlier.id BETWEEN uuidv7_floor(date_trunc('month', now(), 'UTC') - interval '1 month') AND uuidv7_floor(now() + interval '1 day')
-      AND pending.subscription_id = d.subscription_id AND pending.status = 'pending' AND pending.attempts = '[]'
-      AND pending.created_at > now() - interval '1 minute'
-  ) AS waits
-FROM webhook_deliveries d
-JOIN events e ON e.tenant_id = d.tenant_id AND e.id = d.event_id
-LEFT JOIN webhook_subscriptions s ON s.tenant_id = d.tenant_id AND s.id = d.subscription_id
-WHERE d.tenant_id = $1 AND d.id = $2
-`
-
-type LoadWebhookDeliveryRow struct {
-	SubscriptionID uuid.UUID
-	Status         string
-	Attempts       json.RawMessage
-	NextAttemptAt  *time.Time
-	EventID        uuid.UUID
-	EventType      string
-	Data           json.RawMessage
-	EventAt        time.Time
-	Url            *string
-	SecretSealed   []byte
-	IsActive       bool
-	Waits          bool
-}
-
-// LoadWebhookDelivery gives all that one attempt needs. An event of a call waits for the call's earlier events to have had
-// their first attempt at the same subscription, if they were emitted in the last minute. Only the partitions of this month
-// and the last are asked. Events are found by their call and deliveries by their event: a narrower bound would have the planner read
-// all that was emitted since, and OFFSET 0 keeps it from reading all that are pending.
-func (q *Queries) LoadWebhookDelivery(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (LoadWebhookDeliveryRow, error) {
-	row := q.db.QueryRow(ctx, loadWebhookDelivery, tenantID, iD)
-	var i LoadWebhookDeliveryRow
-	err := row.Scan(
-		&i.SubscriptionID,
-		&i.Status,
-		&i.Attempts,
-		&i.NextAttemptAt,
-		&i.EventID,
-		&i.EventType,
-		&i.Data,
-		&i.EventAt,
-		&i.Url,
-		&i.SecretSealed,
-		&i.IsActive,
-		&i.Waits,
-	)
-	return i, err
-}
-
 const lockWebhook = `-- name: LockWebhook :one
-SELECT tenant_id, id, url, event_types, campaign_id, secret_sealed, is_active, created_at, updated_at FROM webhook_subscriptions WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, url, event_types, campaign_id, secret_sealed, is_active, created_at, updated_at, previous_secret_sealed, previous_secret_until, failing_since, disabled_at, disabled_reason FROM webhook_subscriptions WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) LockWebhook(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (WebhookSubscription, error) {
@@ -359,6 +247,11 @@ func (q *Queries) LockWebhook(ctx context.Context, tenantID uuid.UUID, iD uuid.U
 		&i.IsActive,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.PreviousSecretSealed,
+		&i.PreviousSecretUntil,
+		&i.FailingSince,
+		&i.DisabledAt,
+		&i.DisabledReason,
 	)
 	return i, err
 }
@@ -408,38 +301,12 @@ func (q *Queries) RearmWebhookDelivery(ctx context.Context, nextAttemptAt time.T
 	return i, err
 }
 
-const recordWebhookAttempt = `-- name: RecordWebhookAttempt :execrows
-UPDATE webhook_deliveries SET attempts = attempts || $1::jsonb, status = $2,
-  next_attempt_at = $3, updated_at = now()
-WHERE tenant_id = $4 AND id = $5 AND status = 'pending'
-`
-
-type RecordWebhookAttemptParams struct {
-	Attempt       json.RawMessage
-	Status        string
-	NextAttemptAt *time.Time
-	TenantID      uuid.UUID
-	ID            uuid.UUID
-}
-
-func (q *Queries) RecordWebhookAttempt(ctx context.Context, arg RecordWebhookAttemptParams) (int64, error) {
-	result, err := q.db.Exec(ctx, recordWebhookAttempt,
-		arg.Attempt,
-		arg.Status,
-		arg.NextAttemptAt,
-		arg.TenantID,
-		arg.ID,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const updateWebhook = `-- name: UpdateWebhook :one
 UPDATE webhook_subscriptions SET url = $1, event_types = $2, campaign_id = $3,
-  is_active = $4, updated_at = now()
-WHERE tenant_id = $5 AND id = $6 RETURNING tenant_id, id, url, event_types, campaign_id, secret_sealed, is_active, created_at, updated_at
+  is_active = $4, updated_at = now(),
+  failing_since = CASE WHEN url = $1 AND NOT ($4::boolean AND NOT is_active) THEN failing_since END,
+  disabled_at = CASE WHEN NOT $4 THEN disabled_at END, disabled_reason = CASE WHEN NOT $4 THEN disabled_reason END
+WHERE tenant_id = $5 AND id = $6 RETURNING tenant_id, id, url, event_types, campaign_id, secret_sealed, is_active, created_at, updated_at, previous_secret_sealed, previous_secret_until, failing_since, disabled_at, disabled_reason
 `
 
 type UpdateWebhookParams struct {
@@ -451,6 +318,7 @@ type UpdateWebhookParams struct {
 	ID         uuid.UUID
 }
 
+// UpdateWebhook edits a subscription; one that is made active is no longer disabled, and its failures are counted anew.
 func (q *Queries) UpdateWebhook(ctx context.Context, arg UpdateWebhookParams) (WebhookSubscription, error) {
 	row := q.db.QueryRow(ctx, updateWebhook,
 		arg.Url,
@@ -471,6 +339,11 @@ func (q *Queries) UpdateWebhook(ctx context.Context, arg UpdateWebhookParams) (W
 		&i.IsActive,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.PreviousSecretSealed,
+		&i.PreviousSecretUntil,
+		&i.FailingSince,
+		&i.DisabledAt,
+		&i.DisabledReason,
 	)
 	return i, err
 }

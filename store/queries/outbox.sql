@@ -21,15 +21,16 @@ WHERE s.tenant_id = @tenant_id AND s.is_active AND s.event_types && @patterns::t
   AND (s.campaign_id IS NULL OR s.campaign_id = sqlc.narg(campaign_id)) AND NOT EXISTS (SELECT 1 FROM waits)
 ORDER BY s.id;
 
+-- InsertEventAlone writes an event for which nobody is looked up.
+-- name: InsertEventAlone :exec
+INSERT INTO events (tenant_id, id, type, call_id, campaign_id, data, created_at)
+VALUES (@tenant_id, @id, @type, sqlc.narg('call_id'), sqlc.narg('campaign_id'), @data, @created_at);
+
 -- name: TakeHeldEvents :many
 WITH taken AS (
   DELETE FROM held_events h WHERE h.tenant_id = @tenant_id AND h.call_id = @call_id RETURNING h.*
 )
 SELECT t.id, t.type, t.call_id, t.campaign_id, t.data, t.created_at FROM taken t ORDER BY t.seq;
-
--- name: InsertDeliveries :exec
-INSERT INTO webhook_deliveries (tenant_id, id, subscription_id, event_id, event_type, next_attempt_at)
-SELECT @tenant_id, unnest(@ids::uuid[]), unnest(@subscription_ids::uuid[]), @event_id, @event_type, now();
 
 -- name: GetEvent :one
 SELECT * FROM events WHERE tenant_id = @tenant_id AND id = @id;

@@ -75,6 +75,15 @@ UPDATE integrations SET config_sealed = v.sealed
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@was::bytea[]) AS was, unnest(@sealed::bytea[]) AS sealed) v
 WHERE integrations.tenant_id = @tenant_id AND integrations.id = v.id AND integrations.config_sealed = v.was;
 
+-- name: SealedOldWebhooks :many
+SELECT id, previous_secret_sealed AS sealed FROM webhook_subscriptions
+WHERE tenant_id = @tenant_id AND id > @after AND previous_secret_sealed IS NOT NULL ORDER BY id LIMIT @page;
+
+-- name: ResealOldWebhooks :execrows
+UPDATE webhook_subscriptions SET previous_secret_sealed = v.sealed
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@was::bytea[]) AS was, unnest(@sealed::bytea[]) AS sealed) v
+WHERE webhook_subscriptions.tenant_id = @tenant_id AND webhook_subscriptions.id = v.id AND webhook_subscriptions.previous_secret_sealed = v.was;
+
 -- SealedLeads reads all leads of a page, sealed or not: there is no index of those that are, and a page must end.
 -- name: SealedLeads :many
 SELECT id, phone_sealed AS sealed FROM leads WHERE tenant_id = @tenant_id AND id > @after ORDER BY id LIMIT @page;

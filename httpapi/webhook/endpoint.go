@@ -1,0 +1,199 @@
+package webhook
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// Bounds of one endpoint. Each has its own: nobody waits for somebody else's.
+const (
+	// firstLimit is how many requests an endpoint gets at a time to begin with. Each success adds one, up to mostRequests; each request that is not
+	// answered halves it.
+	firstLimit   = 8
+	mostRequests = 64
+	// mostHeld is how many deliveries of an endpoint are in memory.
+	mostHeld = 256
+	// openAfter is how many requests in a row must have got no answer for the breaker to open.
+	openAfter = 20
+	// While the breaker is open one request is made per cool-down, which doubles.
+	firstCoolDown = time.Second
+	mostCoolDown  = 15 * time.Second
+	// holdFor is how long a delivery waits for a breaker to close: somewhat longer than its retries would have taken.
+	holdFor = 30 * time.Second
+)
+
+// item is a delivery in memory.
+type item struct {
+	db.TakeWebhookWorkRow
+	// due is when its attempt may be made.
+	due time.Time
+	// made counts the attempts of this run.
+	made int
+}
+
+func itemOf(row db.TakeWebhookWorkRow) *item {
+	it := &item{TakeWebhookWorkRow: row, due: row.QueuedAt, made: int(row.Made)}
+	if row.DueAt != nil {
+		it.due = *row.DueAt
+	}
+	return it
+}
+
+// first tells whether its call's later events wait for it.
+func (it *item) first() bool { return it.DueAt == nil && it.CallID != nil }
+
+// target is where an endpoint's deliveries go.
+type target struct {
+	row     db.WebhookTargetsRow
+	secrets []string
+	// fault says why nothing can be sent; empty when it can.
+	fault string
+	// failing tells that all deliveries have failed since row.FailingSince, or since now.
+	failing *time.Time
+}
+
+// endpoint is one subscription's state: what is in memory for it, how many requests it gets, and its breaker. It is the dispatcher's
+// loop's alone, and asks no clock.
+type endpoint struct {
+	id     uuid.UUID
+	target *target
+	// held are all in memory, from being read until what came of them is written.
+	held map[int64]*item
+	// ready may be sent, in order.
+	ready []*item
+	// calls has, for each call of which a first attempt is at hand, the later events that wait for it.
+	calls map[uuid.UUID][]*item
+
+	sending  int
+	limit    int
+	silent   int       // requests without an answer, in a row
+	failed   int       // attempts that failed, in a row
+	open     bool      // the breaker
+	openTill time.Time // when the next request may be made
+	coolDown time.Duration
+	// more tells that the queue had more than was read.
+	more bool
+	// idle is since when nothing was found for it.
+	idle time.Time
+}
+
+func newEndpoint(id uuid.UUID) *endpoint {
+	return &endpoint{id: id, held: map[int64]*item{}, calls: map[uuid.UUID][]*item{}, limit: firstLimit}
+}
+
+// room is how many more deliveries may be read for it; none until half of the places are free.
+func (e *endpoint) room() int {
+	if free := mostHeld - len(e.held); free >= mostHeld/2 {
+		return free
+	}
+	return 0
+}
+
+// add takes a delivery that was read, those of one call in the order of their events.
+func (e *endpoint) add(it *item) {
+	if _, known := e.held[it.Seq]; known {
+		return
+	}
+	e.held[it.Seq] = it
+	if it.first() {
+		if waiting, busy := e.calls[*it.CallID]; busy {
+			e.calls[*it.CallID] = append(waiting, it)
+			return
+		}
+		e.calls[*it.CallID] = nil
+	}
+	e.ready = append(e.ready, it)
+}
+
+// next gives a delivery to send, if one may be sent now.
+func (e *endpoint) next(now time.Time) *item {
+	if len(e.ready) == 0 || e.sending >= e.limit {
+		return nil
+	}
+	if e.open && (e.sending > 0 || now.Before(e.openTill)) {
+		return nil
+	}
+	it := e.ready[0]
+	e.ready = e.ready[1:]
+	e.sending++
+	return it
+}
+
+// expired gives those that have waited for the breaker for too long. They are at an end.
+func (e *endpoint) expired(now time.Time) []*item {
+	if !e.open {
+		return nil
+	}
+	var out, kept []*item
+	for _, it := range e.ready {
+		if now.Sub(it.due) > holdFor {
+			out = append(out, it)
+		} else {
+			kept = append(kept, it)
+		}
+	}
+	e.ready = kept
+	for _, it := range out {
+		e.release(it)
+	}
+	return out
+}
+
+// answered notes what came of a request.
+func (e *endpoint) answered(it *item, res result, now time.Time) {
+	e.sending--
+	e.release(it)
+	if res.err == nil {
+		e.failed = 0
+	} else {
+		e.failed++
+	}
+	switch {
+	case res.code == 0 && !res.own:
+		e.silent++
+		e.limit = max(1, e.limit/2) //nolint:mnd // half
+		if e.open || e.silent >= openAfter {
+			e.coolDown = min(max(firstCoolDown, 2*e.coolDown), mostCoolDown) //nolint:mnd // twice
+			e.open, e.openTill = true, now.Add(e.coolDown)
+		}
+	case res.code != 0:
+		e.silent, e.open, e.coolDown = 0, false, 0
+		if res.err == nil {
+			e.limit = min(e.limit+1, mostRequests)
+		}
+	}
+}
+
+// cutOff takes back a request that we broke off ourselves.
+func (e *endpoint) cutOff(it *item) {
+	e.sending--
+	delete(e.held, it.Seq)
+}
+
+// release has the next event of a call go when one has had its first attempt.
+func (e *endpoint) release(it *item) {
+	if !it.first() {
+		return
+	}
+	waiting := e.calls[*it.CallID]
+	if len(waiting) == 0 {
+		delete(e.calls, *it.CallID)
+		return
+	}
+	e.calls[*it.CallID] = waiting[1:]
+	e.ready = append(e.ready, waiting[0])
+}
+
+// written forgets a delivery of which it was written what came of it, or which is to be read anew.
+func (e *endpoint) written(seq int64) { delete(e.held, seq) }
+
+// wake is when an endpoint that waits for its breaker is to be looked at again.
+func (e *endpoint) wake() (time.Time, bool) {
+	if !e.open || len(e.ready) == 0 {
+		return time.Time{}, false
+	}
+	return e.openTill, true
+}

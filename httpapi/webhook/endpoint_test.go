@@ -1,0 +1,179 @@
+package webhook
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+var (
+	errSilent = errors.New("no answer in time")
+	success   = result{code: http.StatusOK}
+	failure   = judge(http.StatusInternalServerError)
+	silence   = result{err: errSilent}
+)
+
+// bench is an endpoint with a clock that the test sets.
+type bench struct {
+	*endpoint
+	now time.Time
+	seq int64
+}
+
+func newBench() *bench {
+	return &bench{endpoint: newEndpoint(uuid.New()), now: time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC)}
+}
+
+// queue adds events of a call; of none when it is nil.
+func (b *bench) queue(call *uuid.UUID, n int) (items []*item) {
+	for range n {
+		b.seq++
+		items = append(items, itemOf(db.TakeWebhookWorkRow{Seq: b.seq, CallID: call, QueuedAt: b.now}))
+		b.add(items[len(items)-1])
+	}
+	return items
+}
+
+// all takes what may be sent.
+func (b *bench) all() (items []*item) {
+	for it := b.next(b.now); it != nil; it = b.next(b.now) {
+		items = append(items, it)
+	}
+	return items
+}
+
+func (b *bench) answer(items []*item, res result) {
+	for _, it := range items {
+		b.answered(it, res, b.now)
+		b.written(it.Seq)
+	}
+}
+
+func TestEndpointGrowsAndShrinks(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	require.Equal(t, mostHeld, b.room())
+	b.queue(nil, 200)
+	require.Zero(t, b.room(), "until half of the places are free")
+	first := b.all()
+	require.Len(t, first, firstLimit)
+	b.answer(first, success)
+	second := b.all()
+	require.Len(t, second, 2*firstLimit, "each success adds one")
+	b.answer(second, failure)
+	require.Len(t, b.all(), 2*firstLimit, "an answer of 500 costs nobody time")
+	for range 10 {
+		b.answered(&item{}, silence, b.now)
+		b.sending++
+	}
+	require.Equal(t, 1, b.limit, "one that doesn't answer gets one request at a time")
+	require.False(t, b.open)
+}
+
+// An event waits for the first attempt of its call's event before, and for nothing else.
+func TestEndpointKeepsTheOrderOfACall(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	call, other := uuid.New(), uuid.New()
+	mine := b.queue(&call, 3)
+	others := b.queue(&other, 1)
+	require.Equal(t, []*item{mine[0], others[0]}, b.all())
+	b.answer(mine[:1], failure)
+	require.Equal(t, mine[1:2], b.all(), "a failure holds nobody up")
+	again := itemOf(db.TakeWebhookWorkRow{Seq: mine[0].Seq, CallID: &call, Made: 1, DueAt: &b.now})
+	b.add(again)
+	require.Equal(t, []*item{again}, b.all(), "a retry waits for nobody")
+	b.answer(mine[1:2], success)
+	require.Equal(t, mine[2:], b.all())
+	b.answer(mine[2:], success)
+	b.answer([]*item{again}, success)
+	require.Empty(t, b.calls[call])
+	require.NotContains(t, b.calls, call)
+	b.answer(others, success)
+	require.Empty(t, b.held)
+}
+
+func TestBreaker(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	items := b.queue(nil, 100)
+	for range openAfter {
+		require.False(t, b.open)
+		one := b.next(b.now)
+		require.NotNil(t, one)
+		b.answer([]*item{one}, silence)
+	}
+	require.True(t, b.open)
+	require.Empty(t, b.all())
+	at, waits := b.wake()
+	require.True(t, waits)
+	require.Equal(t, b.now.Add(firstCoolDown), at)
+	// The cool-down doubles with each probe in vain.
+	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, mostCoolDown, mostCoolDown} {
+		require.Equal(t, want, b.openTill.Sub(b.now))
+		b.now = b.openTill
+		probe := b.all()
+		require.Len(t, probe, 1, "one at a time")
+		b.answer(probe, silence)
+	}
+	// Who has waited too long is at an end, and nobody else.
+	late := b.queue(nil, 1)
+	gone := b.expired(b.now)
+	require.Len(t, gone, len(items)-openAfter-6)
+	require.Equal(t, late, b.ready)
+	// Any answer closes it.
+	b.now = b.openTill
+	b.answer(b.all(), failure)
+	require.False(t, b.open)
+	require.Empty(t, b.expired(b.now.Add(time.Hour)))
+	b.queue(nil, 3)
+	require.NotEmpty(t, b.all())
+}
+
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC)
+	for _, random := range []float64{0, 0.5, 0.999} {
+		s := schedule{delays: delays(), random: func() float64 { return random }}
+		for made, want := range []time.Duration{1: 200 * time.Millisecond, 2: 2 * time.Second, 3: 20 * time.Second} {
+			if made == 0 {
+				continue
+			}
+			for _, res := range []result{failure, silence, judge(408), judge(429), judge(302)} {
+				status, next := s.follow(res, made, now)
+				require.Equal(t, StatusPending, status)
+				require.InDelta(t, float64(want), float64(next.Sub(now)), float64(want)/4)
+				require.GreaterOrEqual(t, next.Sub(now), want, "never before")
+			}
+		}
+		for _, made := range []int{1, 2, 3, 4} {
+			status, next := s.follow(success, made, now)
+			require.Equal(t, StatusDelivered, status)
+			require.Zero(t, next)
+			for _, code := range []int{400, 401, 404, 410, 422} {
+				status, _ = s.follow(judge(code), made, now)
+				require.Equal(t, StatusDeadLettered, status, "%d after %d", code, made)
+			}
+		}
+		status, _ := s.follow(failure, Attempts, now)
+		require.Equal(t, StatusDeadLettered, status)
+	}
+	// A receiver may ask for a longer wait, within the schedule.
+	s := schedule{delays: delays(), random: func() float64 { return 0 }}
+	for text, want := range map[string]time.Duration{
+		"": 200 * time.Millisecond, "0": 200 * time.Millisecond, "3": 3 * time.Second, "20": 20 * time.Second, "3600": 20 * time.Second,
+		"-1": 200 * time.Millisecond, "soon": 200 * time.Millisecond, now.Add(7 * time.Second).Format(http.TimeFormat): 7 * time.Second,
+		now.Add(-time.Hour).Format(http.TimeFormat): 200 * time.Millisecond,
+	} {
+		res := judge(http.StatusTooManyRequests)
+		res.retryAfter = retryAfter(http.Header{"Retry-After": {text}}, now)
+		_, next := s.follow(res, 1, now)
+		require.Equal(t, want, next.Sub(now), text)
+	}
+}
