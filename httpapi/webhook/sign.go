@@ -41,9 +41,12 @@ func NewSecret() string {
 	return secretPrefix + base64.StdEncoding.EncodeToString(b[:])
 }
 
-// Sign gives the value of X-Service-Signature: the time of sending and, under each of the subscription's secrets, the HMAC-SHA256 of that
-// time, a full stop and the body as it is sent.
-func Sign(at time.Time, body []byte, secrets ...string) string {
+// Sign gives the value of X-Service-Signature: the time of sending and the HMAC-SHA256, under the secret, of that time, a full stop and the
+// body as it is sent.
+func Sign(secret string, at time.Time, body []byte) string { return SignAll(at, body, secret) }
+
+// SignAll is Sign under several secrets, any of which a receiver may have.
+func SignAll(at time.Time, body []byte, secrets ...string) string {
 	t := strconv.FormatInt(at.Unix(), 10)
 	var out strings.Builder
 	out.WriteString("t=" + t)
@@ -86,7 +89,7 @@ func headers(id, eventType string, at time.Time, body []byte, secrets []string) 
 	return http.Header{
 		"Content-Type":          {"application/json"},
 		"User-Agent":            {"Ringmaster-Webhooks/1"},
-		HeaderSignature:         {Sign(at, body, secrets...)},
+		HeaderSignature:         {SignAll(at, body, secrets...)},
 		HeaderEventID:           {id},
 		HeaderEventType:         {eventType},
 		HeaderStandardID:        {id},
