@@ -31,7 +31,7 @@ type Config struct {
 	// Params fill conf/freeswitch/vars.xml. Ports that are 0 are chosen.
 	Params   conf.Params
 	Gateways []conf.Gateway
-	// StartTimeout bounds the wait for the event socket and the modules; 30 s when 0.
+	// StartTimeout bounds the wait for the event socket and the modules; a minute when 0.
 	StartTimeout time.Duration
 	Logger       *slog.Logger
 }
@@ -61,7 +61,7 @@ func Start(ctx context.Context, cfg Config) (*Switch, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.StartTimeout == 0 {
-		cfg.StartTimeout = 30 * time.Second
+		cfg.StartTimeout = time.Minute
 	}
 	if _, err := os.Stat(cfg.Binary); err != nil {
 		return nil, fmt.Errorf("find the freeswitch binary: %w", err)

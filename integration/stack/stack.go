@@ -99,7 +99,7 @@ type Stack struct {
 
 // limits of starting and ending a part.
 const (
-	readyLimit = 30 * time.Second
+	readyLimit = time.Minute
 	endLimit   = 12 * time.Second
 )
 
