@@ -1,0 +1,289 @@
+package crm
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// What is written first says the same in every attempt, under the same key; what came meanwhile follows as an update of the record.
+func TestOutcomeIsWrittenInOrder(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	crm := newStandIn(t, func(w http.ResponseWriter, _ got) {
+		w.Header().Set("Retry-After", "300")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	b.configure(t, rest(crm.URL, nil))
+	campaign := storetest.Campaign(t, b.st, b.tenant, nil)
+	lead := storetest.Lead(t, b.st, b.tenant, campaign, "9876543210")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET crm_lead_id = 'contact-7' WHERE id = $1", lead)
+	call := b.end(t, &lead)
+	require.Equal(t, StatusPending, b.report(t, call).Status)
+
+	again := b.try(t, store.ReportCRM, call)
+	require.Equal(t, 5*time.Minute, *again, "as the CRM asks")
+	r := b.report(t, call)
+	require.Equal(t, StatusPending, r.Status)
+	require.EqualValues(t, 1, r.Attempts)
+	require.Equal(t, "answered 503", *r.LastError)
+	b.dispose(t, call, "interested")
+	require.NotNil(t, b.try(t, store.ReportCRM, call), "nothing is due")
+	require.Len(t, crm.requests(), 1)
+
+	crm.say(says(http.StatusCreated, `{"id": 4711}`))
+	b.clock.Advance(5 * time.Minute)
+	again = b.try(t, store.ReportCRM, call)
+	require.Zero(t, *again, "the disposition is still to be told")
+	r = b.report(t, call)
+	require.Equal(t, "4711", *r.ExternalID)
+	require.NotNil(t, r.WrittenAt)
+	require.Nil(t, r.UpdatedAt)
+	require.Nil(t, b.try(t, store.ReportCRM, call))
+	r = b.report(t, call)
+	require.Equal(t, StatusWritten, r.Status)
+	require.EqualValues(t, 3, r.Attempts)
+	require.Nil(t, r.LastError)
+	require.NotNil(t, r.UpdatedAt)
+	require.Empty(t, b.row(t, call, store.ReportCRM).Outcome, "nothing of it is kept")
+
+	all := crm.requests()
+	require.Len(t, all, 3)
+	require.Equal(t, all[0].text, all[1].text)
+	for _, first := range all[:2] {
+		require.Equal(t, []string{http.MethodPost, "/calls", call.String()}, []string{first.method, first.path, first.key})
+		require.Equal(t, "contact-7", first.body["crm_lead_id"])
+		require.Equal(t, "+919876543210", first.body["to"])
+		require.EqualValues(t, 60, first.body["talk_duration_s"])
+		require.Nil(t, first.body["disposition"])
+	}
+	require.Equal(t, []string{http.MethodPatch, "/calls/4711", call.String() + "-2"}, []string{all[2].method, all[2].path, all[2].key})
+	require.Equal(t, "interested", all[2].body["disposition"])
+	require.Len(t, all[0].body, 22, "the members of the contract, and no others")
+
+	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		return tx.RecordingSettled(t.Context(), b.tenant, call, true)
+	}))
+	require.Equal(t, StatusPending, b.report(t, call).Status)
+	require.Nil(t, b.try(t, store.ReportCRM, call))
+	require.Equal(t, call.String()+"-3", crm.requests()[3].key)
+}
+
+// Every end that a write can take is seen, and one that failed is written when somebody asks for it.
+func TestWritesThatFail(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	crm := newStandIn(t, says(http.StatusUnprocessableEntity, `{"message": "no such field"}`))
+	b.configure(t, rest(crm.URL, nil))
+	call := b.end(t, nil)
+	require.Nil(t, b.try(t, store.ReportCRM, call))
+	r := b.report(t, call)
+	require.Equal(t, StatusFailed, r.Status)
+	require.Equal(t, "answered 422: no such field", *r.LastError)
+	require.Nil(t, r.NextAttemptAt)
+	b.dispose(t, call, "later")
+	require.Equal(t, StatusFailed, b.report(t, call).Status, "no news make a refused record good")
+
+	crm.say(says(http.StatusOK, `{}`))
+	r, err := b.Retry(t.Context(), b.tenant, call)
+	require.NoError(t, err)
+	require.Equal(t, StatusPending, r.Status)
+	require.NotNil(t, b.try(t, store.ReportCRM, call))
+	require.NotNil(t, b.report(t, call).WrittenAt)
+	require.Nil(t, b.try(t, store.ReportCRM, call), "the update has nowhere to go")
+	r = b.report(t, call)
+	require.Equal(t, StatusFailed, r.Status)
+	require.Contains(t, *r.LastError, "external_id")
+
+	// A day of failures ends it.
+	crm.say(status(http.StatusInternalServerError))
+	second := b.end(t, nil)
+	for range 100 {
+		again := b.try(t, store.ReportCRM, second)
+		if again == nil {
+			break
+		}
+		b.clock.Advance(*again)
+	}
+	r = b.report(t, second)
+	require.Equal(t, StatusFailed, r.Status)
+	require.GreaterOrEqual(t, r.Attempts, int32(29), "a minute to an hour apart")
+	require.LessOrEqual(t, r.Attempts, int32(36), "up to a fifth less")
+
+	require.NoError(t, b.DeleteSettings(t.Context(), b.tenant))
+	for _, refused := range []struct {
+		call uuid.UUID
+		code string
+	}{{second, codeNone}, {storetest.OpenCall(t, b.st, b.tenant, nil, nil, nil), codeLive}} {
+		_, err = b.Retry(t.Context(), b.tenant, refused.call)
+		requireCode(t, err, refused.code)
+	}
+	_, err = b.Report(t.Context(), b.tenant, b.end(t, nil))
+	requireCode(t, err, codeNoReport)
+	_, err = b.Report(t.Context(), b.tenant, uuid.New())
+	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func requireCode(t *testing.T, err error, code string) {
+	t.Helper()
+	var refusal *fault.Error
+	require.ErrorAs(t, err, &refusal)
+	require.Equal(t, code, refusal.Code)
+}
+
+// A call from before the CRM was configured is written when somebody asks for it, once; one of a test key isn't.
+func TestRetryOfACallThatWasNotReported(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	crm := newStandIn(t, says(http.StatusOK, `{"id": "1"}`))
+	call := b.end(t, nil)
+	b.configure(t, rest(crm.URL, nil))
+	r, err := b.Retry(t.Context(), b.tenant, call)
+	require.NoError(t, err)
+	require.Equal(t, StatusPending, r.Status)
+	require.Nil(t, b.try(t, store.ReportCRM, call))
+	_, err = b.Retry(t.Context(), b.tenant, call)
+	requireCode(t, err, codeWritten)
+
+	ofTest := storetest.OpenCall(t, b.st, b.tenant, nil, nil, nil)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET environment = 'test' WHERE id = $1", ofTest)
+	b.close(t, ofTest)
+	_, err = b.Report(t.Context(), b.tenant, ofTest)
+	requireCode(t, err, codeNoReport)
+	_, err = b.Retry(t.Context(), b.tenant, ofTest)
+	requireCode(t, err, codeTest)
+}
+
+// While the CRM is paused, or its tenant suspended, nothing is sent; afterwards what waited is.
+func TestPausedAndSuspended(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	crm := newStandIn(t, says(http.StatusOK, `{"id": "1"}`))
+	settings := rest(crm.URL, nil)
+	b.configure(t, settings)
+	call := b.end(t, nil)
+	settings["is_active"] = false
+	b.configure(t, settings)
+	require.Equal(t, pausedWait, *b.try(t, store.ReportCRM, call))
+	settings["is_active"] = true
+	b.configure(t, settings)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET suspended_at = now() WHERE id = $1", b.tenant)
+	require.Equal(t, pausedWait, *b.try(t, store.ReportCRM, call))
+	require.Empty(t, crm.requests())
+	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET suspended_at = NULL WHERE id = $1", b.tenant)
+	require.Nil(t, b.try(t, store.ReportCRM, call))
+	require.Len(t, crm.requests(), 1)
+	require.NoError(t, b.DeleteSettings(t.Context(), b.tenant))
+	require.ErrorIs(t, b.DeleteSettings(t.Context(), b.tenant), store.ErrNotFound)
+}
+
+// Nobody but the CRM is told the number of a strict tenant's customer, and it neither; one that has become strict since the call ended hides it too.
+func TestStrictTenantsNumbers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	crm := newStandIn(t, status(http.StatusServiceUnavailable))
+	b.configure(t, rest(crm.URL, nil))
+	campaign := storetest.Campaign(t, b.st, b.tenant, nil)
+	lead := storetest.Lead(t, b.st, b.tenant, campaign, "9876543210")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET crm_lead_id = 'contact-7' WHERE id = $1", lead)
+	call := b.end(t, &lead)
+	again := b.try(t, store.ReportCRM, call)
+	kept := string(b.row(t, call, store.ReportCRM).Outcome)
+	require.NotContains(t, kept, "9876543210")
+	require.NotContains(t, kept, "contact-7")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET privacy_mode = 'strict' WHERE id = $1", b.tenant)
+	storetest.Exec(t, b.st, b.tenant, "DELETE FROM leads WHERE id = $1", lead)
+	b.clock.Advance(*again)
+	b.try(t, store.ReportCRM, call)
+	all := crm.requests()
+	require.Equal(t, "••••3210", all[1].body["to"])
+	require.Nil(t, all[1].body["crm_lead_id"], "a lead that was erased is")
+	require.NotContains(t, all[1].text, "9876543210")
+}
+
+// A controller that dies between the request and the note of what came of it leaves an attempt that is made again, under the same key and with the
+// same body, when nobody can be at it any more.
+func TestCrashBetweenRequestAndNote(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	crm := newStandIn(t, says(http.StatusCreated, `{"id": "1"}`))
+	b.configure(t, rest(crm.URL, nil))
+	call := b.end(t, nil)
+	args := store.CallReportArgs{TenantID: b.tenant, CallID: call, Purpose: store.ReportCRM}
+	c, _, err := b.begin(t.Context(), args)
+	require.NoError(t, err)
+	require.NoError(t, b.perform(t.Context(), c).err)
+
+	after := setupOn(t, b.st, b.clock)
+	after.tenant = b.tenant
+	b.dispose(t, call, "interested")
+	require.Equal(t, busyTime, *after.try(t, store.ReportCRM, call), "it may be at work still")
+	b.clock.Advance(busyTime)
+	require.Zero(t, *after.try(t, store.ReportCRM, call))
+	require.Nil(t, after.try(t, store.ReportCRM, call))
+	all := crm.requests()
+	require.Len(t, all, 3)
+	require.Equal(t, []string{all[0].key, all[0].text}, []string{all[1].key, all[1].text})
+	_, err = b.keep(t.Context(), c, result{externalID: "2"}, 0)
+	require.ErrorIs(t, err, store.ErrNotFound, "who comes back late has lost the attempt")
+	require.Equal(t, "1", *after.report(t, call).ExternalID)
+}
+
+// One access token serves all writes, until it is about to end or is refused.
+func TestClientCredentials(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var issued, good atomic.Int64
+	auth := newStandIn(t, func(w http.ResponseWriter, r got) {
+		if user, password, _ := (&http.Request{Header: r.header}).BasicAuth(); user != "ringmaster" || password != "secret+of it" &&
+			!strings.Contains(r.text, "client_secret=") && password != "secret%2Bof+it" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		n := issued.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(object{"access_token": "token-" + string(rune('0'+n)), "token_type": "Bearer", "expires_in": 3600})
+	})
+	good.Store(1)
+	crm := newStandIn(t, func(w http.ResponseWriter, r got) {
+		if r.header.Get("Authorization") != "Bearer token-"+string(rune('0'+good.Load())) {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+	})
+	b.configure(t, rest(crm.URL, object{"auth": object{
+		"type": "oauth2_client_credentials", "token_url": auth.URL + "/token", "client_id": "ringmaster", "client_secret": "secret+of it", "scope": "calls notes",
+	}}))
+	for range 3 {
+		require.Nil(t, b.try(t, store.ReportCRM, b.end(t, nil)))
+	}
+	require.EqualValues(t, 1, issued.Load())
+	require.Contains(t, auth.requests()[0].text, "scope=calls+notes")
+	good.Store(2)
+	call := b.end(t, nil)
+	require.Nil(t, b.try(t, store.ReportCRM, call), "one that is refused is replaced within the attempt")
+	require.EqualValues(t, 2, issued.Load())
+	require.EqualValues(t, 1, b.report(t, call).Attempts)
+	b.clock.Advance(time.Hour)
+	good.Store(3)
+	before := len(crm.requests())
+	require.Nil(t, b.try(t, store.ReportCRM, b.end(t, nil)))
+	require.Len(t, crm.requests(), before+1, "one that is about to end isn't sent")
+
+	auth.say(says(http.StatusBadRequest, `{"error": "invalid_client"}`))
+	b.clock.Advance(time.Hour)
+	call = b.end(t, nil)
+	require.NotNil(t, b.try(t, store.ReportCRM, call))
+	require.Equal(t, "no access token: answered 400: invalid_client", *b.report(t, call).LastError)
+}
