@@ -30,8 +30,8 @@ type callsListCmd struct {
 	page
 	Campaign    uuid.UUID `placeholder:"ID" help:"Those of a campaign."`
 	Agent       uuid.UUID `placeholder:"ID" help:"Those of an agent."`
-	Status      string    `enum:",dialing,ringing,answered,agent_connected,completed,failed" default:"" help:"Those in a state: dialing, ringing, answered, agent_connected, completed or failed."`
-	Direction   string    `enum:",outbound,inbound" default:"" help:"outbound or inbound."`
+	Status      string    `enum:",dialing,ringing,answered,agent_connected,completed,failed" default:"" placeholder:"STATUS" help:"Those in a state: dialing, ringing, answered, agent_connected, completed or failed."`
+	Direction   string    `enum:",outbound,inbound" default:"" placeholder:"WAY" help:"outbound or inbound."`
 	Disposition string    `help:"Those with a disposition."`
 	From        string    `placeholder:"TIME" help:"Those that began then or later: a date, or a time as RFC 3339 has it."`
 	To          string    `placeholder:"TIME" help:"Those that began before then."`
@@ -67,7 +67,7 @@ type callsGetCmd struct {
 
 // Help shows how it is used.
 func (callsGetCmd) Help() string {
-	return example("calls get 0197a3f2-5d3e-7c41-9a39-3c1f0f2a7b10", "calls get 0197a3f2-5d3e-7c41-9a39-3c1f0f2a7b10 --watch")
+	return example("calls get "+exampleID, "calls get "+exampleID+" --watch")
 }
 
 // Run shows a call.
@@ -127,7 +127,7 @@ type callsStartCmd struct {
 	From           string    `placeholder:"NUMBER" help:"The number that is shown, one of the tenant's; without one they take turns."`
 	VoiceAgent     uuid.UUID `placeholder:"ID" help:"The voice agent that talks; otherwise the tenant's default."`
 	Flow           uuid.UUID `placeholder:"ID" help:"The flow that runs, in place of a voice agent."`
-	Category       string    `enum:",promotional,service,transactional" default:"" help:"What the call is for: promotional, service or transactional."`
+	Category       string    `enum:",promotional,service,transactional" default:"" placeholder:"WHAT" help:"What the call is for: promotional, service or transactional."`
 	Metadata       string    `placeholder:"JSON" help:"What is kept with the call, and told to the voice agent and in webhooks."`
 	IdempotencyKey string    `placeholder:"KEY" help:"Within 24 hours the same key places no second call."`
 }
@@ -165,16 +165,14 @@ type callsHangupCmd struct {
 
 // Help shows how it is used.
 func (callsHangupCmd) Help() string {
-	return example("calls hangup 0197a3f2-5d3e-7c41-9a39-3c1f0f2a7b10")
+	return example("calls hangup " + exampleID)
 }
 
 // Run ends the call.
 func (cmd callsHangupCmd) Run(ctx context.Context, e Env) error {
-	return cmd.ofKey(ctx, e, func(ctx context.Context, c *client.Client) error {
-		if _, err := c.Calls.HangupCall(ctx, cmd.ID); err != nil {
-			return err
-		}
-		return cmd.done(e, "hung up", cmd.one)
+	return change(ctx, cmd.flags, e, "hung up", cmd.one, func(ctx context.Context, c *client.Client) error {
+		_, err := c.Calls.HangupCall(ctx, cmd.ID)
+		return err
 	})
 }
 
@@ -188,8 +186,8 @@ type callsControlCmd struct {
 // Help shows how it is used.
 func (callsControlCmd) Help() string {
 	return "The key must have the scope ai_sessions:control_admin. /docs of the service lists the verbs with their members.\n\n" +
-		example("calls control 0197a3f2-5d3e-7c41-9a39-3c1f0f2a7b10 transfer destination_type=e164 destination=+919876543210",
-			"calls control 0197a3f2-5d3e-7c41-9a39-3c1f0f2a7b10 get_call_state --json")
+		example("calls control "+exampleID+" transfer destination_type=e164 destination=+919876543210",
+			"calls control "+exampleID+" get_call_state --json")
 }
 
 // Run sends the verb.
@@ -201,11 +199,7 @@ func (cmd callsControlCmd) Run(ctx context.Context, e Env) error {
 	if err := assign(verb, cmd.Members); err != nil {
 		return err
 	}
-	return cmd.ofKey(ctx, e, func(ctx context.Context, c *client.Client) error {
-		done, err := c.AISessions.ControlCall(ctx, cmd.ID, verb)
-		if err != nil {
-			return err
-		}
-		return cmd.object(e, done)
+	return show(ctx, cmd.flags, e, nil, func(ctx context.Context, c *client.Client) (*client.ControlResponse, error) {
+		return c.AISessions.ControlCall(ctx, cmd.ID, verb)
 	})
 }

@@ -54,7 +54,7 @@ func (f flags) rows(e Env, items any, columns ...string) error {
 		return printJSON(e, items)
 	}
 	if f.Columns != "" {
-		columns = strings.Split(f.Columns, ",")
+		columns = separated(f.Columns)
 	}
 	var objects []map[string]any
 	if err := remade(items, &objects); err != nil {
@@ -86,6 +86,15 @@ func (f flags) rows(e Env, items any, columns ...string) error {
 	return tw.Flush()
 }
 
+// separated takes a list of columns apart.
+func separated(columns string) []string {
+	names := strings.Split(columns, ",")
+	for i := range names {
+		names[i] = strings.TrimSpace(names[i])
+	}
+	return names
+}
+
 // object prints one thing, a member a line: first those that are named, then the others that it has.
 func (f flags) object(e Env, item any, first ...string) error {
 	if f.JSON {
@@ -97,7 +106,7 @@ func (f flags) object(e Env, item any, first ...string) error {
 	}
 	names := first
 	if f.Columns != "" {
-		names = strings.Split(f.Columns, ",")
+		names = separated(f.Columns)
 	} else {
 		for _, name := range leaves("", object) {
 			if !slices.Contains(first, name) {

@@ -22,17 +22,27 @@ const Group = "api"
 
 // Commands are all of them, to be embedded in a grammar of kong's.
 type Commands struct {
-	Login  loginCmd  `cmd:"" group:"api" help:"Keep an address with a session, or an API key, as a profile."`
-	Logout logoutCmd `cmd:"" group:"api" help:"End the session, everywhere, and forget the profile."`
-	Calls  callsCmd  `cmd:"" group:"api" help:"Calls: list, get, start, hangup, control."`
+	Login        loginCmd        `cmd:"" group:"api" help:"Keep an address with a session, or an API key, as a profile."`
+	Logout       logoutCmd       `cmd:"" group:"api" help:"End the session, everywhere, and forget the profile."`
+	Calls        callsCmd        `cmd:"" group:"api" help:"Calls: place, follow, control and end them."`
+	Campaigns    campaignsCmd    `cmd:"" group:"api" help:"Campaigns: make, start, pause and stop them, and see their figures."`
+	Leads        leadsCmd        `cmd:"" group:"api" help:"Leads of campaigns: push, import and export them."`
+	Suppressions suppressionsCmd `cmd:"" group:"api" help:"Numbers that nobody calls."`
+	VoiceAgents  voiceAgentsCmd  `cmd:"" group:"api" help:"Voice agents: where the audio of calls goes."`
+	Recordings   recordingsCmd   `cmd:"" group:"api" help:"Recordings: their URLs, and their audio."`
+	Keys         keysCmd         `cmd:"" group:"api" help:"API keys, by a signed-in user (login); key does it on the database."`
+	Webhooks     webhooksCmd     `cmd:"" group:"api" help:"Webhooks: subscriptions to events, and deliveries."`
+	Usage        usageCmd        `cmd:"" group:"api" help:"Calls and minutes, by day, campaign or direction."`
 }
 
 // Env is what a command sees of the world.
 type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	Environ        []string
-	Version        string
+	// Progress is where bars are drawn: a terminal, or nil.
+	Progress io.Writer
+	Environ  []string
+	Version  string
 }
 
 // variable is the value of a variable of the environment, empty when there is none.
@@ -90,6 +100,9 @@ type one struct {
 	ID uuid.UUID `arg:"" help:"Its id."`
 }
 
+// exampleID is a UUID as ours are.
+const exampleID = "0197a3f2-5d3e-7c41-9a39-3c1f0f2a7b10"
+
 // example is the end of a command's help.
 func example(commands ...string) string {
 	return "Example:\n\n  ringmaster " + strings.Join(commands, "\n  ringmaster ")
@@ -102,4 +115,25 @@ func (f flags) ofKey(ctx context.Context, e Env, work func(context.Context, *cli
 		return err
 	}
 	return work(ctx, c)
+}
+
+// show runs a command that has one thing to show, with an API key.
+func show[T any](ctx context.Context, f flags, e Env, columns []string, ask func(context.Context, *client.Client) (T, error)) error {
+	return f.ofKey(ctx, e, func(ctx context.Context, c *client.Client) error {
+		item, err := ask(ctx, c)
+		if err != nil {
+			return err
+		}
+		return f.object(e, item, columns...)
+	})
+}
+
+// change runs a command that has nothing to show but that it is done, with an API key.
+func change(ctx context.Context, f flags, e Env, what string, on one, do func(context.Context, *client.Client) error) error {
+	return f.ofKey(ctx, e, func(ctx context.Context, c *client.Client) error {
+		if err := do(ctx, c); err != nil {
+			return err
+		}
+		return f.done(e, what, on)
+	})
 }

@@ -28,13 +28,17 @@ var update = flag.Bool("update", false, "write the golden files") //nolint:goche
 // bench is a command line before a server of examples.
 type bench struct {
 	*apitest.Examples
-	environ []string
-	stdin   string
+	environ  []string
+	stdin    string
+	progress io.Writer
 }
 
 func setup(t *testing.T) *bench {
 	t.Helper()
 	x := apitest.NewExamples(t)
+	x.Answer("login", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"access_token": "a.b.c", "expires_in": 43200, "user": {"email": "admin@acme.example", "role": "admin"}}`)
+	})
 	return &bench{Examples: x, environ: []string{"RINGMASTER_API_URL=" + x.URL, "RINGMASTER_API_KEY=svc_live_1", "HOME=" + t.TempDir()}}
 }
 
@@ -42,7 +46,7 @@ func setup(t *testing.T) *bench {
 func (b *bench) run(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, faults bytes.Buffer
-	parser := grammar(t, remote.Env{Stdin: strings.NewReader(b.stdin), Stdout: &out, Stderr: &faults, Environ: b.environ})
+	parser := grammar(t, remote.Env{Stdin: strings.NewReader(b.stdin), Stdout: &out, Stderr: &faults, Environ: b.environ, Progress: b.progress})
 	command, err := parser.Parse(args)
 	require.NoError(t, err, "%v", args)
 	command.BindTo(t.Context(), (*context.Context)(nil))
@@ -162,7 +166,7 @@ func TestProfiles(t *testing.T) {
 	b.stdin = "correct horse"
 	_, stderr, err = b.run(t, "login", "--email", "admin@acme.example")
 	require.NoError(t, err)
-	require.Contains(t, stderr, "signed in as ")
+	require.Contains(t, stderr, "signed in as admin@acme.example (admin) until ")
 	require.NotContains(t, stderr, "horse")
 
 	path := filepath.Join(home, "ringmaster", "profiles.json")

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	"golang.org/x/term"
 
 	"github.com/ringmaster/ringmaster/cmd/remote"
 )
@@ -46,10 +47,12 @@ type cli struct {
 	Secret   secretCmd   `cmd:"" group:"host" help:"The database's keys."`
 	remote.Commands
 
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Completion completionCmd `cmd:"" help:"Print what has a shell complete commands and flags."`
 
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 
+	Complete     completeCmd     `cmd:"" hidden:"" help:"Complete a command line."`
 	WithPostgres withPostgresCmd `cmd:"" hidden:"" help:"Run a command beside a private PostgreSQL."`
 	StandIn      standInCmd      `cmd:"" hidden:"" help:"Run one of the stand-ins for the outside."`
 }
@@ -59,6 +62,15 @@ type env struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string
+}
+
+// remote is what a command of package remote sees of it. Bars are for terminals.
+func (e env) remote() remote.Env {
+	out := remote.Env{Stdin: e.stdin, Stdout: e.stdout, Stderr: e.stderr, Environ: e.environ, Version: version}
+	if f, ok := e.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		out.Progress = f
+	}
+	return out
 }
 
 func main() {
@@ -92,7 +104,7 @@ func newParser(ctx context.Context, e env) (*kong.Kong, error) {
 		kong.Writers(e.stdout, e.stderr),
 		kong.Exit(func(int) { panic(errHelp) }), // kong's help wants to exit; see the recover in run
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(e, remote.Env{Stdin: e.stdin, Stdout: e.stdout, Stderr: e.stderr, Environ: e.environ, Version: version}),
+		kong.Bind(e, e.remote()),
 	)
 }
 

@@ -1,0 +1,181 @@
+package remote
+
+import (
+	"context"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/httpapi/client"
+)
+
+type webhooksCmd struct {
+	List       webhooksListCmd       `cmd:"" help:"List the subscriptions."`
+	Get        webhooksGetCmd        `cmd:"" help:"Show a subscription."`
+	Create     webhooksCreateCmd     `cmd:"" help:"Subscribe a URL to events; the signing secret is shown once."`
+	Update     webhooksUpdateCmd     `cmd:"" help:"Edit a subscription."`
+	Delete     webhooksDeleteCmd     `cmd:"" help:"Remove a subscription; what is still to be delivered to it is dropped."`
+	Test       webhooksTestCmd       `cmd:"" help:"Send a webhook.test event to a subscription."`
+	Deliveries webhooksDeliveriesCmd `cmd:"" help:"List deliveries, the newest first."`
+	Replay     webhooksReplayCmd     `cmd:"" help:"Deliver a finished delivery's event once more."`
+}
+
+func webhookColumns() []string {
+	return []string{"id", "url", "event_types", "campaign_id", "is_active"}
+}
+
+func deliveryColumns() []string {
+	return []string{"id", "event_type", "status", "subscription_id", "event_id", "created_at", "next_attempt_at"}
+}
+
+type webhooksListCmd struct{ flags }
+
+// Help shows how it is used.
+func (webhooksListCmd) Help() string { return example("webhooks list") }
+
+// Run lists.
+func (cmd webhooksListCmd) Run(ctx context.Context, e Env) error {
+	return cmd.ofKey(ctx, e, func(ctx context.Context, c *client.Client) error {
+		found, err := c.Webhooks.ListWebhooks(ctx)
+		if err != nil {
+			return err
+		}
+		return cmd.rows(e, found.Items, webhookColumns()...)
+	})
+}
+
+type webhooksGetCmd struct {
+	flags
+	one
+}
+
+// Help shows how it is used.
+func (webhooksGetCmd) Help() string { return example("webhooks get " + exampleID) }
+
+// Run shows it.
+func (cmd webhooksGetCmd) Run(ctx context.Context, e Env) error {
+	return show(ctx, cmd.flags, e, webhookColumns(), func(ctx context.Context, c *client.Client) (*client.Webhook, error) {
+		return c.Webhooks.GetWebhook(ctx, cmd.ID)
+	})
+}
+
+type webhooksCreateCmd struct {
+	flags
+	URL      string    `arg:"" help:"Where events are sent, http:// or https://."`
+	Event    []string  `required:"" help:"A type of events, such as call.ended; ai_session.* has all of a kind. May be repeated."`
+	Campaign uuid.UUID `placeholder:"ID" help:"Events of a campaign alone."`
+}
+
+// Help shows how it is used.
+func (webhooksCreateCmd) Help() string {
+	return example("webhooks create https://hooks.example/calls --event call.ended --event call.recording_ready")
+}
+
+// Run subscribes.
+func (cmd webhooksCreateCmd) Run(ctx context.Context, e Env) error {
+	body := client.CreateWebhookRequest{URL: cmd.URL, EventTypes: cmd.Event}
+	if cmd.Campaign != uuid.Nil {
+		body.CampaignID = client.Set(cmd.Campaign)
+	}
+	first := append(webhookColumns(), "signing_secret")
+	return show(ctx, cmd.flags, e, first, func(ctx context.Context, c *client.Client) (*client.WebhookCreated, error) {
+		made, err := c.Webhooks.CreateWebhook(ctx, body)
+		switch {
+		case err != nil:
+		case strings.Contains(made.SigningSecret, "•"):
+			e.say("the signing secret was lost on the way: delete the subscription %s and make another", made.ID)
+		default:
+			e.say("the signing secret is shown this once: keep it now")
+		}
+		return made, err
+	})
+}
+
+type webhooksUpdateCmd struct {
+	flags
+	one
+	members
+}
+
+// Help shows how it is used.
+func (webhooksUpdateCmd) Help() string {
+	return example(`webhooks update ` + exampleID + ` --set is_active=false --set event_types=["call.ended"]`)
+}
+
+// Run edits it.
+func (cmd webhooksUpdateCmd) Run(ctx context.Context, e Env) error {
+	var body client.WebhookFields
+	if err := cmd.fill(&body); err != nil {
+		return err
+	}
+	return show(ctx, cmd.flags, e, webhookColumns(), func(ctx context.Context, c *client.Client) (*client.Webhook, error) {
+		return c.Webhooks.PatchWebhook(ctx, cmd.ID, body)
+	})
+}
+
+type webhooksDeleteCmd struct {
+	flags
+	one
+}
+
+// Help shows how it is used.
+func (webhooksDeleteCmd) Help() string { return example("webhooks delete " + exampleID) }
+
+// Run removes it.
+func (cmd webhooksDeleteCmd) Run(ctx context.Context, e Env) error {
+	return change(ctx, cmd.flags, e, "deleted", cmd.one, func(ctx context.Context, c *client.Client) error {
+		return c.Webhooks.DeleteWebhook(ctx, cmd.ID)
+	})
+}
+
+type webhooksTestCmd struct {
+	flags
+	one
+}
+
+// Help shows how it is used.
+func (webhooksTestCmd) Help() string { return example("webhooks test " + exampleID) }
+
+// Run sends the event.
+func (cmd webhooksTestCmd) Run(ctx context.Context, e Env) error {
+	return show(ctx, cmd.flags, e, deliveryColumns(), func(ctx context.Context, c *client.Client) (*client.WebhookDelivery, error) {
+		return c.Webhooks.TestWebhook(ctx, cmd.ID)
+	})
+}
+
+type webhooksDeliveriesCmd struct {
+	flags
+	page
+	Webhook uuid.UUID `placeholder:"ID" help:"Those of a subscription."`
+	Status  string    `enum:",pending,delivered,dead_lettered" default:"" placeholder:"STATUS" help:"Those in a state: pending, delivered or dead_lettered."`
+	Event   string    `placeholder:"TYPE" help:"Those of a type of events."`
+}
+
+// Help shows how it is used.
+func (webhooksDeliveriesCmd) Help() string {
+	return example("webhooks deliveries --status dead_lettered")
+}
+
+// Run lists.
+func (cmd webhooksDeliveriesCmd) Run(ctx context.Context, e Env) error {
+	return cmd.ofKey(ctx, e, func(ctx context.Context, c *client.Client) error {
+		return list(cmd.flags, e, cmd.page, c.Webhooks.AllWebhookDeliveries(ctx, &client.ListWebhookDeliveriesParams{
+			SubscriptionID: some(cmd.Webhook), Status: some(client.WebhookDeliveryStatus(cmd.Status)), EventType: some(cmd.Event), PageSize: cmd.size(),
+		}), deliveryColumns()...)
+	})
+}
+
+type webhooksReplayCmd struct {
+	flags
+	one
+}
+
+// Help shows how it is used.
+func (webhooksReplayCmd) Help() string { return example("webhooks replay " + exampleID) }
+
+// Run delivers it again.
+func (cmd webhooksReplayCmd) Run(ctx context.Context, e Env) error {
+	return show(ctx, cmd.flags, e, deliveryColumns(), func(ctx context.Context, c *client.Client) (*client.WebhookDelivery, error) {
+		return c.Webhooks.ReplayWebhookDelivery(ctx, cmd.ID)
+	})
+}
