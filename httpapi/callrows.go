@@ -22,7 +22,7 @@ type callRow struct {
 type callRows struct{ store *store.Store }
 
 func (c callRows) one(ctx context.Context, tenant, id uuid.UUID) (callRow, error) {
-	row, err := c.store.Read(tenant).GetCallView(ctx, tenant, id)
+	row, err := c.store.ReadCall(tenant, id).GetCallView(ctx, tenant, id)
 	return callRow{row.Call, row.RecordingStatus, store.PrivacyMode(row.PrivacyMode), row.FlowRuns}, err
 }
 

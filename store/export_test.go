@@ -19,6 +19,9 @@ func SealedColumns() (names []string) {
 	return names
 }
 
+// MonthOf is the condition that ReadCall adds.
+func MonthOf(id uuid.UUID) string { return monthOf(id) }
+
 // SweepLock is the advisory lock of the process that sweeps.
 const SweepLock int64 = sweepLock
 

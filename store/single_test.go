@@ -2,7 +2,9 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -220,6 +222,44 @@ func TestSingleStatementsSurviveALostConnection(t *testing.T) {
 	proxy.Stop()
 	_, err = st.Read(tenant).VoiceAgentGet(t.Context(), tenant, agent)
 	require.ErrorIs(t, err, store.ErrUnavailable)
+}
+
+// A call is read in its month's partition alone, and found whatever its id is.
+func TestReadCallLooksIntoItsMonth(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.Tenant(t, st)
+	now := time.Now()
+	random := uuid.MustParse("ffffffff-ffff-4fff-8fff-fffffffffff0")
+	const add = `INSERT INTO calls (tenant_id, id, node, fs_uuid, direction, from_number, to_number) VALUES ($1, $2, 'n', 'f', 'inbound', 'anonymous', '+91')`
+	storetest.Exec(t, st, tenant, add, tenant, random)
+	ids := []uuid.UUID{random}
+	for _, at := range []time.Time{now, now.AddDate(0, -1, 0), now.AddDate(0, 1, 0), now.AddDate(-3, 0, 0), now.AddDate(1, 0, 0), time.UnixMilli(0)} {
+		ids = append(ids, insertCallAt(t, st, tenant, at))
+	}
+	for _, id := range ids {
+		row, err := st.ReadCall(tenant, id).GetCallView(t.Context(), tenant, id)
+		require.NoError(t, err)
+		require.Equal(t, id, row.Call.ID)
+	}
+	_, err := st.ReadCall(tenant, storetest.NewID(t)).GetCallView(t.Context(), tenant, storetest.NewID(t))
+	require.ErrorIs(t, err, store.ErrNotFound)
+
+	id := ids[1]
+	var plan []string
+	require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+		prepare := "PREPARE one (uuid, uuid) AS SELECT c.notes FROM calls c WHERE c.tenant_id = $1 AND c.id = $2 " + store.MonthOf(id)
+		_, err := tx.Pgx().Exec(t.Context(), prepare)
+		require.NoError(t, err)
+		rows, err := tx.Pgx().Query(t.Context(), fmt.Sprintf("EXPLAIN (COSTS OFF) EXECUTE one ('%s', '%s')", tenant, id))
+		require.NoError(t, err)
+		plan, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	}))
+	named := strings.Join(plan, "\n")
+	require.Contains(t, named, "calls_"+now.UTC().Format("2006_01"))
+	require.NotContains(t, named, "Append", "the plan for whatever id of the month has no other partition")
+	require.Empty(t, store.MonthOf(random), "no text for each id that somebody makes up")
 }
 
 func openWithConns(t *testing.T, url string, conns int32) *store.Store {

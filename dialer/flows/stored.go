@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -139,7 +140,7 @@ type Run struct {
 	Trace     []flow.Step `json:"trace"`
 }
 
-// RunsOf reads the flows that a call went through, the first one first, as the database gives them: null, or an array.
+// RunsOf reads the flows that a call went through, the first one first, from what the database gives: null, or an array in any order.
 func RunsOf(text json.RawMessage) ([]Run, error) {
 	var runs []Run
 	if err := json.Unmarshal(text, &runs); err != nil {
@@ -148,5 +149,6 @@ func RunsOf(text json.RawMessage) ([]Run, error) {
 	for i := range runs {
 		runs[i].StartedAt, runs[i].EndedAt = runs[i].StartedAt.UTC(), store.UTC(runs[i].EndedAt)
 	}
+	slices.SortFunc(runs, func(a, b Run) int { return a.StartedAt.Compare(b.StartedAt) })
 	return runs, nil
 }

@@ -200,12 +200,7 @@ func (l *Ledger) ReleaseUnit(ctx context.Context, tenant, unit uuid.UUID) error 
 
 // CallState tells a call's status and disposition; store.ErrNotFound when the tenant has no such call.
 func (l *Ledger) CallState(ctx context.Context, tenant, call uuid.UUID) (string, *string, error) {
-	var row db.CallStatusByIDRow
-	err := l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		var err error
-		row, err = tx.Q.CallStatusByID(ctx, tenant, call)
-		return err
-	})
+	row, err := l.st.ReadCall(tenant, call).CallStatusByID(ctx, tenant, call)
 	return row.Status, row.Disposition, err
 }
 

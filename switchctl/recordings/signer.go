@@ -4,7 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -43,14 +42,11 @@ func (s *Signer) Sign(l Link) string {
 	if keys := s.keys(); len(keys) > 0 {
 		newest = keys[0]
 	}
-	query := url.Values{
-		"tenant": {l.TenantID.String()}, "expires": {until},
-		"sig": {base64.RawURLEncoding.EncodeToString(mac(newest, l, until))},
-	}
+	query := "?expires=" + until + "&sig=" + base64.RawURLEncoding.EncodeToString(mac(newest, l, until)) + "&tenant=" + l.TenantID.String()
 	if l.Recipient != "" {
-		query.Set("to", l.Recipient)
+		query += "&to=" + url.QueryEscape(l.Recipient)
 	}
-	return s.base + "/recordings/" + l.CallID.String() + "?" + query.Encode()
+	return s.base + "/recordings/" + l.CallID.String() + query
 }
 
 // Verify reads the path's call id and the query of a URL that Sign made. The signature is compared in constant time and before the
@@ -96,11 +92,12 @@ func (s *Signer) signed(given []byte, l Link, expires string) bool {
 }
 
 func mac(key keyring.Key, l Link, expires string) []byte {
-	mac := hmac.New(sha256.New, key[:])
 	// The purpose keeps a signature that was made for something else under the same secret from fitting here.
-	_, _ = fmt.Fprintf(mac, "recording\n%s\n%s\n%s", l.TenantID, l.CallID, expires)
+	text := "recording\n" + l.TenantID.String() + "\n" + l.CallID.String() + "\n" + expires
 	if l.Recipient != "" {
-		_, _ = fmt.Fprintf(mac, "\n%s", l.Recipient)
+		text += "\n" + l.Recipient
 	}
+	mac := hmac.New(sha256.New, key[:])
+	_, _ = mac.Write([]byte(text))
 	return mac.Sum(nil)
 }
