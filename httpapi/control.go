@@ -105,6 +105,9 @@ func (h controlHandlers) ownCall(ctx context.Context, r *request) (uuid.UUID, er
 	if err != nil {
 		return uuid.Nil, err
 	}
+	if h.verbs.Runs(r.who.TenantID, callID) {
+		return callID, nil // no look at the database
+	}
 	tenantID, err := h.calls.rows.owner(ctx, r.who.TenantID, callID)
 	if err == nil && tenantID != r.who.TenantID {
 		return uuid.Nil, foreign

@@ -260,24 +260,34 @@ func (d *idempotency) claim(ctx context.Context, a attempt) (bool, error) {
 		}
 	}
 	now, id := d.now(), uuid.New()
-	write := func(tx *store.Tx) error {
+	err := d.write(ctx, a.tenantID, func(q *db.Queries) error {
 		var err error
-		rows, err = tx.Q.ClaimIdempotencyKey(ctx, db.ClaimIdempotencyKeyParams{
+		rows, err = q.ClaimIdempotencyKey(ctx, db.ClaimIdempotencyKeyParams{
 			TenantID: a.tenantID, Environment: string(a.environment), Scope: a.scope, Key: a.key, RequestHash: hash,
 			CreatedAt: now, ExpiresAt: now.Add(a.window), Attempt: id,
 		})
 		return err
-	}
-	err := d.store.InTenant(ctx, a.tenantID, write)
-	if errors.Is(err, store.ErrCommitUnknown) {
-		again, cancel := context.WithTimeout(ctx, d.keepTimeout)
-		defer cancel()
-		err = d.store.Persist(again, a.tenantID, write)
-	}
+	})
 	if err != nil {
 		return false, fmt.Errorf("claim idempotency key: %w", err)
 	}
 	return rows == 1, nil
+}
+
+// write makes one statement, in one round trip, and makes it again when nobody knows whether it is done: it must say the same twice.
+func (d *idempotency) write(ctx context.Context, tenant uuid.UUID, statement func(q *db.Queries) error) error {
+	err := statement(d.store.Write(tenant))
+	in := func(tx *store.Tx) error { return statement(tx.Q) }
+	switch {
+	case errors.Is(err, store.ErrCommitUnknown):
+		again, cancel := context.WithTimeout(ctx, d.keepTimeout)
+		defer cancel()
+		return d.store.Persist(again, tenant, in)
+	case errors.Is(err, store.ErrUnavailable), store.IsConflict(err):
+		return d.store.InTenant(ctx, tenant, in)
+	default:
+		return err
+	}
 }
 
 // settle keeps what became of an attempt. A refusal without an effect may free the key; an error that leaves the effect in doubt
@@ -299,8 +309,8 @@ func (d *idempotency) settle(ctx context.Context, a attempt, out reply, err erro
 		e := mapError(err)
 		switch {
 		case a.frees(e):
-			return d.store.InTenant(ctx, a.tenantID, func(tx *store.Tx) error {
-				return tx.Q.ReleaseIdempotencyKey(ctx, db.ReleaseIdempotencyKeyParams{
+			return d.write(ctx, a.tenantID, func(q *db.Queries) error {
+				return q.ReleaseIdempotencyKey(ctx, db.ReleaseIdempotencyKeyParams{
 					TenantID: a.tenantID, Environment: string(a.environment), Scope: a.scope, Key: a.key,
 				})
 			})
@@ -314,8 +324,8 @@ func (d *idempotency) settle(ctx context.Context, a attempt, out reply, err erro
 	if err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
 	}
-	return d.store.InTenant(ctx, a.tenantID, func(tx *store.Tx) error {
-		return tx.Q.FinishIdempotencyKey(ctx, db.FinishIdempotencyKeyParams{
+	return d.write(ctx, a.tenantID, func(q *db.Queries) error {
+		return q.FinishIdempotencyKey(ctx, db.FinishIdempotencyKeyParams{
 			TenantID: a.tenantID, Environment: string(a.environment), Scope: a.scope, Key: a.key,
 			StatusCode: int32(status), Response: response, RequestHash: late,
 		})

@@ -17,8 +17,9 @@ func TestIdempotencyKeyWhoseClaimHadNoAnswer(t *testing.T) {
 	b := setupOn(t, st)
 	const body = `{"name":"c","dial_mode":"preview"}`
 	key := b.api.With("Idempotency-Key", "k")
-	proxy.LoseCommit()
+	lost := proxy.LoseAnswer("ClaimIdempotencyKey")
 	header := key.JSON(t, http.MethodPost, "/api/v1/campaigns", body, http.StatusCreated, nil)
+	require.True(t, lost())
 	require.Empty(t, header.Get(replayed))
 	header = key.JSON(t, http.MethodPost, "/api/v1/campaigns", body, http.StatusCreated, nil)
 	require.Equal(t, "true", header.Get(replayed))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,9 +23,9 @@ type Proxy struct {
 
 	addr, target string
 	trips        atomic.Int64
-	cut          atomic.Bool // the next message from a client is dropped with its connection
-	lose         atomic.Bool // the next commit is carried out, and its answer dropped with the connection
-	mute         atomic.Bool // what the server says is dropped
+	cut          atomic.Bool            // the next message from a client is dropped with its connection
+	lose         atomic.Pointer[string] // the next such statement is carried out, and its answer dropped with the connection
+	mute         atomic.Bool            // what the server says is dropped
 
 	mu       sync.Mutex // guards what follows
 	listener net.Listener
@@ -84,8 +85,12 @@ func (p *Proxy) Resume() { p.mute.Store(false) }
 // CutAtNextWrite drops the next message from a client with its connection.
 func (p *Proxy) CutAtNextWrite() { p.cut.Store(true) }
 
-// LoseCommit has the next commit carried out, and its connection end before the answer.
-func (p *Proxy) LoseCommit() { p.lose.Store(true) }
+// LoseAnswer has the next statement of a name carried out, with the end of its transaction where it is a transaction by itself, and its
+// connection end before the answer.
+func (p *Proxy) LoseAnswer(name string) (lost func() bool) {
+	p.lose.Store(new("-- name: " + name + " "))
+	return func() bool { return p.lose.Load() == nil }
+}
 
 // RoundTrips gives how often clients have waited for the server while do ran. Nothing else may use the store meanwhile.
 func (p *Proxy) RoundTrips(do func()) int {
@@ -135,7 +140,8 @@ func (p *Proxy) accept(l net.Listener) {
 // ask passes a client's messages on. The first has no type; of the others a simple query and a Sync are answered by ReadyForQuery.
 func (p *Proxy) ask(server io.Writer, client io.Reader, lost *atomic.Bool) {
 	const lengthSize = 4
-	const commit = "commit\x00"
+	texts := map[string]string{} // of prepared statements
+	loses := false
 	for typeSize := 0; ; typeSize = 1 {
 		head := make([]byte, typeSize+lengthSize)
 		if _, err := io.ReadFull(client, head); err != nil || p.cut.CompareAndSwap(true, false) {
@@ -148,7 +154,16 @@ func (p *Proxy) ask(server io.Writer, client io.Reader, lost *atomic.Bool) {
 		if _, err := io.ReadFull(client, rest); err != nil {
 			return
 		}
-		if string(rest) == commit && p.lose.CompareAndSwap(true, false) {
+		switch wanted := p.lose.Load(); {
+		case typeSize == 0:
+		case head[0] == 'P': // name and text
+			name, text, _ := strings.Cut(string(rest), "\x00")
+			texts[name] = text
+		case wanted == nil:
+		case head[0] == 'B': // portal and name
+			fields := strings.SplitN(string(rest), "\x00", 3) //nolint:mnd // and the rest
+			loses = loses || len(fields) > 1 && strings.HasPrefix(texts[fields[1]], *wanted)
+		case head[0] == 'S' && loses && p.lose.CompareAndSwap(wanted, nil):
 			lost.Store(true)
 		}
 		if _, err := server.Write(append(head, rest...)); err != nil {
