@@ -33,6 +33,8 @@ type Service struct {
 	// Finished counts leads that reached a terminal state, Unusable those that were due and have no number that can be dialed.
 	Finished *prometheus.CounterVec
 	Unusable prometheus.Counter
+
+	pushes pushes
 }
 
 // Codes of faults.
@@ -42,7 +44,7 @@ const (
 	CodeUploads       = "too_many_uploads"
 )
 
-// PushLead adds one lead, scrubbed: by one statement, if that can do it. Errors: *fault.Error, store.ErrNotFound for the campaign, *fault.Error with
+// PushLead adds one lead, scrubbed: by one statement, if that can do it, together with others that come while one is under way. Errors: *fault.Error, store.ErrNotFound for the campaign, *fault.Error with
 // the members id and crm_lead_id of the lead that is there already.
 func (l *Service) PushLead(ctx context.Context, tenant, campaign uuid.UUID, in Input) (Lead, error) {
 	row, err := in.row()
@@ -52,26 +54,28 @@ func (l *Service) PushLead(ctx context.Context, tenant, campaign uuid.UUID, in I
 	rows := []leadRow{row}
 	answered := l.scrubRows(ctx, tenant, rows)
 	out, plain, err := l.pushPlain(ctx, tenant, campaign, rows[0], answered)
-	if plain || err != nil {
-		return out, fault.Wrap("push lead", err)
+	if err != nil {
+		return Lead{}, fault.Wrap("push lead", err)
+	}
+	if plain {
+		l.Wake.Campaign(campaign)
+		return out, nil
 	}
 	err = l.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		owner, err := campaignOwner(ctx, tx, tenant, campaign)
 		if err != nil {
 			return err
 		}
-		added, err := l.insertLeads(ctx, tx, owner, campaign, rows, answered)
-		if err != nil {
+		// A push whose answer was lost may have brought it: by its id it is known again.
+		if _, err := l.insertLeads(ctx, tx, owner, campaign, rows, answered); err != nil {
 			return err
 		}
-		made, ok := added[row.id]
-		if !ok {
-			if made, err = tx.Q.LeadGet(ctx, tenant, row.id); errors.Is(err, store.ErrNotFound) {
-				return l.duplicate(ctx, tx, tenant, campaign, rows[0])
-			}
-			if err != nil {
-				return err
-			}
+		made, err := tx.Q.LeadGet(ctx, tenant, row.id)
+		if errors.Is(err, store.ErrNotFound) {
+			return l.duplicate(ctx, tx, tenant, campaign, rows[0])
+		}
+		if err != nil {
+			return err
 		}
 		out = ViewOf(made, store.PrivacyMode(owner.PrivacyMode))
 		return nil
@@ -81,27 +85,6 @@ func (l *Service) PushLead(ctx context.Context, tenant, campaign uuid.UUID, in I
 	}
 	l.Wake.Campaign(campaign)
 	return out, nil
-}
-
-// pushPlain adds a lead in one round trip, when there is nothing about it that takes more: false then.
-func (l *Service) pushPlain(ctx context.Context, tenant, campaign uuid.UUID, row leadRow, scrubbed bool) (Lead, bool, error) {
-	if row.status != StatusNew || scrubbed && row.listed {
-		return Lead{}, false, nil
-	}
-	made, err := l.Store.Write(tenant).LeadPush(ctx, db.LeadPushParams{
-		ID: row.id, Phone: row.phone.National(), Hash: row.hash, Last4: row.phone.Last4(), LeadName: row.name, Email: row.email,
-		Metadata: string(row.metadata), CrmLeadID: row.crmLeadID, Checked: scrubbed, Now: l.Now(), Priority: int32(row.priority), //nolint:gosec // bounded
-		TenantID: tenant, CampaignID: campaign,
-	})
-	// Of a connection that was lost nobody knows whether it has brought the lead: by its id it is known again.
-	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrUnavailable) || store.IsConflict(err) {
-		return Lead{}, false, nil
-	}
-	if err != nil {
-		return Lead{}, false, err
-	}
-	l.Wake.Campaign(campaign)
-	return ViewOf(made, store.PrivacyStandard), true, nil
 }
 
 // campaignOwner reads the tenant, and that the campaign is there.
@@ -128,8 +111,9 @@ func (l *Service) duplicate(ctx context.Context, tx *store.Tx, tenant, campaign 
 // scrubRows asks the registry about rows that come in, and gives them their hashes; false when it can't answer.
 func (l *Service) scrubRows(ctx context.Context, tenant uuid.UUID, rows []leadRow) bool {
 	phones := make([]store.Phone, len(rows))
+	hash := l.Store.PhoneHasher(tenant)
 	for i := range rows {
-		rows[i].hash = l.Store.PhoneHash(tenant, rows[i].phone)
+		rows[i].hash = hash(rows[i].phone)
 		phones[i] = rows[i].phone
 	}
 	listed, err := l.Listed(ctx, phones)
@@ -161,25 +145,73 @@ func (l *Service) Listed(ctx context.Context, phones []store.Phone) ([]bool, err
 	return listed, nil
 }
 
-// insertLeads adds the rows that are no duplicates and returns them by id. A number that opted out is kept as
-// opted_out, without the number itself where the tenant is strict.
+// insertLeads adds the rows that are no duplicates, neither of the campaign's leads nor of an earlier row, and returns their ids.
 func (l *Service) insertLeads(
 	ctx context.Context, tx *store.Tx, owner db.Tenant, campaign uuid.UUID, rows []leadRow, scrubbed bool,
-) (map[uuid.UUID]db.Lead, error) {
-	hashes := make([][]byte, len(rows))
-	for i, r := range rows {
-		hashes[i] = r.hash
+) (map[uuid.UUID]bool, error) {
+	added := make(map[uuid.UUID]bool, len(rows))
+	first, repeated := apart(rows)
+	for _, part := range [][]leadRow{first, repeated} {
+		if len(part) == 0 {
+			continue
+		}
+		p, ended, err := l.insertion(ctx, tx, owner, campaign, part, scrubbed)
+		if err != nil {
+			return nil, err
+		}
+		made, err := tx.Q.LeadsInsert(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range made {
+			added[id] = true
+		}
+		for _, lead := range ended {
+			if !added[lead.ID] {
+				continue
+			}
+			if err := l.emitLeadCompleted(ctx, tx, lead); err != nil {
+				return nil, err
+			}
+		}
 	}
-	suppressed, err := tx.Q.SuppressedHashes(ctx, owner.ID, hashes)
+	return added, nil
+}
+
+// apart gives the rows without those that have a number or crm_lead_id of an earlier one, and these: a statement takes its rows in an order of its
+// own, and of duplicates the first is to stay.
+func apart(rows []leadRow) (first, repeated []leadRow) {
+	hashes, crms := make(map[string]bool, len(rows)), make(map[string]bool, len(rows))
+	first = make([]leadRow, 0, len(rows))
+	for _, r := range rows {
+		if hashes[string(r.hash)] || r.crmLeadID != "" && crms[r.crmLeadID] {
+			repeated = append(repeated, r)
+			continue
+		}
+		hashes[string(r.hash)], crms[r.crmLeadID] = true, true
+		first = append(first, r)
+	}
+	return first, repeated
+}
+
+// insertion gives rows as they are inserted, and those of them that are never dialed. A number that opted out is kept as opted_out, without the
+// number itself where the tenant is strict.
+func (l *Service) insertion(
+	ctx context.Context, tx *store.Tx, owner db.Tenant, campaign uuid.UUID, rows []leadRow, scrubbed bool,
+) (p db.LeadsInsertParams, ended []db.Lead, err error) {
+	p = db.LeadsInsertParams{TenantID: owner.ID, CampaignID: campaign, Now: l.Now()}
+	for _, r := range rows {
+		p.Hashes = append(p.Hashes, r.hash)
+	}
+	suppressed, err := tx.Q.SuppressedHashes(ctx, owner.ID, p.Hashes)
 	if err != nil {
-		return nil, err
+		return p, nil, err
 	}
 	optedOut := make(map[string]bool, len(suppressed))
 	for _, h := range suppressed {
 		optedOut[string(h)] = true
 	}
 	strict := store.PrivacyMode(owner.PrivacyMode) == store.PrivacyStrict
-	p := db.LeadsInsertParams{TenantID: owner.ID, CampaignID: campaign, Now: l.Now(), Hashes: hashes}
 	for _, r := range rows {
 		status, number, sealed := r.status, r.phone.National(), []byte{}
 		switch {
@@ -191,9 +223,15 @@ func (l *Service) insertLeads(
 		if strict {
 			if number = ""; status != StatusOptedOut {
 				if sealed, err = tx.SealPhone(ctx, owner.ID, r.phone); err != nil {
-					return nil, err
+					return p, nil, err
 				}
 			}
+		}
+		if status != StatusNew {
+			ended = append(ended, db.Lead{
+				TenantID: owner.ID, ID: r.id, CampaignID: campaign, CrmLeadID: input.OrNil(r.crmLeadID), Status: string(status), CompletedAt: &p.Now,
+				Metadata: r.metadata,
+			})
 		}
 		p.Ids, p.Phones, p.Sealed = append(p.Ids, r.id), append(p.Phones, number), append(p.Sealed, sealed)
 		p.Last4s, p.Names, p.Emails = append(p.Last4s, r.phone.Last4()), append(p.Names, r.name), append(p.Emails, r.email)
@@ -201,20 +239,7 @@ func (l *Service) insertLeads(
 		p.Checked, p.Listed = append(p.Checked, scrubbed), append(p.Listed, r.listed)
 		p.Statuses, p.Priorities = append(p.Statuses, string(status)), append(p.Priorities, int32(r.priority)) //nolint:gosec // bounded
 	}
-	made, err := tx.Q.LeadsInsert(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	added := make(map[uuid.UUID]db.Lead, len(made))
-	for _, lead := range made {
-		added[lead.ID] = lead
-		if lead.Status != string(StatusNew) {
-			if err := l.emitLeadCompleted(ctx, tx, lead); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return added, nil
+	return p, ended, nil
 }
 
 // PushLeads adds leads in bulk, each scrubbed. Rows that are invalid or duplicates fail no other. Errors:
@@ -257,8 +282,8 @@ func (l *Service) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in 
 		privacy := store.PrivacyMode(owner.PrivacyMode)
 		for i, place := range places {
 			results[place] = BulkRow{Phone: rows[i].phone.Echo(privacy), Status: BulkDuplicate}
-			if made, ok := added[rows[i].id]; ok {
-				results[place].Status, results[place].ID = BulkAdded, &made.ID
+			if added[rows[i].id] {
+				results[place].Status, results[place].ID = BulkAdded, &rows[i].id
 			}
 		}
 		for i := range results {

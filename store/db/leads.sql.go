@@ -407,89 +407,6 @@ func (q *Queries) LeadPurgePhone(ctx context.Context, tenantID uuid.UUID, iD uui
 	return err
 }
 
-const leadPush = `-- name: LeadPush :one
-INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean,
-  dnd_checked_at, priority)
-SELECT k.tenant_id, $1, k.id, $2::text, $3::bytea, $4::text, nullif($5::text, ''), nullif($6::text, ''),
-  nullif($7::text, '')::jsonb, nullif($8::text, ''), $9::bool, $9::bool,
-  CASE WHEN $9::bool THEN $10::timestamptz END, $11::int
-FROM campaigns k JOIN tenants t ON t.id = k.tenant_id
-WHERE k.tenant_id = $12 AND k.id = $13 AND k.deleted_at IS NULL AND t.privacy_mode = 'standard'
-  AND NOT EXISTS (SELECT FROM suppressions s WHERE s.tenant_id = $12 AND s.phone_hash = $3::bytea)
-ON CONFLICT DO NOTHING
-RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id
-`
-
-type LeadPushParams struct {
-	ID         uuid.UUID
-	Phone      string
-	Hash       []byte
-	Last4      string
-	LeadName   string
-	Email      string
-	Metadata   string
-	CrmLeadID  string
-	Checked    bool
-	Now        time.Time
-	Priority   int32
-	TenantID   uuid.UUID
-	CampaignID uuid.UUID
-}
-
-// LeadPush adds one lead that is new, by one statement: none where the campaign isn't there, the tenant is strict, the number is on the
-// tenant's suppression list, or the campaign has the lead.
-func (q *Queries) LeadPush(ctx context.Context, arg LeadPushParams) (Lead, error) {
-	row := q.db.QueryRow(ctx, leadPush,
-		arg.ID,
-		arg.Phone,
-		arg.Hash,
-		arg.Last4,
-		arg.LeadName,
-		arg.Email,
-		arg.Metadata,
-		arg.CrmLeadID,
-		arg.Checked,
-		arg.Now,
-		arg.Priority,
-		arg.TenantID,
-		arg.CampaignID,
-	)
-	var i Lead
-	err := row.Scan(
-		&i.TenantID,
-		&i.ID,
-		&i.CampaignID,
-		&i.Phone,
-		&i.PhoneSealed,
-		&i.PhoneHash,
-		&i.PhoneLast4,
-		&i.Name,
-		&i.Email,
-		&i.Metadata,
-		&i.CrmLeadID,
-		&i.DndChecked,
-		&i.DndClean,
-		&i.DndCheckedAt,
-		&i.CustomFields,
-		&i.Status,
-		&i.StatusSetBy,
-		&i.Attempts,
-		&i.NextAttemptAt,
-		&i.ClaimedBy,
-		&i.ClaimedUntil,
-		&i.Priority,
-		&i.LastCallID,
-		&i.Disposition,
-		&i.CreatedAt,
-		&i.UpdatedAt,
-		&i.CompletedAt,
-		&i.TrunkFailures,
-		&i.CallbackAt,
-		&i.CallbackVoiceAgentID,
-	)
-	return i, err
-}
-
 const leadReschedule = `-- name: LeadReschedule :exec
 UPDATE leads SET status = $1, attempts = $2, trunk_failures = trunk_failures + $3::int,
   next_attempt_at = $4::timestamptz, callback_at = NULL, claimed_by = NULL, claimed_until = NULL, updated_at = now()
@@ -906,9 +823,9 @@ FROM (
     unnest($13::bool[]) AS checked, unnest($14::bool[]) AS listed, unnest($15::int[]) AS priority,
     unnest($16::text[]) AS status
 ) r
-ORDER BY r.id
+ORDER BY r.hash, r.id
 ON CONFLICT DO NOTHING
-RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id
+RETURNING id
 `
 
 type LeadsInsertParams struct {
@@ -931,9 +848,9 @@ type LeadsInsertParams struct {
 }
 
 // Leads: how they come in, how they are claimed, and what becomes of them.
-// LeadsInsert adds those rows that are no duplicates, neither of the campaign's leads nor of an earlier row, and names them.
-// Empty text stands for none.
-func (q *Queries) LeadsInsert(ctx context.Context, arg LeadsInsertParams) ([]Lead, error) {
+// LeadsInsert adds those rows that are no duplicates, neither of the campaign's leads nor of one another, and names them. Empty text stands for
+// none. Who adds several adds them in the order of their numbers' hashes, as LeadsPush does: two who waited for each other's would be a deadlock.
+func (q *Queries) LeadsInsert(ctx context.Context, arg LeadsInsertParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, leadsInsert,
 		arg.TenantID,
 		arg.CampaignID,
@@ -956,44 +873,13 @@ func (q *Queries) LeadsInsert(ctx context.Context, arg LeadsInsertParams) ([]Lea
 		return nil, err
 	}
 	defer rows.Close()
-	items := []Lead{}
+	items := []uuid.UUID{}
 	for rows.Next() {
-		var i Lead
-		if err := rows.Scan(
-			&i.TenantID,
-			&i.ID,
-			&i.CampaignID,
-			&i.Phone,
-			&i.PhoneSealed,
-			&i.PhoneHash,
-			&i.PhoneLast4,
-			&i.Name,
-			&i.Email,
-			&i.Metadata,
-			&i.CrmLeadID,
-			&i.DndChecked,
-			&i.DndClean,
-			&i.DndCheckedAt,
-			&i.CustomFields,
-			&i.Status,
-			&i.StatusSetBy,
-			&i.Attempts,
-			&i.NextAttemptAt,
-			&i.ClaimedBy,
-			&i.ClaimedUntil,
-			&i.Priority,
-			&i.LastCallID,
-			&i.Disposition,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.CompletedAt,
-			&i.TrunkFailures,
-			&i.CallbackAt,
-			&i.CallbackVoiceAgentID,
-		); err != nil {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
 			return nil, err
 		}
-		items = append(items, i)
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -1082,6 +968,90 @@ func (q *Queries) LeadsMarkScrubbed(ctx context.Context, arg LeadsMarkScrubbedPa
 		arg.Listed,
 	)
 	return err
+}
+
+const leadsPush = `-- name: LeadsPush :many
+INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean,
+  dnd_checked_at, priority)
+SELECT $1, r.id, $2, r.phone, r.hash, r.last4, nullif(r.name, ''), nullif(r.email, ''), nullif(r.metadata, '')::jsonb,
+  nullif(r.crm_lead_id, ''), r.checked, r.checked, CASE WHEN r.checked THEN $3::timestamptz END, r.priority
+FROM (
+  SELECT unnest($4::uuid[]) AS id, unnest($5::text[]) AS phone, unnest($6::bytea[]) AS hash, unnest($7::text[]) AS last4,
+    unnest($8::text[]) AS name, unnest($9::text[]) AS email, unnest($10::text[]) AS metadata,
+    unnest($11::text[]) AS crm_lead_id, unnest($12::bool[]) AS checked, unnest($13::int[]) AS priority
+) r
+WHERE EXISTS (SELECT FROM campaigns k WHERE k.tenant_id = $1 AND k.id = $2 AND k.deleted_at IS NULL)
+  AND (SELECT t.privacy_mode FROM tenants t WHERE t.id = $1) = 'standard'
+  AND r.hash <> ALL(ARRAY(SELECT s.phone_hash FROM suppressions s WHERE s.tenant_id = $1 AND s.phone_hash = ANY($6::bytea[])))
+ORDER BY r.hash, r.id
+ON CONFLICT DO NOTHING
+RETURNING id, metadata, dnd_checked_at, custom_fields, created_at
+`
+
+type LeadsPushParams struct {
+	TenantID   uuid.UUID
+	CampaignID uuid.UUID
+	Now        time.Time
+	Ids        []uuid.UUID
+	Phones     []string
+	Hashes     [][]byte
+	Last4s     []string
+	Names      []string
+	Emails     []string
+	Metadatas  []string
+	CrmLeadIds []string
+	Checked    []bool
+	Priorities []int32
+}
+
+type LeadsPushRow struct {
+	ID           uuid.UUID
+	Metadata     json.RawMessage
+	DndCheckedAt *time.Time
+	CustomFields json.RawMessage
+	CreatedAt    time.Time
+}
+
+// LeadsPush adds leads that are new, by one statement: none where the campaign isn't there or the tenant is strict, and not those whose number is on
+// the tenant's suppression list, or which the campaign has. Empty text stands for none.
+func (q *Queries) LeadsPush(ctx context.Context, arg LeadsPushParams) ([]LeadsPushRow, error) {
+	rows, err := q.db.Query(ctx, leadsPush,
+		arg.TenantID,
+		arg.CampaignID,
+		arg.Now,
+		arg.Ids,
+		arg.Phones,
+		arg.Hashes,
+		arg.Last4s,
+		arg.Names,
+		arg.Emails,
+		arg.Metadatas,
+		arg.CrmLeadIds,
+		arg.Checked,
+		arg.Priorities,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LeadsPushRow{}
+	for rows.Next() {
+		var i LeadsPushRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Metadata,
+			&i.DndCheckedAt,
+			&i.CustomFields,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const leadsRelease = `-- name: LeadsRelease :exec

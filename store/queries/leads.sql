@@ -1,7 +1,7 @@
 -- Leads: how they come in, how they are claimed, and what becomes of them.
 
--- LeadsInsert adds those rows that are no duplicates, neither of the campaign's leads nor of an earlier row, and names them.
--- Empty text stands for none.
+-- LeadsInsert adds those rows that are no duplicates, neither of the campaign's leads nor of one another, and names them. Empty text stands for
+-- none. Who adds several adds them in the order of their numbers' hashes, as LeadsPush does: two who waited for each other's would be a deadlock.
 -- name: LeadsInsert :many
 INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id,
   dnd_checked, dnd_clean, dnd_checked_at, priority, status, completed_at)
@@ -16,23 +16,28 @@ FROM (
     unnest(@checked::bool[]) AS checked, unnest(@listed::bool[]) AS listed, unnest(@priorities::int[]) AS priority,
     unnest(@statuses::text[]) AS status
 ) r
-ORDER BY r.id
+ORDER BY r.hash, r.id
 ON CONFLICT DO NOTHING
-RETURNING *;
+RETURNING id;
 
--- LeadPush adds one lead that is new, by one statement: none where the campaign isn't there, the tenant is strict, the number is on the
--- tenant's suppression list, or the campaign has the lead.
--- name: LeadPush :one
+-- LeadsPush adds leads that are new, by one statement: none where the campaign isn't there or the tenant is strict, and not those whose number is on
+-- the tenant's suppression list, or which the campaign has. Empty text stands for none.
+-- name: LeadsPush :many
 INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean,
   dnd_checked_at, priority)
-SELECT k.tenant_id, @id, k.id, @phone::text, @hash::bytea, @last4::text, nullif(@lead_name::text, ''), nullif(@email::text, ''),
-  nullif(@metadata::text, '')::jsonb, nullif(@crm_lead_id::text, ''), @checked::bool, @checked::bool,
-  CASE WHEN @checked::bool THEN @now::timestamptz END, @priority::int
-FROM campaigns k JOIN tenants t ON t.id = k.tenant_id
-WHERE k.tenant_id = @tenant_id AND k.id = @campaign_id AND k.deleted_at IS NULL AND t.privacy_mode = 'standard'
-  AND NOT EXISTS (SELECT FROM suppressions s WHERE s.tenant_id = @tenant_id AND s.phone_hash = @hash::bytea)
+SELECT @tenant_id, r.id, @campaign_id, r.phone, r.hash, r.last4, nullif(r.name, ''), nullif(r.email, ''), nullif(r.metadata, '')::jsonb,
+  nullif(r.crm_lead_id, ''), r.checked, r.checked, CASE WHEN r.checked THEN @now::timestamptz END, r.priority
+FROM (
+  SELECT unnest(@ids::uuid[]) AS id, unnest(@phones::text[]) AS phone, unnest(@hashes::bytea[]) AS hash, unnest(@last4s::text[]) AS last4,
+    unnest(@names::text[]) AS name, unnest(@emails::text[]) AS email, unnest(@metadatas::text[]) AS metadata,
+    unnest(@crm_lead_ids::text[]) AS crm_lead_id, unnest(@checked::bool[]) AS checked, unnest(@priorities::int[]) AS priority
+) r
+WHERE EXISTS (SELECT FROM campaigns k WHERE k.tenant_id = @tenant_id AND k.id = @campaign_id AND k.deleted_at IS NULL)
+  AND (SELECT t.privacy_mode FROM tenants t WHERE t.id = @tenant_id) = 'standard'
+  AND r.hash <> ALL(ARRAY(SELECT s.phone_hash FROM suppressions s WHERE s.tenant_id = @tenant_id AND s.phone_hash = ANY(@hashes::bytea[])))
+ORDER BY r.hash, r.id
 ON CONFLICT DO NOTHING
-RETURNING *;
+RETURNING id, metadata, dnd_checked_at, custom_fields, created_at;
 
 -- name: LeadFindDuplicate :one
 SELECT id, crm_lead_id FROM leads
