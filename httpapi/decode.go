@@ -48,7 +48,12 @@ func decodeChecked(body []byte, check func([]byte) *fault.Field, v any) error {
 	if trimmed[0] != '{' {
 		return badJSON("The body must be a JSON object.", nil)
 	}
-	err := json.Unmarshal(body, v)
+	var err error
+	if own, ok := v.(json.Unmarshaler); ok {
+		err = own.UnmarshalJSON(trimmed) // it was checked
+	} else {
+		err = json.Unmarshal(body, v)
+	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 		return fault.InField(wrong.Field, "must be "+kindOf(wrong.Type))
 	}

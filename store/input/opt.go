@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"unicode/utf8"
 )
 
 // Opt is a member of a request that may be absent, null or a value. A value of the wrong JSON type does not fail
@@ -34,14 +35,66 @@ func (o *Opt[T]) UnmarshalJSON(b []byte) error {
 		o.Null = true
 		return nil
 	}
-	if n, ok := any(&o.Value).(*int); ok {
-		o.fault = decodeInt(b, n)
+	switch v := any(&o.Value).(type) {
+	case *int:
+		o.fault = decodeInt(b, v)
 		return nil
+	case *string:
+		if text, ok := plain(b); ok {
+			*v = text
+			return nil
+		}
+	case *[]json.RawMessage:
+		if list, ok := elements(b); ok {
+			*v = list
+			return nil
+		}
 	}
 	if err := json.Unmarshal(b, &o.Value); err != nil {
 		o.fault = "must be " + wanted(o.Value)
 	}
 	return nil
+}
+
+// plain reads a string that has nothing to be decoded: most have not.
+func plain(b []byte) (string, bool) {
+	if len(b) < 2 || b[0] != '"' || b[len(b)-1] != '"' {
+		return "", false
+	}
+	b = b[1 : len(b)-1]
+	ascii := true
+	for _, c := range b {
+		if c == '"' || c == '\\' || c < ' ' {
+			return "", false
+		}
+		ascii = ascii && c < utf8.RuneSelf
+	}
+	if !ascii && !utf8.Valid(b) {
+		return "", false
+	}
+	return string(b), true
+}
+
+// elements takes an array apart, without a look into its elements.
+func elements(b []byte) ([]json.RawMessage, bool) {
+	b = bytes.Clone(b)
+	dec := lenient(b)
+	if begin, err := dec.ReadToken(); err != nil || begin.Kind() != '[' {
+		return nil, false
+	}
+	list := []json.RawMessage{}
+	for dec.PeekKind() != ']' {
+		value, err := dec.ReadValue()
+		if err != nil {
+			return nil, false
+		}
+		end := int(dec.InputOffset())
+		list = append(list, b[end-len(value):end:end])
+	}
+	if _, err := dec.ReadToken(); err != nil || len(bytes.TrimSpace(b[dec.InputOffset():])) > 0 {
+		return nil, false
+	}
+	return list, true
 }
 
 // decodeInt takes 25 and 25.0 alike, as JSON knows no difference.

@@ -20,7 +20,7 @@ const maxDepth = 64
 // for the text itself; nil when nothing is wrong.
 func Check(text []byte) *fault.Field {
 	zero := bytes.Contains(text, []byte(`\u0000`))
-	dec := jsontext.NewDecoder(bytes.NewReader(text))
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
 	for {
 		token, err := dec.ReadToken()
 		switch {
@@ -41,31 +41,45 @@ func Check(text []byte) *fault.Field {
 
 // CheckRows is Check for an object whose members are rows that are judged one by one, each by [Row]: it looks at the object's own members.
 func CheckRows(text []byte) *fault.Field {
-	if !utf8.Valid(text) || !json.Valid(text) {
-		if wrong := Check(text); wrong != nil {
-			return wrong
-		}
-		return unreadable(nil)
+	if !utf8.Valid(text) {
+		return wrongText(text)
 	}
-	dec := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	dec := lenient(text)
 	if token, err := dec.ReadToken(); err != nil || token.Kind() != '{' {
-		return nil // what it must be is said elsewhere
+		if json.Valid(text) {
+			return nil // what it must be is said elsewhere
+		}
+		return wrongText(text)
 	}
 	seen := map[string]bool{}
 	for dec.PeekKind() == '"' {
 		name, err := dec.ReadToken()
 		if err != nil {
-			return unreadable(err)
+			return wrongText(text)
 		}
 		if seen[name.String()] {
+			if !json.Valid(text) {
+				return wrongText(text)
+			}
 			return &fault.Field{Field: name.String(), Message: givenTwice}
 		}
 		seen[name.String()] = true
 		if err := dec.SkipValue(); err != nil {
-			return unreadable(err)
+			return wrongText(text)
 		}
 	}
+	if _, err := dec.ReadToken(); err != nil || len(bytes.TrimSpace(text[dec.InputOffset():])) > 0 {
+		return wrongText(text)
+	}
 	return nil
+}
+
+// wrongText tells what is wrong with a text that is no JSON.
+func wrongText(text []byte) *fault.Field {
+	if wrong := Check(text); wrong != nil {
+		return wrong
+	}
+	return unreadable(nil)
 }
 
 // Row reads one row of such an object.
