@@ -69,7 +69,7 @@ func (w *claimWorld) withoutIndexes(b *testing.B) func() {
 	}
 	exec("ALTER TABLE leads DROP CONSTRAINT leads_phone_once")
 	return func() {
-		exec("ALTER TABLE leads ADD CONSTRAINT leads_phone_once UNIQUE (tenant_id, campaign_id, phone_hash)")
+		exec("ALTER TABLE leads ADD CONSTRAINT leads_phone_once UNIQUE (tenant_id, phone_hash, campaign_id)")
 		for _, index := range indexes {
 			exec(index[1])
 		}

@@ -31,7 +31,7 @@
 // an old snapshot slows every claim of leads.
 //
 // A transaction costs two round trips besides those of its statements. What is one statement goes through Read, ReadSystem or Write:
-// scope, statement and end are sent together. ReadListByValues sends several. Reads have connections of their own, which refuse to write and keep
+// scope, statement and end are sent together. ReadListByValues sends several. ReadCall has the statement planned for the call's month. Reads have connections of their own, which refuse to write and keep
 // the scope of their last statement for the next of the same tenant. Tests count round trips (storetest.NewCounted).
 //
 // # Credentials in memory
@@ -59,8 +59,12 @@
 //
 // Migrations run while controllers serve. One in a transaction waits a second for a lock, and is tried again for about two minutes, since all who
 // come later to the table wait behind it; keep it short, and let it rewrite no table that calls write. Indexes of such tables are built
-// CONCURRENTLY, in a file with "-- +goose NO TRANSACTION" whose statements can be run again; on a partitioned table, on each partition.
-// Rows are filled in batches, by the service. A test forbids the rest from migration 0040 on.
+// CONCURRENTLY, in a file with "-- +goose NO TRANSACTION" whose statements can be run again. On a partitioned table a migration makes an index ON
+// ONLY the table, and Migrate builds those of the partitions that lack one (indexes.go). Rows are filled in batches, by the service. A test
+// forbids the rest from migration 0040 on.
+//
+// Two that were released do more than that in one statement, and stay as they are: 0052 counts all calls while they go on, some minutes for each
+// ten million, and recount_calls (0056) keeps figures from being folded as long as it counts.
 //
 // # Jobs
 //

@@ -95,6 +95,9 @@ func migrateLocked(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := s.up(ctx); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
+	if err := completeIndexes(ctx, pool); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
 	jobs, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return fmt.Errorf("migrate the job queue: %w", err)

@@ -49,10 +49,10 @@ INSERT INTO campaign_counts (tenant_id, campaign_id, figure, n)
 SELECT tenant_id, campaign_id, 'lead:' || status, count(*) FROM leads GROUP BY 1, 2, 3;
 
 INSERT INTO calls (tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, node, fs_uuid, direction, status, from_number, to_number,
-  peer_hash, peer_sealed, dial_time, answer_time, end_time, hangup_cause, answered_by_amd, created_at)
+  peer_hash, peer_sealed, dial_time, answer_time, end_time, hangup_cause, answered_by_amd, created_at, disposition)
 SELECT l.tenant_id, audit_id(l.at), l.campaign_id, l.id, CASE WHEN l.n / 4 % 2 = 0 THEN u.ids[1 + l.n / 4 % 5] END, v.id, 'node-' || 1 + l.n % 3,
   gen_random_uuid(), 'outbound', 'completed', '+918000000001', '+910000000000', l.phone_hash, CASE WHEN l.n % 3 = 0 THEN '\x00'::bytea END,
-  l.at, l.at, l.at + interval '1 minute', 'NORMAL_CLEARING', 'human', l.at
+  l.at, l.at, l.at + interval '1 minute', 'NORMAL_CLEARING', 'human', l.at, CASE WHEN l.n % 100 = 1 THEN 'sale' WHEN l.n % 3 = 0 THEN 'no_interest' END
 FROM (
   SELECT m.*, m.month + (least(m.month + interval '1 month', now()) - m.month) * ((m.n - 1) / greatest(m.calls, 1)::float8) AS at
   FROM (

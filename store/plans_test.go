@@ -29,7 +29,8 @@ import (
 func plannedByValues() map[string][]string {
 	calls := []string{
 		"{tenant}, {small}, NULL, NULL, NULL, NULL", "{tenant}, {small}, NULL, 'failed', NULL, NULL", "{tenant}, NULL, {agent}, NULL, NULL, NULL",
-		"{tenant}, NULL, {agent}, NULL, 'sale', NULL", "{tenant}, NULL, NULL, 'ringing', NULL, NULL",
+		"{tenant}, NULL, {agent}, NULL, 'sale', NULL", "{tenant}, NULL, NULL, 'ringing', NULL, NULL", "{tenant}, NULL, NULL, NULL, 'sale', NULL",
+		"{tenant}, {worked off}, NULL, NULL, 'sale', NULL", "{tenant}, NULL, NULL, NULL, NULL, 'inbound'",
 	}
 	const last = ", 'ffffffff-ffff-ffff-ffff-ffffffffffff'"
 	const anyTime = last + ", '00000000-0000-0000-0000-000000000000'" + last + ", NULL, NULL, 0, 50"
@@ -47,6 +48,7 @@ func plannedByValues() map[string][]string {
 		"LeadsClaimFresh":     {campaign + "0, '00000000-0000-0000-0000-000000000000', now(), 50"},
 		"LeadPriorities":      {"{tenant}, {fresh}, now()", "{tenant}, {worked off}, now()"},
 		"PaceHistory":         {"{tenant}, {small}, '00000000-0000-0000-0000-000000000000', 500"},
+		"LeadPage":            {"{tenant}, {worked off}, '00000000-0000-0000-0000-000000000000', 'exhausted', 0, 50"},
 		"CountCalls":          {"NULL, {tenant}, NULL, {small}, 'failed', NULL", "'sale', {tenant}, {agent}, NULL, NULL, NULL", "NULL, {tenant}, NULL, NULL, 'ringing', NULL"},
 		"ListCallViews":       paged(calls, anyTime), "CountCallsBetween": paged(calls, lately+", 1000"),
 		"CountWebhookDeliveries": deliveries, "ListWebhookDeliveries": paged(deliveries, ", 0, 50"),
@@ -269,7 +271,7 @@ func newPlanGuard(t *testing.T, st *store.Store) planGuard {
 	t.Helper()
 	g := planGuard{
 		rows: map[string]int{}, indexes: map[string]guardedIndex{}, ids: historyIDs(t, st),
-		keyed: regexp.MustCompile(`\b(id|\w+_id|\w+_hash|node|actor|claimed_by|fs_uuid|key) = |= (id|\w+_id|node)\)`),
+		keyed: regexp.MustCompile(`\b(id|\w+_id|\w+_hash|node|actor|claimed_by|fs_uuid|key|disposition) = |= (id|\w+_id|node)\)`),
 	}
 	rows, err := st.Pool().Query(t.Context(), `SELECT c.relname, c.reltuples::int, i.indexrelid::regclass::text,
 		(SELECT array_agg(pg_get_indexdef(i.indexrelid, k, true) ORDER BY k) FROM generate_series(1, i.indnkeyatts) k),

@@ -1,0 +1,75 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ringmaster/ringmaster/store/retry"
+)
+
+// lackingIndexes finds the partitions that lack an index of their table, which CREATE INDEX ... ON ONLY has made for the table alone.
+const lackingIndexes = `
+SELECT i.indexrelid::regclass::text, p.inhrelid::regclass::text, c.relname || '_' || replace(x.relname, t.relname || '_', ''),
+  pg_get_indexdef(i.indexrelid)
+FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+JOIN pg_inherits p ON p.inhparent = i.indrelid JOIN pg_class c ON c.oid = p.inhrelid
+WHERE x.relkind = 'I' AND NOT i.indisvalid AND x.relnamespace = current_schema()::regnamespace
+  AND NOT EXISTS (SELECT FROM pg_inherits h JOIN pg_index j ON j.indexrelid = h.inhrelid WHERE h.inhparent = i.indexrelid AND j.indrelid = p.inhrelid)
+ORDER BY 1, 2`
+
+type lackingIndex struct{ Parent, Table, Name, Definition string }
+
+// completeIndexes builds the indexes that partitions lack, CONCURRENTLY: who writes goes on meanwhile. The table's own becomes valid with the last
+// of them. What it leaves when it is cut off is an invalid index, which the next one builds anew.
+func completeIndexes(ctx context.Context, pool *pgxpool.Pool) error {
+	rows, err := pool.Query(ctx, lackingIndexes)
+	if err != nil {
+		return lostUnless(ctx, translate(err))
+	}
+	lacking, err := pgx.CollectRows(rows, pgx.RowToStructByPos[lackingIndex])
+	if err != nil {
+		return lostUnless(ctx, translate(err))
+	}
+	for _, index := range lacking {
+		if err := index.build(ctx, pool); err != nil {
+			return fmt.Errorf("build index %s: %w", index.Name, err)
+		}
+	}
+	return nil
+}
+
+func (i lackingIndex) build(ctx context.Context, pool *pgxpool.Pool) error {
+	name := pgx.Identifier{i.Name}.Sanitize()
+	_, using, _ := strings.Cut(i.Definition, " USING ")
+	for _, statement := range []string{
+		"DROP INDEX CONCURRENTLY IF EXISTS " + name, "CREATE INDEX CONCURRENTLY " + name + " ON " + i.Table + " USING " + using,
+	} {
+		if _, err := pool.Exec(ctx, statement); err != nil {
+			return lostUnless(ctx, translate(err))
+		}
+	}
+	for try := 1; ; try++ {
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			wait := strconv.FormatInt(schemaLockTimeout.Milliseconds(), 10)
+			if _, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $1, true)", wait); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, "ALTER INDEX "+i.Parent+" ATTACH PARTITION "+name)
+			return err
+		})
+		switch {
+		case err == nil:
+			return nil
+		case try == schemaTries, !hasCode(err, codeLockTimeout, codeDeadlock):
+			return lostUnless(ctx, translate(err))
+		}
+		if err := retry.Pause(ctx, retry.Jitter(schemaWait)); err != nil {
+			return err
+		}
+	}
+}
