@@ -17,6 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
+	"github.com/ringmaster/ringmaster/store/lanes"
 	"github.com/ringmaster/ringmaster/store/phone"
 )
 
@@ -34,7 +35,7 @@ type Service struct {
 	Finished *prometheus.CounterVec
 	Unusable prometheus.Counter
 
-	pushes pushes
+	pushes lanes.Lanes[intoCampaign, *pushed]
 }
 
 // Codes of faults.

@@ -2,9 +2,6 @@ package leads
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,96 +9,34 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/input"
+	"github.com/ringmaster/ringmaster/store/lanes"
 )
 
-const (
-	// pushBatch bounds the leads of one statement.
-	pushBatch = 100
-	// pushTimeout bounds a statement, which has the leads of other requests than the one that sends it.
-	pushTimeout = 10 * time.Second
-)
+// pushTimeout bounds a statement, which has the leads of other requests than the one that sends it.
+const pushTimeout = 10 * time.Second
 
-// lane is a campaign into which leads are pushed one a request.
-type lane struct{ tenant, campaign uuid.UUID }
+// pushBounds have one statement at a time bring leads into a campaign, with a hundred at most.
+func pushBounds() lanes.Bounds { return lanes.Bounds{Running: 1, Together: 100} } //nolint:mnd // see above
 
-// pushes are the leads that wait while a statement brings others into their campaign; they go with the next. Nobody waits for more to come: a
-// lead that comes alone is sent at once. A statement costs many times what one more lead in it does. The zero value is ready.
-type pushes struct {
-	mu    sync.Mutex         // guards lanes
-	lanes map[lane][]*pushed // a lane is there while a statement is under way
-}
+// intoCampaign is a campaign into which leads are pushed one a request.
+type intoCampaign struct{ tenant, campaign uuid.UUID }
 
 // pushed is a lead on its way.
 type pushed struct {
 	row      leadRow
 	scrubbed bool
-	// turn has the leads, this one first, that it is to send as the statement before has ended; it is closed when this one was sent by another.
-	turn chan []*pushed
-	// made is nil for a lead that was not added. Who waits for turn reads it then.
-	made *db.LeadsPushRow
+	made     *db.LeadsPushRow // nil for a lead that was not added
 }
 
-// enter gives the lead to be sent at once, or nothing: it waits for its turn.
-func (s *pushes) enter(to lane, p *pushed) []*pushed {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	waiting, busy := s.lanes[to]
-	if busy {
-		s.lanes[to] = append(waiting, p)
-		return nil
-	}
-	if s.lanes == nil {
-		s.lanes = map[lane][]*pushed{}
-	}
-	s.lanes[to] = nil
-	return []*pushed{p}
-}
-
-// next has those sent that have come meanwhile, by the first of them.
-func (s *pushes) next(to lane) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	waiting := s.lanes[to]
-	if len(waiting) == 0 {
-		delete(s.lanes, to)
-		return
-	}
-	batch := slices.Clone(waiting[:min(len(waiting), pushBatch)])
-	s.lanes[to] = slices.Clone(waiting[len(batch):])
-	batch[0].turn <- batch
-}
-
-// leave takes out a lead that still waits.
-func (s *pushes) leave(to lane, p *pushed) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at := slices.Index(s.lanes[to], p)
-	if at >= 0 {
-		s.lanes[to] = slices.Delete(s.lanes[to], at, at+1)
-	}
-	return at >= 0
-}
-
-// pushPlain adds a lead when there is nothing about it that takes more than the statement: false then, whatever it was. Of a connection that was
-// lost nobody knows whether it has brought the lead.
+// pushPlain adds a lead when there is nothing about it that takes more than a statement: false then, whatever it was. Of a connection that was lost
+// nobody knows whether it has brought the lead.
 func (l *Service) pushPlain(ctx context.Context, tenant, campaign uuid.UUID, row leadRow, scrubbed bool) (Lead, bool, error) {
 	if row.status != StatusNew || scrubbed && row.listed {
 		return Lead{}, false, nil
 	}
-	p, to := &pushed{row: row, scrubbed: scrubbed, turn: make(chan []*pushed, 1)}, lane{tenant, campaign}
-	batch := l.pushes.enter(to, p)
-	if batch == nil {
-		select {
-		case batch = <-p.turn:
-		case <-ctx.Done():
-			if l.pushes.leave(to, p) {
-				return Lead{}, false, fmt.Errorf("wait for other leads: %w", ctx.Err())
-			}
-			batch = <-p.turn
-		}
-	}
-	if batch != nil {
-		l.sendPushes(ctx, to, batch)
+	p, to := &pushed{row: row, scrubbed: scrubbed}, intoCampaign{tenant, campaign}
+	if err := l.pushes.Do(ctx, to, pushBounds(), p, func(batch []*pushed) { l.sendPushes(ctx, to, batch) }); err != nil {
+		return Lead{}, false, err
 	}
 	if p.made == nil {
 		return Lead{}, false, nil
@@ -115,14 +50,8 @@ func (l *Service) pushPlain(ctx context.Context, tenant, campaign uuid.UUID, row
 	}, store.PrivacyStandard), true, nil
 }
 
-// sendPushes sends leads, tells those who wait for them, and has the next ones sent. A statement that fails has added none.
-func (l *Service) sendPushes(ctx context.Context, to lane, batch []*pushed) {
-	defer l.pushes.next(to)
-	defer func() {
-		for _, p := range batch[1:] {
-			close(p.turn)
-		}
-	}()
+// sendPushes sends leads by one statement. One that fails has added none.
+func (l *Service) sendPushes(ctx context.Context, to intoCampaign, batch []*pushed) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pushTimeout)
 	defer cancel()
 	params := db.LeadsPushParams{TenantID: to.tenant, CampaignID: to.campaign, Now: l.Now()}
