@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 
 	"github.com/ringmaster/ringmaster/httpapi/client"
 )
@@ -98,6 +99,9 @@ func (leadsExportCmd) Help() string {
 	return example("leads export "+exampleID+" --out leads.csv", "leads export "+exampleID+" --status completed --columns phone,disposition")
 }
 
+// exported are the columns of a file; those that an import knows come first.
+const exported = "phone,name,email,crm_lead_id,priority,metadata,custom_fields,status,disposition,attempts,last_call_id,completed_at,id"
+
 // Run writes them, as they come page by page.
 func (cmd leadsExportCmd) Run(ctx context.Context, e Env) (err error) {
 	c, err := cmd.client(e)
@@ -106,6 +110,10 @@ func (cmd leadsExportCmd) Run(ctx context.Context, e Env) (err error) {
 	}
 	const largest = 200
 	params := &client.ListLeadsParams{Status: some(client.LeadStatus(cmd.Status)), PageSize: some(largest)}
+	columns := separated(cmp.Or(cmd.Columns, exported))
+	if err := known(reflect.TypeFor[client.Lead](), columns); err != nil {
+		return err
+	}
 	total := int64(-1)
 	if e.Progress != nil {
 		first, err := c.Leads.ListLeads(ctx, cmd.Campaign, &client.ListLeadsParams{Status: params.Status, PageSize: some(1)})
@@ -125,7 +133,6 @@ func (cmd leadsExportCmd) Run(ctx context.Context, e Env) (err error) {
 	}
 	bar := e.bar(total, "leads", false)
 	defer func() { _ = bar.Clear() }()
-	columns := separated(cmp.Or(cmd.Columns, "phone,name,email,crm_lead_id,priority,metadata,custom_fields,status,disposition,attempts,last_call_id,completed_at,id"))
 	table := csv.NewWriter(out)
 	if err := table.Write(columns); err != nil {
 		return err
@@ -140,10 +147,7 @@ func (cmd leadsExportCmd) Run(ctx context.Context, e Env) (err error) {
 		}
 		record := make([]string, len(columns))
 		for i, column := range columns {
-			value, ok := member(object, column)
-			if !ok {
-				return fmt.Errorf("there is no column %s", column)
-			}
+			value := member(object, column)
 			if text, isText := value.(string); isText {
 				record[i] = text
 			} else if value != nil {

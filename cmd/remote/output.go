@@ -3,9 +3,11 @@ package remote
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -57,7 +59,7 @@ func (f flags) rows(e Env, items any, columns ...string) error {
 		columns = separated(f.Columns)
 	}
 	var objects []map[string]any
-	if err := remade(items, &objects); err != nil {
+	if err := errors.Join(known(reflect.TypeOf(items), columns), remade(items, &objects)); err != nil {
 		return err
 	}
 	if len(objects) == 0 {
@@ -75,11 +77,7 @@ func (f flags) rows(e Env, items any, columns ...string) error {
 	for _, object := range objects {
 		cells := make([]string, len(columns))
 		for i, column := range columns {
-			value, ok := member(object, column)
-			if !ok && f.Columns != "" {
-				return fmt.Errorf("there is no column %s: there are %s", column, strings.Join(slices.Sorted(maps.Keys(object)), ", "))
-			}
-			cells[i] = shown(value)
+			cells[i] = shown(member(object, column))
 		}
 		_, _ = fmt.Fprintln(tw, strings.Join(cells, "\t"))
 	}
@@ -107,6 +105,9 @@ func (f flags) object(e Env, item any, first ...string) error {
 	names := first
 	if f.Columns != "" {
 		names = separated(f.Columns)
+		if err := known(reflect.TypeOf(item), names); err != nil {
+			return err
+		}
 	} else {
 		for _, name := range leaves("", object) {
 			if !slices.Contains(first, name) {
@@ -116,11 +117,7 @@ func (f flags) object(e Env, item any, first ...string) error {
 	}
 	tw := tabwriter.NewWriter(e.Stdout, 0, 4, 2, ' ', 0)
 	for _, name := range names {
-		value, ok := member(object, name)
-		if !ok && f.Columns != "" {
-			return fmt.Errorf("there is no member %s: there are %s", name, strings.Join(slices.Sorted(maps.Keys(object)), ", "))
-		}
-		_, _ = fmt.Fprintf(tw, "%s\t%s\n", name, shown(value))
+		_, _ = fmt.Fprintf(tw, "%s\t%s\n", name, shown(member(object, name)))
 	}
 	return tw.Flush()
 }
@@ -166,22 +163,38 @@ func remade(from, into any) error {
 	return dec.Decode(into)
 }
 
-// member finds one by its name, or by those that lead to it: quality.inbound.mos. What is null has no members, and that is no fault.
-func member(object map[string]any, path string) (any, bool) {
-	var at any = object
-	for name := range strings.SplitSeq(path, ".") {
-		within, ok := at.(map[string]any)
-		if at == nil {
-			return nil, true
-		}
-		if !ok {
-			return nil, false
-		}
-		if at, ok = within[name]; !ok {
-			return nil, false
+// known tells of columns that a type, or what it is a list of, doesn't have.
+func known(of reflect.Type, columns []string) error {
+	for _, column := range columns {
+		at := of
+		for name := range strings.SplitSeq(column, ".") {
+			for at.Kind() == reflect.Pointer || at.Kind() == reflect.Slice {
+				at = at.Elem()
+			}
+			if at.Kind() == reflect.Map || at.Kind() == reflect.Interface {
+				break // whatever customers put there
+			}
+			if at.Kind() != reflect.Struct {
+				return fmt.Errorf("there is no column %s: nothing is in it", column)
+			}
+			field, names := fieldOf(at, name)
+			if field == nil {
+				return fmt.Errorf("there is no column %s: there are %s", column, strings.Join(names, ", "))
+			}
+			at = field
 		}
 	}
-	return at, true
+	return nil
+}
+
+// member finds one by its name, or by those that lead to it: quality.inbound.mos.
+func member(object map[string]any, path string) any {
+	var at any = object
+	for name := range strings.SplitSeq(path, ".") {
+		within, _ := at.(map[string]any)
+		at = within[name]
+	}
+	return at
 }
 
 // shown is a value in a cell: on one line, and without what a terminal would obey.

@@ -163,7 +163,7 @@ func (cmd loginCmd) Run(ctx context.Context, e Env) error {
 		if kept.APIKey, err = secret(e, "API key: "); err != nil {
 			return err
 		}
-		if err := known(ctx, e, kept); err != nil {
+		if err := accepted(ctx, e, kept); err != nil {
 			return err
 		}
 		e.say("the key is kept as profile %s", cmd.name(e))
@@ -188,8 +188,8 @@ func (cmd loginCmd) Run(ctx context.Context, e Env) error {
 	return cmd.keep(e, kept)
 }
 
-// known tells of a key that the service doesn't know. A scope that it lacks is no matter.
-func known(ctx context.Context, e Env, p profile) error {
+// accepted tells of a key that the service doesn't know. A scope that it lacks is no matter.
+func accepted(ctx context.Context, e Env, p profile) error {
 	c, err := newClient(e, p.APIURL, p.APIKey)
 	if err != nil {
 		return err

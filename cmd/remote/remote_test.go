@@ -105,6 +105,8 @@ func TestCalls(t *testing.T) {
 		"calls list",
 		"calls list --campaign "+anID+" --status answered --direction outbound --from 2026-11-01 --to 2026-12-01 --limit 2 --columns id,quality.inbound.mos",
 		"calls list --columns id,nothing",
+		"calls list --columns quality.inbound.loud",
+		"calls list --columns id.x",
 		"calls get "+anID+" --columns id,status,quality.inbound,flows",
 		"calls start 9876543210 --from 9180000001 --category service --metadata {\"variables\":{\"name\":\"Asha\"}} --columns id",
 		"calls start 9876543210 --metadata []",

@@ -25,53 +25,6 @@ type Config struct {
 	MaxWait time.Duration
 }
 
-// Client has the operations of the API by their tags in its description. A method has the operationId of its operation. Safe for concurrent use.
-type Client struct {
-	VoiceAgents *VoiceAgents
-	Campaigns   *Campaigns
-	Leads       *Leads
-	Calls       *Calls
-	Recordings  *Recordings
-	AISessions  *AISessions
-	Webhooks    *Webhooks
-	Keys        *Keys
-	Dialer      *Dialer
-	Accounts    *Accounts
-	Agents      *Agents
-	Supervisors *Supervisors
-	Health      *Health
-}
-
-// The services, each with the operations of one tag.
-type (
-	// VoiceAgents are where the audio of calls goes.
-	VoiceAgents struct{ client *transport }
-	// Campaigns are leads to call, and the rules by which they are called.
-	Campaigns struct{ client *transport }
-	// Leads are whom campaigns call, and the numbers that nobody calls.
-	Leads struct{ client *transport }
-	// Calls are single calls, what became of each call, and what was used.
-	Calls struct{ client *transport }
-	// Recordings are the audio of answered calls.
-	Recordings struct{ client *transport }
-	// AISessions are what a voice agent does with the call that it is on.
-	AISessions struct{ client *transport }
-	// Webhooks are subscriptions to events, and their deliveries.
-	Webhooks struct{ client *transport }
-	// Keys are the API keys of a tenant. They take a session.
-	Keys struct{ client *transport }
-	// Dialer has what signs in, and operations that take a session as well as a key.
-	Dialer struct{ client *transport }
-	// Accounts are what a tenant consists of: users, numbers, trunks, flows and settings.
-	Accounts struct{ client *transport }
-	// Agents are the desk of human agents, and their figures.
-	Agents struct{ client *transport }
-	// Supervisors have the floor, supervision of calls, escalations and the audit.
-	Supervisors struct{ client *transport }
-	// Health says whether the service works.
-	Health struct{ client *transport }
-)
-
 const (
 	defaultRetries = 3
 	defaultMaxWait = 30 * time.Second
@@ -101,10 +54,5 @@ func New(cfg Config) (*Client, error) {
 	if cfg.MaxWait == 0 {
 		cfg.MaxWait = defaultMaxWait
 	}
-	t := &transport{cfg: cfg, base: base.String(), wait: wait}
-	return &Client{
-		VoiceAgents: &VoiceAgents{t}, Campaigns: &Campaigns{t}, Leads: &Leads{t}, Calls: &Calls{t}, Recordings: &Recordings{t},
-		AISessions: &AISessions{t}, Webhooks: &Webhooks{t}, Keys: &Keys{t}, Dialer: &Dialer{t}, Accounts: &Accounts{t}, Agents: &Agents{t},
-		Supervisors: &Supervisors{t}, Health: &Health{t},
-	}, nil
+	return services(&transport{cfg: cfg, base: base.String(), wait: wait}), nil
 }

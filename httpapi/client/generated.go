@@ -49,6 +49,21 @@ const (
 	BulkResultResultStatusInvalid   BulkResultResultStatus = "invalid"
 )
 
+// Defines values for CRMAuthType.
+const (
+	CRMAuthTypeBasic                   CRMAuthType = "basic"
+	CRMAuthTypeBearer                  CRMAuthType = "bearer"
+	CRMAuthTypeNone                    CRMAuthType = "none"
+	CRMAuthTypeOauth2ClientCredentials CRMAuthType = "oauth2_client_credentials"
+)
+
+// Defines values for CRMReportStatus.
+const (
+	CRMReportStatusFailed  CRMReportStatus = "failed"
+	CRMReportStatusPending CRMReportStatus = "pending"
+	CRMReportStatusWritten CRMReportStatus = "written"
+)
+
 // Defines values for CallCategory.
 const (
 	CallCategoryEmpty         CallCategory = ""
@@ -160,9 +175,13 @@ const (
 	ErrorCodeAudioFailed             ErrorCode = "audio_failed"
 	ErrorCodeBadRequest              ErrorCode = "bad_request"
 	ErrorCodeBodyTooLarge            ErrorCode = "body_too_large"
+	ErrorCodeCRMNotConfigured        ErrorCode = "crm_not_configured"
+	ErrorCodeCRMNotWritten           ErrorCode = "crm_not_written"
+	ErrorCodeCRMWritten              ErrorCode = "crm_written"
 	ErrorCodeCallCategoryRequired    ErrorCode = "call_category_required"
 	ErrorCodeCallEnded               ErrorCode = "call_ended"
 	ErrorCodeCallInProgress          ErrorCode = "call_in_progress"
+	ErrorCodeCallLive                ErrorCode = "call_live"
 	ErrorCodeCallModeNotScrubbed     ErrorCode = "call_mode_not_scrubbed"
 	ErrorCodeCallNotYours            ErrorCode = "call_not_yours"
 	ErrorCodeCallOfAnotherAgent      ErrorCode = "call_of_another_agent"
@@ -307,6 +326,12 @@ const (
 	KeyScopeWebhooksWrite          KeyScope = "webhooks:write"
 )
 
+// Defines values for Kind.
+const (
+	KindHubspot Kind = "hubspot"
+	KindRest    Kind = "rest"
+)
+
 // Defines values for LeadStatus.
 const (
 	LeadStatusCallback  LeadStatus = "callback"
@@ -339,6 +364,13 @@ const (
 const (
 	MediaModeBridge MediaMode = "bridge"
 	MediaModeBypass MediaMode = "bypass"
+)
+
+// Defines values for Method.
+const (
+	MethodPATCH Method = "PATCH"
+	MethodPOST  Method = "POST"
+	MethodPUT   Method = "PUT"
 )
 
 // Defines values for MonitorScope.
@@ -468,6 +500,13 @@ const (
 	TransportUDP Transport = "udp"
 )
 
+// Defines values for UpdateMethod.
+const (
+	UpdateMethodPATCH UpdateMethod = "PATCH"
+	UpdateMethodPOST  UpdateMethod = "POST"
+	UpdateMethodPUT   UpdateMethod = "PUT"
+)
+
 // Defines values for VoiceAgentFieldsStatus.
 const (
 	VoiceAgentFieldsStatusActive VoiceAgentFieldsStatus = "active"
@@ -534,7 +573,7 @@ type AISentiment string
 
 // AddSuppressionsRequest defines model for AddSuppressionsRequest.
 type AddSuppressionsRequest struct {
-	Suppressions []SuppressionInput `json:"suppressions,omitzero"`
+	Suppressions []SuppressionInput `json:"suppressions"`
 }
 
 // Agent defines model for Agent.
@@ -623,7 +662,7 @@ type AudioFormatFields struct {
 type BulkResult struct {
 	Duplicates int                `json:"duplicates"`
 	Invalid    int                `json:"invalid"`
-	Results    []BulkResultResult `json:"results,omitzero"`
+	Results    []BulkResultResult `json:"results"`
 	Total      int                `json:"total"`
 	Valid      int                `json:"valid"`
 }
@@ -644,6 +683,104 @@ type BulkResultResultError struct {
 
 // BulkResultResultStatus defines model for BulkResultResultStatus.
 type BulkResultResultStatus string
+
+// CRM defines model for CRM.
+type CRM struct {
+	Hubspot  *CRMHubSpot `json:"hubspot"`
+	IsActive bool        `json:"is_active"`
+	Kind     Kind        `json:"kind"`
+	Rest     *CRMRest    `json:"rest"`
+}
+
+// CRMAuth How requests are authenticated: bearer has a token, basic a username and a password, oauth2_client_credentials what an access token is fetched with (RFC 6749, 4.4), before it ends and when it is refused.
+type CRMAuth struct {
+	Audience     *string `json:"audience,omitempty"`
+	ClientID     *string `json:"client_id,omitempty"`
+	ClientSecret *string `json:"client_secret,omitempty"`
+	Password     *string `json:"password,omitempty"`
+
+	// Scope Scopes with spaces between.
+	Scope    *string     `json:"scope,omitempty"`
+	Token    *string     `json:"token,omitempty"`
+	TokenURL *string     `json:"token_url,omitempty"`
+	Type     CRMAuthType `json:"type"`
+	Username *string     `json:"username,omitempty"`
+}
+
+// CRMAuthType defines model for CRMAuthType.
+type CRMAuthType string
+
+// CRMFields defines model for CRMFields.
+type CRMFields struct {
+	Hubspot  *CRMHubSpot `json:"hubspot,omitempty"`
+	IsActive *bool       `json:"is_active,omitempty"`
+	Kind     Kind        `json:"kind"`
+	Rest     *CRMRest    `json:"rest,omitempty"`
+}
+
+// CRMHubSpot defines model for CRMHubSpot.
+type CRMHubSpot struct {
+	// AccessToken A private app's, with the scopes crm.objects.contacts.read and crm.objects.contacts.write.
+	AccessToken string  `json:"access_token"`
+	BaseURL     *string `json:"base_url,omitempty"`
+}
+
+// CRMReport defines model for CRMReport.
+type CRMReport struct {
+	Attempts int `json:"attempts"`
+
+	// ExternalID The id that the CRM gave the record.
+	ExternalID    *string    `json:"external_id"`
+	LastError     *string    `json:"last_error"`
+	NextAttemptAt *time.Time `json:"next_attempt_at"`
+
+	// Status pending while something of the call is still to be written, updates too.
+	Status CRMReportStatus `json:"status"`
+
+	// UpdatedAt When the record was last updated.
+	UpdatedAt *time.Time `json:"updated_at"`
+	WrittenAt *time.Time `json:"written_at"`
+}
+
+// CRMReportStatus defines model for CRMReportStatus.
+type CRMReportStatus string
+
+// CRMRest defines model for CRMRest.
+type CRMRest struct {
+	// Auth How requests are authenticated: bearer has a token, basic a username and a password, oauth2_client_credentials what an access token is fetched with (RFC 6749, 4.4), before it ends and when it is refused.
+	Auth *CRMAuth `json:"auth,omitempty"`
+
+	// Body A template: a string, or JSON whose strings are templates; null for the whole outcome. In JSON a member within a string is that text, and outside of one (in a body that is given as a string) the JSON value. The header Content-Type says what else the body is: a form, XML or plain text.
+	Body         any               `json:"body,omitempty"`
+	Headers      map[string]string `json:"headers,omitzero"`
+	Method       *Method           `json:"method,omitempty"`
+	UpdateMethod *UpdateMethod     `json:"update_method,omitempty"`
+
+	// UpdateURL A template, which may name {{external_id}}, the id that the CRM answered. Without it updates go to url, unless method is POST: then there are none.
+	UpdateURL *string `json:"update_url,omitempty"`
+
+	// URL A template. Where it has a member in its path that a call lacks, such as crm_lead_id, that call's outcome fails.
+	URL string `json:"url"`
+}
+
+// CRMTest defines model for CRMTest.
+type CRMTest struct {
+	Error      *string `json:"error"`
+	ExternalID *string `json:"external_id"`
+	LatencyMs  int     `json:"latency_ms"`
+	Ok         bool    `json:"ok"`
+	Request    *struct {
+		Body    string            `json:"body"`
+		Headers map[string]string `json:"headers"`
+		Method  string            `json:"method"`
+		URL     string            `json:"url"`
+	} `json:"request"`
+	Response *struct {
+		Body        string `json:"body"`
+		ContentType string `json:"content_type"`
+	} `json:"response"`
+	StatusCode *int `json:"status_code"`
+}
 
 // Call defines model for Call.
 type Call struct {
@@ -682,7 +819,7 @@ type Call struct {
 	LeadID            *uuid.UUID `json:"lead_id"`
 
 	// Metadata What a single call was placed with.
-	Metadata map[string]interface{} `json:"metadata,omitzero"`
+	Metadata map[string]interface{} `json:"metadata"`
 	Notes    *string                `json:"notes"`
 
 	// Quality How the audio between caller and voice agent has fared; null for a call without such audio, and while it lives.
@@ -704,7 +841,7 @@ type CallCategory string
 
 // CallPage defines model for CallPage.
 type CallPage struct {
-	Items []Call `json:"items,omitzero"`
+	Items []Call `json:"items"`
 
 	// NextCursor The cursor of the page behind this one; null behind the last.
 	NextCursor *uuid.UUID `json:"next_cursor"`
@@ -867,8 +1004,8 @@ type CampaignStatsAgents struct {
 
 // CampaignStatsCalls defines model for CampaignStatsCalls.
 type CampaignStatsCalls struct {
-	ByCause  map[string]int `json:"by_cause,omitzero"`
-	ByStatus map[string]int `json:"by_status,omitzero"`
+	ByCause  map[string]int `json:"by_cause"`
+	ByStatus map[string]int `json:"by_status"`
 	Live     int            `json:"live"`
 	Total    int            `json:"total"`
 }
@@ -1085,7 +1222,7 @@ type ControlResponse struct {
 	CallID       uuid.UUID              `json:"call_id"`
 	DispatchedAt time.Time              `json:"dispatched_at"`
 	Ok           bool                   `json:"ok"`
-	Result       map[string]interface{} `json:"result,omitzero"`
+	Result       map[string]interface{} `json:"result"`
 }
 
 // ControlScheduleCallback Has the campaign call the lead again at that time, not before the end of this call. voice_agent_id takes that call and its retries in place of the campaign's voice agent; the campaign's calls must go to a voice agent first.
@@ -1281,7 +1418,7 @@ type CreateFlowRequest struct {
 	Name string `json:"name"`
 
 	// Nodes Of 512 KiB of JSON at most.
-	Nodes []FlowNode `json:"nodes,omitzero"`
+	Nodes []FlowNode `json:"nodes"`
 }
 
 // CreateKeyRequest defines model for CreateKeyRequest.
@@ -1365,8 +1502,8 @@ type CreateVoiceAgentRequest struct {
 type CreateWebhookRequest struct {
 	CampaignID nullable.Nullable[uuid.UUID] `json:"campaign_id,omitempty"`
 
-	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated or ai_session.conference_changed.
-	EventTypes []string `json:"event_types,omitzero"`
+	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated, ai_session.conference_changed or webhook.disabled; call.*, ai_session.* and the like stand for all of a kind.
+	EventTypes []string `json:"event_types"`
 	IsActive   *bool    `json:"is_active,omitempty"`
 	URL        string   `json:"url"`
 }
@@ -1446,12 +1583,12 @@ type Escalation struct {
 
 // Floor defines model for Floor.
 type Floor struct {
-	Agents  []FloorAgent  `json:"agents,omitzero"`
-	AICalls []FloorAICall `json:"ai_calls,omitzero"`
+	Agents  []FloorAgent  `json:"agents"`
+	AICalls []FloorAICall `json:"ai_calls"`
 
 	// Kpis The day begins at midnight where the callees are; calls of test keys don't count. Counts of the day are a few seconds old.
 	Kpis  FloorKPIs    `json:"kpis"`
-	Queue []QueuedCall `json:"queue,omitzero"`
+	Queue []QueuedCall `json:"queue"`
 }
 
 // FloorAICall defines model for FloorAICall.
@@ -1528,7 +1665,7 @@ type Flow struct {
 	CreatedAt time.Time  `json:"created_at"`
 	ID        uuid.UUID  `json:"id"`
 	Name      string     `json:"name"`
-	Nodes     []FlowNode `json:"nodes,omitzero"`
+	Nodes     []FlowNode `json:"nodes"`
 	UpdatedAt time.Time  `json:"updated_at"`
 	Version   int        `json:"version"`
 }
@@ -1563,7 +1700,7 @@ type FlowBusinessHoursNodeData struct {
 
 	// Timezone Such as Asia/Kolkata.
 	Timezone string                            `json:"timezone"`
-	Windows  []FlowBusinessHoursNodeDataWindow `json:"windows,omitzero"`
+	Windows  []FlowBusinessHoursNodeDataWindow `json:"windows"`
 }
 
 // FlowBusinessHoursNodeDataWindow defines model for FlowBusinessHoursNodeDataWindow.
@@ -1748,7 +1885,7 @@ type FlowRun struct {
 	FlowID    uuid.UUID      `json:"flow_id"`
 	Outcome   *string        `json:"outcome"`
 	StartedAt time.Time      `json:"started_at"`
-	Trace     []FlowRunTrace `json:"trace,omitzero"`
+	Trace     []FlowRunTrace `json:"trace"`
 	Version   int            `json:"version"`
 }
 
@@ -1864,9 +2001,23 @@ type HealthResultDoNotCall struct {
 	Version *string           `json:"version"`
 }
 
+// Insights defines model for Insights.
+type Insights struct {
+	IsActive bool   `json:"is_active"`
+	Secret   string `json:"secret"`
+	URL      string `json:"url"`
+}
+
+// InsightsFields defines model for InsightsFields.
+type InsightsFields struct {
+	IsActive *bool   `json:"is_active,omitempty"`
+	Secret   *string `json:"secret,omitempty"`
+	URL      string  `json:"url"`
+}
+
 // Key defines model for Key.
 type Key struct {
-	AllowedOrigins  []string    `json:"allowed_origins,omitzero"`
+	AllowedOrigins  []string    `json:"allowed_origins"`
 	CreatedAt       time.Time   `json:"created_at"`
 	Environment     Environment `json:"environment"`
 	ID              uuid.UUID   `json:"id"`
@@ -1878,13 +2029,13 @@ type Key struct {
 	RateLimitPerMin int         `json:"rate_limit_per_min"`
 	RevokeReason    *string     `json:"revoke_reason"`
 	RevokedAt       *time.Time  `json:"revoked_at"`
-	Scopes          []string    `json:"scopes,omitzero"`
+	Scopes          []string    `json:"scopes"`
 	TenantID        uuid.UUID   `json:"tenant_id"`
 }
 
 // KeyIssued defines model for KeyIssued.
 type KeyIssued struct {
-	AllowedOrigins []string    `json:"allowed_origins,omitzero"`
+	AllowedOrigins []string    `json:"allowed_origins"`
 	CreatedAt      time.Time   `json:"created_at"`
 	Environment    Environment `json:"environment"`
 	ID             uuid.UUID   `json:"id"`
@@ -1899,7 +2050,7 @@ type KeyIssued struct {
 	RateLimitPerMin int        `json:"rate_limit_per_min"`
 	RevokeReason    *string    `json:"revoke_reason"`
 	RevokedAt       *time.Time `json:"revoked_at"`
-	Scopes          []string   `json:"scopes,omitzero"`
+	Scopes          []string   `json:"scopes"`
 	TenantID        uuid.UUID  `json:"tenant_id"`
 }
 
@@ -1915,6 +2066,9 @@ type KeyRotation struct {
 // KeyScope defines model for KeyScope.
 type KeyScope string
 
+// Kind defines model for Kind.
+type Kind string
+
 // Lead defines model for Lead.
 type Lead struct {
 	Attempts      int                    `json:"attempts"`
@@ -1922,7 +2076,7 @@ type Lead struct {
 	CompletedAt   *time.Time             `json:"completed_at"`
 	CreatedAt     time.Time              `json:"created_at"`
 	CRMLeadID     *string                `json:"crm_lead_id"`
-	CustomFields  map[string]interface{} `json:"custom_fields,omitzero"`
+	CustomFields  map[string]interface{} `json:"custom_fields"`
 	Disposition   *string                `json:"disposition"`
 	DNDChecked    bool                   `json:"dnd_checked"`
 	DNDCheckedAt  *time.Time             `json:"dnd_checked_at"`
@@ -1930,7 +2084,7 @@ type Lead struct {
 	Email         *string                `json:"email"`
 	ID            uuid.UUID              `json:"id"`
 	LastCallID    *uuid.UUID             `json:"last_call_id"`
-	Metadata      map[string]interface{} `json:"metadata,omitzero"`
+	Metadata      map[string]interface{} `json:"metadata"`
 	Name          *string                `json:"name"`
 	NextAttemptAt *time.Time             `json:"next_attempt_at"`
 
@@ -1989,7 +2143,7 @@ type LeadUpload struct {
 	Duplicates int `json:"duplicates"`
 
 	// Errors What is wrong with invalid rows; the first 1,000 faults.
-	Errors  []LeadUploadError `json:"errors,omitzero"`
+	Errors  []LeadUploadError `json:"errors"`
 	Invalid int               `json:"invalid"`
 	Total   int               `json:"total"`
 	Valid   int               `json:"valid"`
@@ -2006,7 +2160,7 @@ type LeadUploadError struct {
 
 // ListEscalationsResult defines model for ListEscalationsResult.
 type ListEscalationsResult struct {
-	Items []Escalation `json:"items,omitzero"`
+	Items []Escalation `json:"items"`
 	Total int          `json:"total"`
 }
 
@@ -2015,13 +2169,13 @@ type ListEscalationsStatus string
 
 // ListFlowsResult defines model for ListFlowsResult.
 type ListFlowsResult struct {
-	Items []Flow `json:"items,omitzero"`
+	Items []Flow `json:"items"`
 	Total int    `json:"total"`
 }
 
 // ListLeadsResult defines model for ListLeadsResult.
 type ListLeadsResult struct {
-	Items []Lead `json:"items,omitzero"`
+	Items []Lead `json:"items"`
 
 	// NextCursor The cursor of the page behind this one; null behind the last.
 	NextCursor *uuid.UUID `json:"next_cursor"`
@@ -2032,13 +2186,13 @@ type ListLeadsResult struct {
 
 // ListNumbersResult defines model for ListNumbersResult.
 type ListNumbersResult struct {
-	Items []Number `json:"items,omitzero"`
+	Items []Number `json:"items"`
 	Total int      `json:"total"`
 }
 
 // ListSuppressionsResult defines model for ListSuppressionsResult.
 type ListSuppressionsResult struct {
-	Items    []Suppression `json:"items,omitzero"`
+	Items    []Suppression `json:"items"`
 	Page     int           `json:"page"`
 	PageSize int           `json:"page_size"`
 	Total    int           `json:"total"`
@@ -2046,19 +2200,19 @@ type ListSuppressionsResult struct {
 
 // ListTrunksResult defines model for ListTrunksResult.
 type ListTrunksResult struct {
-	Items []Trunk `json:"items,omitzero"`
+	Items []Trunk `json:"items"`
 	Total int     `json:"total"`
 }
 
 // ListUsersResult defines model for ListUsersResult.
 type ListUsersResult struct {
-	Items []User `json:"items,omitzero"`
+	Items []User `json:"items"`
 	Total int    `json:"total"`
 }
 
 // ListWebhookDeliveriesResult defines model for ListWebhookDeliveriesResult.
 type ListWebhookDeliveriesResult struct {
-	Items    []WebhookDelivery `json:"items,omitzero"`
+	Items    []WebhookDelivery `json:"items"`
 	Page     int               `json:"page"`
 	PageSize int               `json:"page_size"`
 	Total    int               `json:"total"`
@@ -2066,7 +2220,7 @@ type ListWebhookDeliveriesResult struct {
 
 // ListWebhooksResult defines model for ListWebhooksResult.
 type ListWebhooksResult struct {
-	Items []Webhook `json:"items,omitzero"`
+	Items []Webhook `json:"items"`
 	Total int       `json:"total"`
 }
 
@@ -2094,6 +2248,9 @@ type MachineVerdictClass string
 
 // MediaMode defines model for MediaMode.
 type MediaMode string
+
+// Method defines model for Method.
+type Method string
 
 // MonitorScope defines model for MonitorScope.
 type MonitorScope string
@@ -2170,7 +2327,7 @@ type PrivacyMode string
 
 // PushLeadsRequest defines model for PushLeadsRequest.
 type PushLeadsRequest struct {
-	Leads []LeadInput `json:"leads,omitzero"`
+	Leads []LeadInput `json:"leads"`
 }
 
 // QueuedCall defines model for QueuedCall.
@@ -2184,9 +2341,9 @@ type QueuedCall struct {
 
 // ReadyResult defines model for ReadyResult.
 type ReadyResult struct {
-	Checks   map[string]ReadyResultCheck `json:"checks,omitzero"`
-	Degraded []string                    `json:"degraded,omitzero"`
-	Failing  []string                    `json:"failing,omitzero"`
+	Checks   map[string]ReadyResultCheck `json:"checks"`
+	Degraded []string                    `json:"degraded"`
+	Failing  []string                    `json:"failing"`
 	Status   ReadyResultStatus           `json:"status"`
 }
 
@@ -2244,7 +2401,7 @@ type SIPAccount struct {
 	ExpiresAt  time.Time `json:"expires_at"`
 	Extension  string    `json:"extension"`
 	Password   string    `json:"password"`
-	Transports []string  `json:"transports,omitzero"`
+	Transports []string  `json:"transports"`
 }
 
 // ScrubCampaignResult defines model for ScrubCampaignResult.
@@ -2287,10 +2444,10 @@ type Settings struct {
 	DefaultMaxConcurrent *int `json:"default_max_concurrent"`
 
 	// Dispositions The codes that calls may be given; all when the list is empty.
-	Dispositions []string `json:"dispositions,omitzero"`
+	Dispositions []string `json:"dispositions"`
 
 	// Holidays Days of the callee's on which nobody is called.
-	Holidays []string `json:"holidays,omitzero"`
+	Holidays []string `json:"holidays"`
 
 	// PiiRetentionDays For how many days after a lead or call has ended a strict tenant keeps its number; the sweep at 03:00 Indian time forgets it.
 	PiiRetentionDays int `json:"pii_retention_days"`
@@ -2303,7 +2460,7 @@ type Settings struct {
 	RecordingRetentionDays *int `json:"recording_retention_days"`
 
 	// SIPHosts The hosts that SIP URIs may lead to, names, addresses and CIDR blocks; the operator sets them. None, none is dialed.
-	SIPHosts               []string `json:"sip_hosts,omitzero"`
+	SIPHosts               []string `json:"sip_hosts"`
 	VoiceAgentDefaultWsURL *string  `json:"voice_agent_default_ws_url"`
 }
 
@@ -2365,7 +2522,7 @@ type SupervisorAuditItem struct {
 	AgentID      *uuid.UUID             `json:"agent_id"`
 	At           time.Time              `json:"at"`
 	CallID       *uuid.UUID             `json:"call_id"`
-	Details      map[string]interface{} `json:"details,omitzero"`
+	Details      map[string]interface{} `json:"details"`
 	ID           uuid.UUID              `json:"id"`
 	Mode         *string                `json:"mode"`
 	SupervisorID *uuid.UUID             `json:"supervisor_id"`
@@ -2379,7 +2536,7 @@ type SupervisorAuditMode string
 
 // SupervisorAuditResult defines model for SupervisorAuditResult.
 type SupervisorAuditResult struct {
-	Items  []SupervisorAuditItem `json:"items,omitzero"`
+	Items  []SupervisorAuditItem `json:"items"`
 	Limit  int                   `json:"limit"`
 	Offset int                   `json:"offset"`
 	Total  int                   `json:"total"`
@@ -2471,9 +2628,12 @@ type TrunkFields struct {
 	Username     nullable.Nullable[string] `json:"username,omitempty"`
 }
 
+// UpdateMethod defines model for UpdateMethod.
+type UpdateMethod string
+
 // Usage defines model for Usage.
 type Usage struct {
-	Items []UsageItem `json:"items,omitzero"`
+	Items []UsageItem `json:"items"`
 }
 
 // UsageItem defines model for UsageItem.
@@ -2493,10 +2653,10 @@ type User struct {
 	Extension   *string    `json:"extension"`
 	ID          uuid.UUID  `json:"id"`
 	IsActive    bool       `json:"is_active"`
-	Permissions []string   `json:"permissions,omitzero"`
+	Permissions []string   `json:"permissions"`
 	PhoneMode   PhoneMode  `json:"phone_mode"`
 	Role        Role       `json:"role"`
-	Tags        []string   `json:"tags,omitzero"`
+	Tags        []string   `json:"tags"`
 	TenantID    *uuid.UUID `json:"tenant_id,omitempty"`
 }
 
@@ -2568,7 +2728,7 @@ type VoiceAgentFieldsStatus string
 
 // VoiceAgentList defines model for VoiceAgentList.
 type VoiceAgentList struct {
-	Items []VoiceAgent `json:"items,omitzero"`
+	Items []VoiceAgent `json:"items"`
 	Total int          `json:"total"`
 }
 
@@ -2586,8 +2746,8 @@ type Webhook struct {
 	CampaignID *uuid.UUID `json:"campaign_id"`
 	CreatedAt  time.Time  `json:"created_at"`
 
-	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated or ai_session.conference_changed.
-	EventTypes []string  `json:"event_types,omitzero"`
+	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated, ai_session.conference_changed or webhook.disabled; call.*, ai_session.* and the like stand for all of a kind.
+	EventTypes []string  `json:"event_types"`
 	ID         uuid.UUID `json:"id"`
 	IsActive   bool      `json:"is_active"`
 	UpdatedAt  time.Time `json:"updated_at"`
@@ -2599,8 +2759,8 @@ type WebhookCreated struct {
 	CampaignID *uuid.UUID `json:"campaign_id"`
 	CreatedAt  time.Time  `json:"created_at"`
 
-	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated or ai_session.conference_changed.
-	EventTypes    []string  `json:"event_types,omitzero"`
+	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated, ai_session.conference_changed or webhook.disabled; call.*, ai_session.* and the like stand for all of a kind.
+	EventTypes    []string  `json:"event_types"`
 	ID            uuid.UUID `json:"id"`
 	IsActive      bool      `json:"is_active"`
 	SigningSecret string    `json:"signing_secret"`
@@ -2610,7 +2770,7 @@ type WebhookCreated struct {
 
 // WebhookDelivery defines model for WebhookDelivery.
 type WebhookDelivery struct {
-	Attempts       []WebhookDeliveryAttempt `json:"attempts,omitzero"`
+	Attempts       []WebhookDeliveryAttempt `json:"attempts"`
 	CreatedAt      *time.Time               `json:"created_at,omitempty"`
 	EventID        string                   `json:"event_id"`
 	EventType      string                   `json:"event_type"`
@@ -2636,7 +2796,7 @@ type WebhookDeliveryStatus string
 type WebhookFields struct {
 	CampaignID nullable.Nullable[uuid.UUID] `json:"campaign_id,omitempty"`
 
-	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated or ai_session.conference_changed.
+	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated, ai_session.conference_changed or webhook.disabled; call.*, ai_session.* and the like stand for all of a kind.
 	EventTypes []string `json:"event_types,omitzero"`
 	IsActive   *bool    `json:"is_active,omitempty"`
 	URL        *string  `json:"url,omitempty"`
@@ -2977,6 +3137,86 @@ func (t FlowNode) MarshalJSON() ([]byte, error) { return t.union.MarshalJSON() }
 // UnmarshalJSON keeps whatever it is, known here or not.
 func (t *FlowNode) UnmarshalJSON(b []byte) error { return t.union.UnmarshalJSON(b) }
 
+// Client has the operations of the API by their tags in its description. A method has the operationId of its operation. Safe for concurrent use.
+type Client struct {
+	Agents       *Agents
+	Dialer       *Dialer
+	Calls        *Calls
+	Integrations *Integrations
+	Recordings   *Recordings
+	Campaigns    *Campaigns
+	Accounts     *Accounts
+	Supervisors  *Supervisors
+	AISessions   *AISessions
+	Leads        *Leads
+	Keys         *Keys
+	VoiceAgents  *VoiceAgents
+	Webhooks     *Webhooks
+	Health       *Health
+}
+
+// services are all of a client's.
+func services(t *transport) *Client {
+	return &Client{
+		Agents:       &Agents{t},
+		Dialer:       &Dialer{t},
+		Calls:        &Calls{t},
+		Integrations: &Integrations{t},
+		Recordings:   &Recordings{t},
+		Campaigns:    &Campaigns{t},
+		Accounts:     &Accounts{t},
+		Supervisors:  &Supervisors{t},
+		AISessions:   &AISessions{t},
+		Leads:        &Leads{t},
+		Keys:         &Keys{t},
+		VoiceAgents:  &VoiceAgents{t},
+		Webhooks:     &Webhooks{t},
+		Health:       &Health{t},
+	}
+}
+
+// Agents: The desk of human agents, and their figures.
+type Agents struct{ client *transport }
+
+// Dialer: Signing in, and operations that take a session as well as a key.
+type Dialer struct{ client *transport }
+
+// Calls: Single calls, what became of each call, and what was used.
+type Calls struct{ client *transport }
+
+// Integrations: Where calls are reported: the tenant's CRM, and what gives insights.
+type Integrations struct{ client *transport }
+
+// Recordings: Audio of answered calls. Whoever gets it is in the audit.
+type Recordings struct{ client *transport }
+
+// Campaigns: Leads to call, and the rules by which they are called.
+type Campaigns struct{ client *transport }
+
+// Accounts: What a tenant consists of: users, numbers, trunks, flows and settings.
+type Accounts struct{ client *transport }
+
+// Supervisors: The floor, supervision of calls, escalations and the audit of both.
+type Supervisors struct{ client *transport }
+
+// AISessions: What a voice agent does with the call that it is on.
+type AISessions struct{ client *transport }
+
+// Leads: Whom campaigns call, and the numbers that nobody calls.
+type Leads struct{ client *transport }
+
+// Keys: The API keys of a tenant, for its administrators and those whom they let.
+type Keys struct{ client *transport }
+
+// VoiceAgents: Where the audio of calls goes: the WebSockets of your voice AI, and how many calls each takes.
+type VoiceAgents struct{ client *transport }
+
+// Webhooks: Subscriptions to events, and their deliveries.
+type Webhooks struct{ client *transport }
+
+// Health: Whether the service works, and what it offers.
+type Health struct{ client *transport }
+
 // AgentDial: Call a lead, or a number in the name of a campaign.
 //
 // Takes a session of an agent. Under every rule of dialing.
@@ -3138,6 +3378,30 @@ func (s *Calls) GetCallDialer(ctx context.Context, callID uuid.UUID) (*Call, err
 		operation: "getCallDialer", method: http.MethodGet, path: pathOf("/api/calls/{call_id}", callID),
 	}
 	return ask[*Call](ctx, s.client, r)
+}
+
+// GetCallCRM: What became of a call's outcome at the CRM.
+//
+// Takes an API key with scope calls:read, or a session of an administrator or supervisor.
+//
+// GET /api/calls/{call_id}/crm
+func (s *Integrations) GetCallCRM(ctx context.Context, callID uuid.UUID) (*CRMReport, error) {
+	r := request{
+		operation: "getCallCRM", method: http.MethodGet, path: pathOf("/api/calls/{call_id}/crm", callID),
+	}
+	return ask[*CRMReport](ctx, s.client, r)
+}
+
+// RetryCallCRM: Write a call's outcome that failed.
+//
+// Takes an API key with scope calls:write, or a session of an administrator or supervisor. One that waits for its next attempt is written now, and so is that of a call from before the CRM was configured.
+//
+// POST /api/calls/{call_id}/crm/retry
+func (s *Integrations) RetryCallCRM(ctx context.Context, callID uuid.UUID) (*CRMReport, error) {
+	r := request{
+		operation: "retryCallCRM", method: http.MethodPost, path: pathOf("/api/calls/{call_id}/crm/retry", callID), repeatable: true,
+	}
+	return ask[*CRMReport](ctx, s.client, r)
 }
 
 // GetRecordingDialer: A signed URL of the call's recording, valid for seven days.
@@ -3450,6 +3714,94 @@ func (s *Accounts) PatchSettings(ctx context.Context, body SettingsFields) (*Set
 	}
 	r.body = body
 	return ask[*Settings](ctx, s.client, r)
+}
+
+// DeleteCRM: Forget the tenant's CRM.
+//
+// Takes a session of an administrator. What is still to be written is not.
+//
+// DELETE /api/settings/crm
+func (s *Integrations) DeleteCRM(ctx context.Context) error {
+	r := request{
+		operation: "deleteCRM", method: http.MethodDelete, path: "/api/settings/crm",
+	}
+	_, err := ask[nothing](ctx, s.client, r)
+	return err
+}
+
+// GetCRM: The tenant's CRM.
+//
+// Takes a session of an administrator. Secrets are masked.
+//
+// GET /api/settings/crm
+func (s *Integrations) GetCRM(ctx context.Context) (*CRM, error) {
+	r := request{
+		operation: "getCRM", method: http.MethodGet, path: "/api/settings/crm",
+	}
+	return ask[*CRM](ctx, s.client, r)
+}
+
+// PutCRM: Configure the tenant's CRM.
+//
+// Takes a session of an administrator, and replaces what was configured. A secret that is sent as it is shown, masked, stays as it is. The outcome of each call is written when it ends, with the Idempotency-Key that is the call's id, and updated when its recording, insights or a disposition come later. Where a write fails it is tried again for 24 hours, 1 minute to 1 hour apart. URLs, the body and the values of headers are templates: {{call_id}} stands for that member of the outcome. Targets must be https.
+//
+// PUT /api/settings/crm
+func (s *Integrations) PutCRM(ctx context.Context, body CRMFields) (*CRM, error) {
+	r := request{
+		operation: "putCRM", method: http.MethodPut, path: "/api/settings/crm",
+	}
+	r.body = body
+	return ask[*CRM](ctx, s.client, r)
+}
+
+// TestCRM: Write a made-up outcome to the CRM.
+//
+// Takes a session of an administrator. Answers what was sent, secrets masked, and what came back, each up to 4 KiB.
+//
+// POST /api/settings/crm/test
+func (s *Integrations) TestCRM(ctx context.Context) (*CRMTest, error) {
+	r := request{
+		operation: "testCRM", method: http.MethodPost, path: "/api/settings/crm/test",
+	}
+	return ask[*CRMTest](ctx, s.client, r)
+}
+
+// DeleteInsights: Ask for no more insights.
+//
+// Takes a session of an administrator.
+//
+// DELETE /api/settings/insights
+func (s *Integrations) DeleteInsights(ctx context.Context) error {
+	r := request{
+		operation: "deleteInsights", method: http.MethodDelete, path: "/api/settings/insights",
+	}
+	_, err := ask[nothing](ctx, s.client, r)
+	return err
+}
+
+// GetInsights: What gives insights into the tenant's calls.
+//
+// Takes a session of an administrator. The secret is masked.
+//
+// GET /api/settings/insights
+func (s *Integrations) GetInsights(ctx context.Context) (*Insights, error) {
+	r := request{
+		operation: "getInsights", method: http.MethodGet, path: "/api/settings/insights",
+	}
+	return ask[*Insights](ctx, s.client, r)
+}
+
+// PutInsights: Configure what gives insights.
+//
+// Takes a session of an administrator. Each answered call is posted there once its recording is ready, or will not be, signed as webhooks are (X-Service-Signature). The answer's members ai_summary, ai_sentiment and ai_next_action are kept with the call, where the voice agent hasn't said them itself. Without a secret the one of before stays, or one is made and shown in this answer alone.
+//
+// PUT /api/settings/insights
+func (s *Integrations) PutInsights(ctx context.Context, body InsightsFields) (*Insights, error) {
+	r := request{
+		operation: "putInsights", method: http.MethodPut, path: "/api/settings/insights",
+	}
+	r.body = body
+	return ask[*Insights](ctx, s.client, r)
 }
 
 // SupervisorAudit: What supervisors did, and who else has listened to calls.

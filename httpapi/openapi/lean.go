@@ -35,6 +35,7 @@ func Lean() ([]byte, error) {
 	}
 	l.values()
 	l.verbs(paths)
+	l.services(paths)
 	l.whole["components"] = map[string]any{"schemas": l.used()}
 	out, err := json.MarshalIndent(l.whole, "", " ")
 	if err != nil {
@@ -197,7 +198,11 @@ func (l *lean) named(name string, schema map[string]any) map[string]any {
 				property = maps.Clone(property)
 				property["type"] = types[0]
 			}
-			copied[member] = l.inner(name, member, property, patched)
+			one := l.inner(name, member, property, patched)
+			if (one["items"] != nil || one["additionalProperties"] != nil) && !slices.Contains(must, any(member)) {
+				one["x-omitempty"], one["x-omitzero"] = false, true // an empty list is not the same as none
+			}
+			copied[member] = one
 		}
 		schema["properties"] = copied
 		return schema
@@ -235,10 +240,15 @@ func (l *lean) inner(owner, member string, schema map[string]any, patched bool) 
 	schema = maps.Clone(schema)
 	delete(schema, "example")
 	delete(schema, "default")
+	delete(schema, "readOnly")
+	delete(schema, "writeOnly")
 	if parts, ok := schema["allOf"].([]any); ok && len(parts) == 1 {
 		return l.inner(owner, member, parts[0].(map[string]any), patched) //nolint:forcetypeassert // a schema
 	}
 	types := typesOf(schema)
+	if kinds := slices.DeleteFunc(slices.Clone(types), func(name string) bool { return name == "null" }); len(kinds) > 1 {
+		return map[string]any{"description": schema["description"], goType: "any", goNoPoint: true}
+	}
 	if properties, ok := schema["properties"].(map[string]any); ok && slices.Contains(types, "object") {
 		if schema["additionalProperties"] == true {
 			delete(schema, "properties")
@@ -255,9 +265,6 @@ func (l *lean) inner(owner, member string, schema map[string]any, patched bool) 
 		if element, ok := schema[key].(map[string]any); ok {
 			schema[key] = l.inner(owner, strings.TrimSuffix(member, "s"), element, false)
 		}
-	}
-	if schema["items"] != nil || schema["additionalProperties"] != nil {
-		schema["x-omitempty"], schema["x-omitzero"] = false, true // an empty list is not the same as none
 	}
 	if values, ok := schema["enum"].([]any); ok {
 		l.note(owner, member, values, schema)
@@ -358,6 +365,28 @@ func (l *lean) verbs(paths map[string]any) {
 			object["x-verbs"] = verbs
 		}
 	})
+}
+
+// services marks one operation of each tag with the tag's description: the client has a type for it.
+func (l *lean) services(paths map[string]any) {
+	first := map[any]map[string]any{}
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		operations, _ := paths[path].(map[string]any)
+		for _, method := range slices.Sorted(maps.Keys(operations)) {
+			operation, _ := operations[method].(map[string]any)
+			tags, _ := operation["tags"].([]any)
+			if first[tags[0]] == nil {
+				first[tags[0]] = operation
+			}
+		}
+	}
+	tags, _ := l.whole["tags"].([]any)
+	for _, t := range tags {
+		tag, _ := t.(map[string]any)
+		if operation := first[tag["name"]]; operation != nil {
+			operation["x-service"] = tag["description"]
+		}
+	}
 }
 
 // used has the schemas that operations use, and the catalogue of errors.

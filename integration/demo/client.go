@@ -1,47 +1,38 @@
 package demo
 
 import (
+	"bytes"
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/httpapi/client"
 	"github.com/ringmaster/ringmaster/integration/rest"
 	"github.com/ringmaster/ringmaster/integration/stack"
 )
 
-// api is the customer's side of the Public API, and the stand-ins' reports.
+// api is the customer's side of the API, and the stand-ins' reports.
 type api struct {
-	base, key, carrier, ai string
+	*client.Client
+	carrier, ai string
 }
 
-func newAPI(b stack.Bootstrap) *api {
+func newAPI(b stack.Bootstrap) (*api, error) {
 	ai := strings.TrimSuffix(strings.Replace(b.AIWSURL, "ws://", "http://", 1), "/echo")
-	return &api{base: b.BaseURL, key: b.Tenants[0].LiveKey, carrier: strings.TrimSuffix(b.PlaceInboundCallURL, "/inbound"), ai: ai}
+	c, err := client.New(client.Config{BaseURL: b.BaseURL, Token: b.Tenants[0].LiveKey})
+	return &api{Client: c, carrier: strings.TrimSuffix(b.PlaceInboundCallURL, "/inbound"), ai: ai}, err
 }
 
-// callView is the call object of the Public API, as far as the demo looks at it.
-type callView struct {
-	ID                string     `json:"id"`
-	LeadID            string     `json:"lead_id"`
-	To                string     `json:"-"` // filled in from the lead
-	Status            string     `json:"status"`
-	RingTime          *time.Time `json:"ring_time"`
-	AnswerTime        *time.Time `json:"answer_time"`
-	EndTime           *time.Time `json:"end_time"`
-	TalkDurationS     *int       `json:"talk_duration_s"`
-	HangupCause       *string    `json:"hangup_cause"`
-	HangupDisposition *string    `json:"hangup_disposition"`
-	AnsweredBy        *string    `json:"answered_by_amd"`
-	Quality           *struct {
-		Inbound *struct {
-			MOS float64 `json:"mos"`
-		} `json:"inbound"`
-	} `json:"quality"`
+// dialed is a call, with the number that its lead was pushed with.
+type dialed struct {
+	client.Call
+	number string
 }
 
-func (c callView) mos() *float64 {
+func (c dialed) mos() *float64 {
 	if c.Quality == nil || c.Quality.Inbound == nil {
 		return nil
 	}
@@ -49,7 +40,7 @@ func (c callView) mos() *float64 {
 }
 
 // ring is how long it rang, to the answer or to the end.
-func (c callView) ring() int {
+func (c dialed) ring() int {
 	until := c.AnswerTime
 	if until == nil {
 		until = c.EndTime
@@ -60,78 +51,59 @@ func (c callView) ring() int {
 	return int(until.Sub(*c.RingTime).Round(time.Second).Seconds())
 }
 
-func (c callView) talk() int {
+func (c dialed) talk() int {
 	if c.TalkDurationS == nil {
 		return 0
 	}
 	return *c.TalkDurationS
 }
 
-func (a *api) post(ctx context.Context, path string, body, into any) error {
-	return rest.Client{Token: a.key}.Do(ctx, http.MethodPost, a.base+path, body, into)
-}
-
-// get asks the API by a path, and the stand-ins by a URL.
+// get asks the stand-ins.
 func (a *api) get(ctx context.Context, url string, into any) error {
-	if strings.HasPrefix(url, "/") {
-		return rest.Client{Token: a.key}.Do(ctx, http.MethodGet, a.base+url, nil, into)
-	}
 	return rest.Client{}.Do(ctx, http.MethodGet, url, nil, into)
 }
 
-// calls pages through the campaign's calls.
-func (a *api) calls(ctx context.Context, campaign string) ([]callView, error) {
-	const size = 200
-	var out []callView
-	for page := 1; ; page++ {
-		var list struct {
-			Items []callView `json:"items"`
-			Total int        `json:"total"`
-		}
-		if err := a.get(ctx, fmt.Sprintf("/api/v1/campaigns/%s/calls?page=%d&page_size=%d", campaign, page, size), &list); err != nil {
+// calls are all of the campaign's.
+func (a *api) calls(ctx context.Context, campaign uuid.UUID) (all []client.Call, err error) {
+	for call, err := range a.Calls.AllCampaignCalls(ctx, campaign, &client.ListCampaignCallsParams{PageSize: client.Pointer(200)}) {
+		if err != nil {
 			return nil, err
 		}
-		out = append(out, list.Items...)
-		if len(list.Items) < size || len(out) >= list.Total {
-			return out, nil
-		}
+		all = append(all, call)
 	}
-}
-
-type recordingView struct {
-	Stereo bool `json:"stereo"`
+	return all, nil
 }
 
 // recording waits for the recording to be processed and downloads it.
-func (a *api) recording(ctx context.Context, call string, limit time.Duration) (recordingView, []byte, error) {
+func (a *api) recording(ctx context.Context, call uuid.UUID, limit time.Duration) (*client.RecordingURL, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
-		var view recordingView
-		err := a.get(ctx, "/api/v1/calls/"+call+"/recording", &view)
+		var audio bytes.Buffer
+		url, err := a.Recordings.GetRecording(ctx, call)
 		if err == nil {
-			var audio []byte
-			if err = a.get(ctx, "/api/v1/calls/"+call+"/recording/audio", &audio); err == nil {
-				return view, audio, nil
-			}
+			_, err = a.Recordings.DownloadRecording(ctx, call, &audio, client.Download{})
+		}
+		if err == nil {
+			return url, audio.Bytes(), nil
 		}
 		select {
 		case <-ctx.Done():
-			return view, nil, err
+			return nil, nil, err
 		case <-tick.C:
 		}
 	}
 }
 
 // aiFrames sums what the AI heard and said over all connections of a call.
-func (a *api) aiFrames(ctx context.Context, call string) (in, out int, err error) {
+func (a *api) aiFrames(ctx context.Context, call uuid.UUID) (in, out int, err error) {
 	var sessions []struct {
 		FramesIn  int `json:"frames_in"`
 		FramesOut int `json:"frames_out"`
 	}
-	if err := a.get(ctx, a.ai+"/sessions/"+call, &sessions); err != nil {
+	if err := a.get(ctx, a.ai+"/sessions/"+call.String(), &sessions); err != nil {
 		return 0, 0, err
 	}
 	for _, s := range sessions {

@@ -15,6 +15,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/httpapi/client"
 	"github.com/ringmaster/ringmaster/integration/stack"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
@@ -88,7 +91,11 @@ func Run(ctx context.Context, s *stack.Stack, cfg Config) (Summary, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
-	r := &run{api: newAPI(s.Bootstrap), stack: s, cfg: cfg, numbers: numbers(cfg.Leads), byLead: map[string]string{}}
+	api, err := newAPI(s.Bootstrap)
+	if err != nil {
+		return Summary{}, err
+	}
+	r := &run{api: api, stack: s, cfg: cfg, numbers: numbers(cfg.Leads), byLead: map[uuid.UUID]string{}}
 	if err := r.prepare(ctx); err != nil {
 		return Summary{}, err
 	}
@@ -103,8 +110,8 @@ type run struct {
 	stack    *stack.Stack
 	cfg      Config
 	numbers  []string
-	campaign string
-	byLead   map[string]string // the number of each lead
+	campaign uuid.UUID
+	byLead   map[uuid.UUID]string // the number of each lead
 }
 
 // registered is a number on the registry: it is pushed with the others and must never ring.
@@ -112,34 +119,28 @@ const registered = "9876500090"
 
 // prepare creates the voice agent and the campaign, pushes the leads and starts.
 func (r *run) prepare(ctx context.Context) error {
-	var agent, campaign struct {
-		ID string `json:"id"`
-	}
 	query := url.Values{"end_after": {conversation.String()}}
-	if err := r.api.post(ctx, "/api/v1/voice-agents", map[string]any{
-		"name": "demo", "ws_url": r.stack.Bootstrap.AIWSURL + "?" + query.Encode(), "max_concurrent": 50,
-	}, &agent); err != nil {
+	agent, err := r.api.VoiceAgents.CreateVoiceAgent(ctx, client.CreateVoiceAgentRequest{
+		Name: "demo", WsURL: r.stack.Bootstrap.AIWSURL + "?" + query.Encode(), MaxConcurrent: client.Set(50),
+	})
+	if err != nil {
 		return err
 	}
-	if err := r.api.post(ctx, "/api/v1/campaigns", map[string]any{
-		"name": "demo", "dial_mode": "progressive", "post_answer_action": "connect_voice_agent", "voice_agent_id": agent.ID,
-		"max_attempts": 1, "ring_timeout_s": ringTimeout, "max_concurrent": nil,
-	}, &campaign); err != nil {
+	campaign, err := r.api.Campaigns.CreateCampaign(ctx, client.CreateCampaignRequest{
+		Name: "demo", DialMode: client.DialModeProgressive, PostAnswerAction: client.Pointer(client.PostAnswerActionConnectVoiceAgent),
+		VoiceAgentID: client.Set(agent.ID), MaxAttempts: client.Pointer(1), RingTimeoutS: client.Pointer(ringTimeout), MaxConcurrent: client.Null[int](),
+	})
+	if err != nil {
 		return err
 	}
 	r.campaign = campaign.ID
 	for chunk := range slices.Chunk(append(slices.Clone(r.numbers), registered), bulkLimit) {
-		leads := make([]map[string]any, 0, len(chunk))
+		var leads []client.LeadInput
 		for _, n := range chunk {
-			leads = append(leads, map[string]any{"phone": n, "name": "Demo " + n[len(n)-2:]})
+			leads = append(leads, client.LeadInput{Phone: &n, Name: client.Pointer("Demo " + n[len(n)-2:])})
 		}
-		var pushed struct {
-			Results []struct {
-				Phone string  `json:"phone"`
-				ID    *string `json:"id"`
-			} `json:"results"`
-		}
-		if err := r.api.post(ctx, "/api/v1/campaigns/"+r.campaign+"/leads:bulk", map[string]any{"leads": leads}, &pushed); err != nil {
+		pushed, err := r.api.Leads.PushLeads(ctx, r.campaign, client.PushLeadsRequest{Leads: leads})
+		if err != nil {
 			return err
 		}
 		for _, row := range pushed.Results {
@@ -148,7 +149,8 @@ func (r *run) prepare(ctx context.Context) error {
 			}
 		}
 	}
-	return r.api.post(ctx, "/api/v1/campaigns/"+r.campaign+"/start", nil, nil)
+	_, err = r.api.Campaigns.StartCampaign(ctx, r.campaign)
+	return err
 }
 
 // await polls until every lead has had its call.
@@ -190,12 +192,15 @@ func (r *run) summarize(ctx context.Context) (Summary, error) {
 		out.Faults = append(out.Faults, fmt.Sprintf("%d calls for %d leads", len(calls), len(r.numbers)))
 	}
 	for _, c := range calls {
-		c.To = r.byLead[c.LeadID]
-		if c.To == "" {
-			out.Faults = append(out.Faults, "call "+c.ID+" is of no lead that was pushed")
+		d := dialed{Call: c}
+		if c.LeadID != nil {
+			d.number = r.byLead[*c.LeadID]
+		}
+		if d.number == "" {
+			out.Faults = append(out.Faults, "call "+c.ID.String()+" is of no lead that was pushed")
 			continue
 		}
-		call, faults, err := r.inspect(ctx, c)
+		call, faults, err := r.inspect(ctx, d)
 		if err != nil {
 			return out, err
 		}
@@ -215,12 +220,15 @@ func (r *run) summarize(ctx context.Context) (Summary, error) {
 }
 
 // inspect looks at one call: its record, what the AI heard and said, and its recording.
-func (r *run) inspect(ctx context.Context, c callView) (Call, []string, error) {
-	out := Call{To: c.To, Outcome: c.Status, RingS: c.ring(), TalkS: c.talk(), AnsweredBy: c.AnsweredBy, MOS: c.mos()}
+func (r *run) inspect(ctx context.Context, c dialed) (Call, []string, error) {
+	out := Call{To: c.number, Outcome: string(c.Status), RingS: c.ring(), TalkS: c.talk(), MOS: c.mos()}
+	if c.AnsweredByAMD != nil {
+		out.AnsweredBy = client.Pointer(string(*c.AnsweredByAMD))
+	}
 	if c.HangupCause != nil {
 		out.HangupCause = *c.HangupCause
 	}
-	want := expected(c.To)
+	want := expected(c.number)
 	faults := want.compare(c)
 	if c.AnswerTime == nil {
 		return out, faults, nil
@@ -230,13 +238,13 @@ func (r *run) inspect(ctx context.Context, c callView) (Call, []string, error) {
 		return out, nil, err
 	}
 	if out.AIFramesIn == 0 || out.AIFramesOut == 0 {
-		faults = append(faults, fmt.Sprintf("%s: the AI heard %d frames and said %d", c.To, out.AIFramesIn, out.AIFramesOut))
+		faults = append(faults, fmt.Sprintf("%s: the AI heard %d frames and said %d", c.number, out.AIFramesIn, out.AIFramesOut))
 	}
 	rec, audio, err := r.api.recording(ctx, c.ID, recordLimit)
 	if err != nil {
-		return out, append(faults, fmt.Sprintf("%s: no recording: %v", c.To, err)), nil
+		return out, append(faults, fmt.Sprintf("%s: no recording: %v", c.number, err)), nil
 	}
-	path := filepath.Join(r.cfg.Recordings, c.To+".wav")
+	path := filepath.Join(r.cfg.Recordings, c.number+".wav")
 	if err := os.WriteFile(path, audio, 0o600); err != nil {
 		return out, nil, fmt.Errorf("keep the recording: %w", err)
 	}
@@ -246,21 +254,21 @@ func (r *run) inspect(ctx context.Context, c callView) (Call, []string, error) {
 }
 
 // checkAudio looks whether both sides are in the file, and as long as the conversation was.
-func checkAudio(c callView, want expectation, audio []byte) []string {
+func checkAudio(c dialed, want expectation, audio []byte) []string {
 	wav, err := wav.Parse(audio)
 	if err != nil {
-		return []string{fmt.Sprintf("%s: the recording is no WAV file: %v", c.To, err)}
+		return []string{fmt.Sprintf("%s: the recording is no WAV file: %v", c.number, err)}
 	}
 	var faults []string
 	left, right := wav.Channel(0), wav.Channel(1)
 	if wav.Channels != 2 {
-		faults = append(faults, fmt.Sprintf("%s: the recording has %d channels", c.To, wav.Channels))
+		faults = append(faults, fmt.Sprintf("%s: the recording has %d channels", c.number, wav.Channels))
 	}
 	if !audible(left) && !want.silent {
-		faults = append(faults, c.To+": the caller is not in the recording")
+		faults = append(faults, c.number+": the caller is not in the recording")
 	}
 	if !audible(right) {
-		faults = append(faults, c.To+": the AI is not in the recording")
+		faults = append(faults, c.number+": the AI is not in the recording")
 	}
 	return faults
 }

@@ -33,14 +33,14 @@ func expected(number string) expectation {
 	return answered
 }
 
-func (e expectation) compare(c callView) []string {
+func (e expectation) compare(c dialed) []string {
 	var faults []string
 	check := func(what, got, want string) {
 		if got != want {
-			faults = append(faults, fmt.Sprintf("%s: %s is %q and should be %q", c.To, what, got, want))
+			faults = append(faults, fmt.Sprintf("%s: %s is %q and should be %q", c.number, what, got, want))
 		}
 	}
-	check("status", c.Status, e.status)
+	check("status", string(c.Status), e.status)
 	check("hangup_cause", value(c.HangupCause), e.cause)
 	check("hangup_disposition", value(c.HangupDisposition), e.disposition)
 	return faults

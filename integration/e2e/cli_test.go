@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/integration/stack"
 )
 
 // cli runs a command of ringmaster on the stack's configuration and decodes its JSON.
@@ -55,5 +60,52 @@ func TestAccountsOnTheCommandLine(t *testing.T) {
 		c.cli(t, nil, "key", "revoke", key.ID, "--tenant", "initech")
 		status, _, _ = api.Do(t, "GET", "/api/v1/campaigns", nil)
 		require.Equal(t, 401, status)
+	})
+}
+
+// TestTheCommandLinesGuide types what the guide to the API says under "On the command line", from a machine that has nothing of the service's.
+func TestTheCommandLinesGuide(t *testing.T) {
+	for _, tool := range []string{"bash", "jq"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("*** SKIPPED: the guide's commands need %s ***", tool)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join("..", "..", "httpapi", "README.md"))
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(text), "## On the command line\n")
+	block := regexp.MustCompile("(?s)```sh\n(.*?)```").FindStringSubmatch(section)
+	require.NotNil(t, block)
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		dir := t.TempDir()
+		require.NoError(t, os.Symlink(theSuite.binary, filepath.Join(dir, "ringmaster")))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "leads.csv"), []byte("phone,name\n9876179171,Asha\n98,x\n"), 0o600))
+		var admin stack.User
+		for _, u := range c.tenant.Users {
+			if u.Role == "admin" {
+				admin = u
+			}
+		}
+		script := strings.NewReplacer(
+			"http://127.0.0.1:8080", c.Bootstrap.BaseURL, "svc_live_0123456789", c.tenant.LiveKey, "admin@acme.example", admin.Email,
+		).Replace(block[1])
+		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME=", "PATH="+dir+":"+os.Getenv("PATH"), "RINGMASTER_USER_PASSWORD="+admin.Password)
+		var out, said bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &said
+		require.NoError(t, cmd.Run(), "%s%s", out.String(), said.String())
+		require.Contains(t, out.String(), "2 rows: 1 added, 0 duplicates, 1 invalid\n")
+		require.Regexp(t, `(?m)^pacing\.waits_for +\S+$`, out.String())
+		require.Regexp(t, `(?m)^key +svc_live_\S+$`, out.String())
+		require.Regexp(t, `(?s)  dialing\n.*  answered\n.*  completed\n.*signed in as `, said.String(), "the call was followed")
+		audio, err := os.ReadFile(filepath.Join(dir, "call.wav"))
+		require.NoError(t, err)
+		require.True(t, bytes.HasPrefix(audio, []byte("RIFF")))
+		leads, err := os.ReadFile(filepath.Join(dir, "after.csv"))
+		require.NoError(t, err)
+		require.Contains(t, string(leads), "9876179171,Asha,")
+		profiles, err := os.Stat(filepath.Join(dir, ".config", "ringmaster", "profiles.json"))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), profiles.Mode().Perm())
 	})
 }
