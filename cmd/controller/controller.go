@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -271,11 +270,7 @@ func (c *Controller) buildReports(workers *river.Workers) (queues map[string]int
 				TenantID: tenant, CallID: call, Recipient: string(purpose), Expires: time.Now().Add(recordings.APIURLLifetime),
 			})
 		},
-		Sign: func(secret, id, kind string, at time.Time, body []byte) http.Header {
-			return http.Header{
-				webhook.HeaderSignature: {webhook.Sign(secret, at, body)}, webhook.HeaderEventID: {id}, webhook.HeaderEventType: {kind},
-			}
-		},
+		Sign: webhook.Signed,
 	})
 	return c.reports.AddWorker(workers)
 }

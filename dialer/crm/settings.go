@@ -47,8 +47,8 @@ type Rest struct {
 	URL     string            `json:"url"`
 	Method  string            `json:"method"`
 	Headers map[string]string `json:"headers"`
-	// Body is a string, or JSON whose strings are templates; null for the whole outcome.
-	Body json.RawMessage `json:"body"`
+	// Body is a string, or JSON whose strings are templates; absent for the whole outcome.
+	Body json.RawMessage `json:"body,omitempty"`
 	// UpdateURL and UpdateMethod are for what is known after the call's end.
 	UpdateURL    string `json:"update_url,omitempty"`
 	UpdateMethod string `json:"update_method,omitempty"`
@@ -387,9 +387,6 @@ func (s Settings) masked() Settings {
 				*secret = store.MaskSecret(*secret)
 			}
 		}
-		if len(shown.Body) == 0 {
-			shown.Body = json.RawMessage("null")
-		}
 		s.REST = &shown
 	}
 	if s.HubSpot != nil {
@@ -446,7 +443,7 @@ func (s Settings) writer(t *tokens) (writer, error) {
 			return nil, fmt.Errorf("header %s %w", name, err)
 		}
 	}
-	if len(s.REST.Body) > 0 && string(s.REST.Body) != "null" {
+	if len(s.REST.Body) > 0 {
 		cfg.escaping = escapingOf(s.REST.Headers["Content-Type"])
 		if cfg.body, err = parseTemplate(bodyText(s.REST.Body), all); err != nil {
 			return nil, fmt.Errorf("body %w", err)

@@ -750,8 +750,8 @@ type CRMRest struct {
 	// Auth How requests are authenticated: bearer has a token, basic a username and a password, oauth2_client_credentials what an access token is fetched with (RFC 6749, 4.4), before it ends and when it is refused.
 	Auth *CRMAuth `json:"auth,omitempty"`
 
-	// Body A template: a string, or JSON whose strings are templates; null for the whole outcome. In JSON a member within a string is that text, and outside of one (in a body that is given as a string) the JSON value. The header Content-Type says what else the body is: a form, XML or plain text.
-	Body         any               `json:"body,omitempty"`
+	// Body A template: a string, or JSON whose strings are templates. Without one the body is the whole outcome. In JSON a member within a string is that text, and outside of one (in a body that is given as a string) the JSON value. The header Content-Type says what else the body is: a form, XML or plain text.
+	Body         interface{}       `json:"body,omitempty"`
 	Headers      map[string]string `json:"headers,omitzero"`
 	Method       *Method           `json:"method,omitempty"`
 	UpdateMethod *UpdateMethod     `json:"update_method,omitempty"`

@@ -84,6 +84,11 @@ func sum(key []byte, parts ...string) []byte {
 	return mac.Sum(nil)
 }
 
+// Signed gives the headers of a request that is no delivery and is signed as one.
+func Signed(secret, id, eventType string, at time.Time, body []byte) http.Header {
+	return headers(id, eventType, at, body, []string{secret})
+}
+
 // headers are those of one attempt. The keys are in the form that net/http sends as they stand.
 func headers(id, eventType string, at time.Time, body []byte, secrets []string) http.Header {
 	return http.Header{
