@@ -127,6 +127,7 @@ func TestCRMSettingsThatAreRefused(t *testing.T) {
 		"body.rest.body":                    restCRM(local, object{"body": `{"id": {{call_id}}`}),
 		"body.rest.auth.type":               restCRM(local, object{"auth": object{"type": "digest"}}),
 		"body.rest.auth.token":              restCRM(local, object{"auth": object{"type": "bearer"}}),
+		"body.rest.auth.password":           restCRM(local, object{"auth": object{"type": "basic", "username": "x", "password": "••••word"}}),
 		"body.rest.auth.username":           restCRM(local, object{"auth": object{"type": "basic", "password": "x"}}),
 		"body.rest.auth.client_secret": restCRM(local, object{"auth": object{
 			"type": "oauth2_client_credentials", "token_url": local, "client_id": "1",

@@ -71,9 +71,12 @@
 // Tx.Enqueue and Tx.Emit put jobs into River's queues, and NewJobs works them. A queue is looked into when something in it is due,
 // which jobs.go says to the workers of all controllers; polls are only the net below that.
 //
+// What came of a call is reported to its tenant's CRM, and to what gives insights: CallEnds opens these reports with the call's end, CallChanged and
+// RecordingSettled tell what is known later, each with a job where none is due (reports.go; package dialer/crm works them).
+//
 // # The audit
 //
-// What somebody changes in tenants, users, keys, trunks, numbers, flows, voice agents, webhook subscriptions and campaigns is in the table
+// What somebody changes in tenants, users, keys, trunks, numbers, flows, voice agents, webhook subscriptions, integrations and campaigns is in the table
 // audit, written by triggers (migration 0011) in the same transaction: WithActor says for whom a context works. What changes no such row
 // is written with Tx.Audit. Changes without an actor are the service's own, and have no row. A new table of configuration needs
 // audit_changes('table', 'object'); columns whose names end in _sealed, _hash, _key, password, secret or token are masked. Nothing updates

@@ -94,6 +94,13 @@ SELECT c.tenant_id, c.id, f.ids[1 + c.seq % 5], 1, c.created_at, c.end_time
 FROM (SELECT *, row_number() OVER () AS seq FROM calls) c
 JOIN (SELECT tenant_id, array_agg(id) AS ids FROM flows GROUP BY 1) f ON f.tenant_id = c.tenant_id;
 INSERT INTO flow_versions (tenant_id, flow_id, version, nodes) SELECT tenant_id, id, n, '[]' FROM flows CROSS JOIN generate_series(1, 5) n;
+INSERT INTO integrations (tenant_id, purpose, id, kind, host, config_sealed)
+SELECT id, purpose, gen_random_uuid(), 'rest', 'crm.example', '' FROM tenants CROSS JOIN unnest(ARRAY['crm', 'insights']) purpose;
+INSERT INTO call_reports (tenant_id, call_id, purpose, integration_id, status, written, written_at, give_up_at, created_at)
+SELECT c.tenant_id, c.id, i.purpose, i.id, CASE WHEN r.pending THEN 'pending' ELSE 'written' END, CASE WHEN r.pending THEN 0 ELSE 1 END,
+  CASE WHEN NOT r.pending THEN c.end_time END, c.end_time + interval '1 day', c.end_time
+FROM calls c JOIN integrations i ON i.tenant_id = c.tenant_id CROSS JOIN LATERAL (SELECT c.end_time > now() - interval '1 hour' AS pending) r
+WHERE c.end_time IS NOT NULL;
 INSERT INTO recordings (tenant_id, id, call_id, status, storage_key, ready_at)
 SELECT tenant_id, audit_id(created_at), id, CASE WHEN end_time IS NULL THEN 'recording' ELSE 'ready' END, 'key', end_time
 FROM calls;
@@ -119,7 +126,7 @@ ALTER TABLE calls ENABLE TRIGGER USER; ALTER TABLE leads ENABLE TRIGGER USER;
 func historyTables() []string {
 	return []string{
 		"leads", "calls", "events", "webhook_deliveries", "callback_tokens", "ai_sessions", "ai_session_logs", "flow_runs", "audit",
-		"recordings", "recording_access", "agent_status_log", "idempotent_requests", "suppressions", "supervisor_sessions", "escalations",
+		"recordings", "recording_access", "agent_status_log", "idempotent_requests", "suppressions", "supervisor_sessions", "escalations", "call_reports",
 	}
 }
 

@@ -315,6 +315,8 @@ func leftovers(t *testing.T, st *store.Store, tenant, agent uuid.UUID, version i
 		SELECT $1, $2, gen_random_uuid(), $3, 'ai', 'note', '{"text": "is ill"}' FROM generate_series(1, 3)`, tenant, session, ended)
 	storetest.Exec(t, st, tenant, `INSERT INTO flow_runs (tenant_id, call_id, flow_id, version, trace, outcome, started_at, ended_at)
 		VALUES ($1, $2, $3, 1, '[{"node": "n"}]', 'default', $4::timestamptz - interval '1 minute', $4)`, tenant, call, session, ended)
+	storetest.Exec(t, st, tenant, `INSERT INTO call_reports (tenant_id, call_id, purpose, integration_id, status, written, written_at, give_up_at, created_at)
+		VALUES ($1, $2, 'crm', $3, 'written', 1, $4, $4, $4)`, tenant, call, session, ended)
 	storetest.Exec(t, st, tenant, `INSERT INTO agent_status_log (tenant_id, agent_id, version, status, cause, call_id, at)
 		VALUES ($1, $2, $3, 'on_call', 'offered', $4, $5)`, tenant, agent, version, call, ended)
 	storetest.Exec(t, st, tenant, `INSERT INTO supervisor_sessions (tenant_id, id, supervisor_id, call_id, mode, node, started_at, ended_at, end_reason)
@@ -336,7 +338,7 @@ func left(t *testing.T, st *store.Store) map[string]int {
 	out := map[string]int{}
 	for _, table := range []string{
 		"ai_sessions", "ai_session_logs", "flow_runs", "supervisor_sessions", "escalations", "agent_status_log", "recording_access", "audit",
-		"callback_tokens",
+		"callback_tokens", "call_reports",
 	} {
 		out[table] = storetest.Count(t, st, "SELECT count(*) FROM "+table)
 	}
@@ -368,6 +370,8 @@ func TestSweepForgetsWhatCallsLeave(t *testing.T) {
 		storetest.Exec(t, st, tenant, "INSERT INTO flow_runs (tenant_id, call_id, flow_id, version) VALUES ($1, $2, $2, 1)", tenant, old)
 		storetest.Exec(t, st, tenant, `INSERT INTO supervisor_sessions (tenant_id, id, supervisor_id, call_id, mode, node, started_at)
 			VALUES ($1, $2, $2, $2, 'listen', 'n', now())`, tenant, old)
+		storetest.Exec(t, st, tenant, `INSERT INTO call_reports (tenant_id, call_id, purpose, integration_id, give_up_at, created_at)
+			VALUES ($1, $2, 'crm', $2, now(), now() - interval '3 years')`, tenant, old)
 	}
 	sweep := func(keep store.Retention, want store.Swept) {
 		t.Helper()
@@ -376,18 +380,18 @@ func TestSweepForgetsWhatCallsLeave(t *testing.T) {
 		require.Equal(t, want, done)
 	}
 	sweep(store.Retention{}, store.Swept{Tokens: 14})
-	sweep(store.DefaultRetention(), store.Swept{Sessions: 8, FlowRuns: 8, Supervisions: 8, Escalations: 8, AgentLog: 8, Audit: 4, Accesses: 4})
+	sweep(store.DefaultRetention(), store.Swept{Sessions: 8, FlowRuns: 8, Reports: 8, Supervisions: 8, Escalations: 8, AgentLog: 8, Audit: 4, Accesses: 4})
 	require.Equal(t, map[string]int{
 		"ai_sessions": 10, "ai_session_logs": 24, "flow_runs": 10, "supervisor_sessions": 10, "escalations": 8, "agent_status_log": 8,
-		"recording_access": 12, "audit": 12, "callback_tokens": 2,
+		"recording_access": 12, "audit": 12, "callback_tokens": 2, "call_reports": 10,
 	}, left(t, st))
-	sweep(store.Retention{CallDetails: 90}, store.Swept{Sessions: 4, FlowRuns: 4, Supervisions: 4, Escalations: 4})
+	sweep(store.Retention{CallDetails: 90}, store.Swept{Sessions: 4, FlowRuns: 4, Reports: 4, Supervisions: 4, Escalations: 4})
 	sweep(store.Retention{AgentLog: 90}, store.Swept{AgentLog: 4})
 	sweep(store.Retention{Audit: 90}, store.Swept{Audit: 8, Accesses: 8})
 	sweep(store.Retention{CallDetails: 90, AgentLog: 90, Audit: 90}, store.Swept{})
 	require.Equal(t, map[string]int{
 		"ai_sessions": 6, "ai_session_logs": 12, "flow_runs": 6, "supervisor_sessions": 6, "escalations": 4, "agent_status_log": 4,
-		"recording_access": 4, "audit": 4, "callback_tokens": 2,
+		"recording_access": 4, "audit": 4, "callback_tokens": 2, "call_reports": 6,
 	}, left(t, st))
 }
 

@@ -259,6 +259,8 @@ func (c *checker) headers(out *Rest, given, was map[string]string) {
 		}
 		if kept, ok := was[canonical]; ok && secretHeader(canonical) && value == store.MaskSecret(kept) {
 			value = kept
+		} else if secretHeader(canonical) && isMask(value) {
+			c.Fail(field, "is the mask of a secret that is not there any more: send the secret")
 		}
 		if _, err := parseTemplate(value, append(members(), externalID)); err != nil {
 			c.Fail(field, "%s", err)
@@ -363,14 +365,21 @@ func (c *checker) secret(field string, in input.Opt[string], was string) string 
 	if !ok {
 		return ""
 	}
-	if was != "" && v == store.MaskSecret(was) {
+	switch {
+	case was != "" && v == store.MaskSecret(was):
 		return was
+	case isMask(v):
+		c.Fail(field, "is the mask of a secret that is not there any more: send the secret")
+		return ""
 	}
 	if c.Text(field, v, 1, maxSecret) && strings.ContainsAny(v, "\r\n") {
 		c.Fail(field, "must stand on one line")
 	}
 	return v
 }
+
+// isMask tells of a text that shows a secret: none can stand in a header.
+func isMask(s string) bool { return strings.HasPrefix(s, store.MaskSecret("")) }
 
 // masked is what of the settings is shown.
 func (s Settings) masked() Settings {
