@@ -14,6 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/httpapi/webhook"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/lanes"
 )
 
 // api is all handlers, one type per resource, each with the services that it needs. Its methods are the tables of operations.
@@ -137,7 +138,7 @@ func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, key
 	accounts, lists := account.New(deps.Store), lister{timeout: cfg.RequestTimeout, log: cfg.Logger}
 	of := deps.Dialer
 	calls := callHandlers{
-		rows: callRows{deps.Store}, campaigns: of.Campaigns, flows: of.Flows, desk: of.Desk, agents: deps.Agents, calls: deps.Calls,
+		rows: callRows{store: deps.Store, reads: &lanes.Lanes[callLane, *callRead]{}}, campaigns: of.Campaigns, flows: of.Flows, desk: of.Desk, agents: deps.Agents, calls: deps.Calls,
 		links: recordingLinks{library: deps.Recordings, now: cfg.Now},
 	}
 	ofTenant := func(ctx context.Context, tenant, id uuid.UUID) error {

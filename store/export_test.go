@@ -20,7 +20,7 @@ func SealedColumns() (names []string) {
 }
 
 // MonthOf is the condition that ReadCall adds.
-func MonthOf(id uuid.UUID) string { return monthOf(id) }
+func (s *Store) MonthOf(id uuid.UUID) string { return s.MonthOfCall(id).condition }
 
 // SweepLock is the advisory lock of the process that sweeps.
 const SweepLock int64 = sweepLock

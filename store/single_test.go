@@ -248,7 +248,7 @@ func TestReadCallLooksIntoItsMonth(t *testing.T) {
 	id := ids[1]
 	var plan []string
 	require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
-		prepare := "PREPARE one (uuid, uuid) AS SELECT c.notes FROM calls c WHERE c.tenant_id = $1 AND c.id = $2 " + store.MonthOf(id)
+		prepare := "PREPARE one (uuid, uuid) AS SELECT c.notes FROM calls c WHERE c.tenant_id = $1 AND c.id = $2 " + st.MonthOf(id)
 		_, err := tx.Pgx().Exec(t.Context(), prepare)
 		require.NoError(t, err)
 		rows, err := tx.Pgx().Query(t.Context(), fmt.Sprintf("EXPLAIN (COSTS OFF) EXECUTE one ('%s', '%s')", tenant, id))
@@ -259,7 +259,7 @@ func TestReadCallLooksIntoItsMonth(t *testing.T) {
 	named := strings.Join(plan, "\n")
 	require.Contains(t, named, "calls_"+now.UTC().Format("2006_01"))
 	require.NotContains(t, named, "Append", "the plan for whatever id of the month has no other partition")
-	require.Empty(t, store.MonthOf(random), "no text for each id that somebody makes up")
+	require.Empty(t, st.MonthOf(random), "no text for each id that somebody makes up")
 }
 
 func openWithConns(t *testing.T, url string, conns int32) *store.Store {

@@ -13,6 +13,91 @@ import (
 	"github.com/google/uuid"
 )
 
+const callViews = `-- name: CallViews :many
+SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at,
+  coalesce((SELECT r.status FROM recordings r WHERE r.tenant_id = $1 AND r.call_id = c.id), '')::text AS recording_status,
+  coalesce((SELECT t.privacy_mode FROM tenants t WHERE t.id = $1), 'strict')::text AS privacy_mode,
+  coalesce((SELECT jsonb_agg(jsonb_build_object('flow_id', f.flow_id, 'version', f.version, 'started_at', f.started_at, 'ended_at', f.ended_at,
+      'outcome', f.outcome, 'error', f.error, 'trace', f.trace))
+    FROM flow_runs f WHERE f.tenant_id = $1 AND f.call_id = c.id), 'null')::jsonb AS flow_runs
+FROM calls c WHERE c.tenant_id = $1 AND c.id = ANY($2::uuid[])
+`
+
+type CallViewsRow struct {
+	Call            Call
+	RecordingStatus string
+	PrivacyMode     string
+	FlowRuns        json.RawMessage
+}
+
+// CallViews is GetCallView of several calls.
+func (q *Queries) CallViews(ctx context.Context, tenantID uuid.UUID, ids []uuid.UUID) ([]CallViewsRow, error) {
+	rows, err := q.db.Query(ctx, callViews, tenantID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CallViewsRow{}
+	for rows.Next() {
+		var i CallViewsRow
+		if err := rows.Scan(
+			&i.Call.TenantID,
+			&i.Call.ID,
+			&i.Call.CampaignID,
+			&i.Call.LeadID,
+			&i.Call.AgentID,
+			&i.Call.VoiceAgentID,
+			&i.Call.TrunkID,
+			&i.Call.Node,
+			&i.Call.FsUuid,
+			&i.Call.Direction,
+			&i.Call.Environment,
+			&i.Call.Status,
+			&i.Call.FromNumber,
+			&i.Call.ToNumber,
+			&i.Call.PeerHash,
+			&i.Call.PeerSealed,
+			&i.Call.DialTime,
+			&i.Call.RingTime,
+			&i.Call.AnswerTime,
+			&i.Call.AgentConnectTime,
+			&i.Call.EndTime,
+			&i.Call.HangupCause,
+			&i.Call.HangupDisposition,
+			&i.Call.SipStatus,
+			&i.Call.Disposition,
+			&i.Call.DispositionSource,
+			&i.Call.Notes,
+			&i.Call.AiSummary,
+			&i.Call.AiSentiment,
+			&i.Call.AiNextAction,
+			&i.Call.Metadata,
+			&i.Call.CreatedAt,
+			&i.Call.Amd,
+			&i.Call.AnsweredByAmd,
+			&i.Call.AmdClass,
+			&i.Call.AmdConfidence,
+			&i.Call.AmdAfterMs,
+			&i.Call.Quality,
+			&i.Call.QueuedAt,
+			&i.Call.Abandoned,
+			&i.Call.AgentDue,
+			&i.Call.FlowID,
+			&i.Call.AnnouncedAt,
+			&i.RecordingStatus,
+			&i.PrivacyMode,
+			&i.FlowRuns,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const claimIdempotencyKey = `-- name: ClaimIdempotencyKey :execrows
 INSERT INTO idempotent_requests AS k (tenant_id, environment, scope, key, request_hash, created_at, expires_at, attempt)
 VALUES ($1, $2, $3, $4, $5, $6, $7::timestamptz, $8::uuid)

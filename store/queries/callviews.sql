@@ -11,6 +11,16 @@ SELECT sqlc.embed(c),
     FROM flow_runs f WHERE f.tenant_id = @tenant_id AND f.call_id = @id), 'null')::jsonb AS flow_runs
 FROM calls c WHERE c.tenant_id = @tenant_id AND c.id = @id;
 
+-- CallViews is GetCallView of several calls.
+-- name: CallViews :many
+SELECT sqlc.embed(c),
+  coalesce((SELECT r.status FROM recordings r WHERE r.tenant_id = @tenant_id AND r.call_id = c.id), '')::text AS recording_status,
+  coalesce((SELECT t.privacy_mode FROM tenants t WHERE t.id = @tenant_id), 'strict')::text AS privacy_mode,
+  coalesce((SELECT jsonb_agg(jsonb_build_object('flow_id', f.flow_id, 'version', f.version, 'started_at', f.started_at, 'ended_at', f.ended_at,
+      'outcome', f.outcome, 'error', f.error, 'trace', f.trace))
+    FROM flow_runs f WHERE f.tenant_id = @tenant_id AND f.call_id = c.id), 'null')::jsonb AS flow_runs
+FROM calls c WHERE c.tenant_id = @tenant_id AND c.id = ANY(@ids::uuid[]);
+
 -- ListCallViews is planned by values: a campaign, an agent, a disposition, a direction and the status of a call that goes on each lead to an index,
 -- and by a status that isn't a last one calls are among those without an end. A last status has none: when few calls of the newest have it, all are
 -- read, up to the time that a read may take.
