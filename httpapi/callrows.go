@@ -22,7 +22,7 @@ type callRow struct {
 // callRows reads calls. Errors: store.ErrNotFound.
 type callRows struct {
 	store *store.Store
-	reads *lanes.Lanes[callLane, *callRead]
+	reads *lanes.Reads[callLane, uuid.UUID, callRow]
 }
 
 // callLane is where calls are read that may be read together.
@@ -31,61 +31,20 @@ type callLane struct {
 	month  store.CallMonth
 }
 
-// callRead is a call that is being read.
-type callRead struct {
-	id  uuid.UUID
-	row *callRow // nil where it isn't there, or could not be read
-}
-
-// readBounds have some statements for one tenant under way at a time: a slow one holds up what waits for it.
-func readBounds() lanes.Bounds { return lanes.Bounds{Running: 2, Together: 50} } //nolint:mnd // see above
-
-// one reads a call: by itself when it comes alone, and together with those that come while the tenant's others are read.
+// one reads a call, together with others of the tenant's that are asked for at the time.
 func (c callRows) one(ctx context.Context, tenant, id uuid.UUID) (callRow, error) {
-	read, of := &callRead{id: id}, callLane{tenant, c.store.MonthOfCall(id)}
-	var row callRow
-	var err error
-	alone := false
-	waited := c.reads.Do(ctx, of, readBounds(), read, func(batch []*callRead) {
-		if alone = len(batch) == 1; alone {
-			row, err = c.alone(ctx, tenant, id)
-			return
+	month := c.store.MonthOfCall(id)
+	return c.reads.One(ctx, callLane{tenant, month}, id, func(id uuid.UUID) (callRow, error) {
+		row, err := c.store.ReadCalls(tenant, month).GetCallView(ctx, tenant, id)
+		return callRow{row.Call, row.RecordingStatus, store.PrivacyMode(row.PrivacyMode), row.FlowRuns}, err
+	}, func(ids []uuid.UUID) (map[uuid.UUID]callRow, error) {
+		rows, err := c.store.ReadCalls(tenant, month).CallViews(ctx, tenant, ids)
+		found := make(map[uuid.UUID]callRow, len(rows))
+		for _, row := range rows {
+			found[row.Call.ID] = callRow{row.Call, row.RecordingStatus, store.PrivacyMode(row.PrivacyMode), row.FlowRuns}
 		}
-		c.together(ctx, of, batch)
+		return found, err
 	})
-	switch {
-	case waited != nil:
-		return callRow{}, waited
-	case alone:
-		return row, err
-	case read.row == nil: // it isn't there, or another's request had no time left
-		return c.alone(ctx, tenant, id)
-	default:
-		return *read.row, nil
-	}
-}
-
-func (c callRows) alone(ctx context.Context, tenant, id uuid.UUID) (callRow, error) {
-	row, err := c.store.ReadCall(tenant, id).GetCallView(ctx, tenant, id)
-	return callRow{row.Call, row.RecordingStatus, store.PrivacyMode(row.PrivacyMode), row.FlowRuns}, err
-}
-
-func (c callRows) together(ctx context.Context, of callLane, batch []*callRead) {
-	ids := make([]uuid.UUID, len(batch))
-	for i, read := range batch {
-		ids[i] = read.id
-	}
-	rows, err := c.store.ReadCalls(of.tenant, of.month).CallViews(ctx, of.tenant, ids)
-	if err != nil {
-		return // each finds out by itself
-	}
-	found := make(map[uuid.UUID]*callRow, len(rows))
-	for _, row := range rows {
-		found[row.Call.ID] = &callRow{row.Call, row.RecordingStatus, store.PrivacyMode(row.PrivacyMode), row.FlowRuns}
-	}
-	for _, read := range batch {
-		read.row = found[read.id]
-	}
 }
 
 // owner is the tenant whose call it is; who asks is looked at first.

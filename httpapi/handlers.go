@@ -138,7 +138,7 @@ func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, key
 	accounts, lists := account.New(deps.Store), lister{timeout: cfg.RequestTimeout, log: cfg.Logger}
 	of := deps.Dialer
 	calls := callHandlers{
-		rows: callRows{store: deps.Store, reads: &lanes.Lanes[callLane, *callRead]{}}, campaigns: of.Campaigns, flows: of.Flows, desk: of.Desk, agents: deps.Agents, calls: deps.Calls,
+		rows: callRows{store: deps.Store, reads: &lanes.Reads[callLane, uuid.UUID, callRow]{}}, campaigns: of.Campaigns, flows: of.Flows, desk: of.Desk, agents: deps.Agents, calls: deps.Calls,
 		links: recordingLinks{library: deps.Recordings, now: cfg.Now},
 	}
 	ofTenant := func(ctx context.Context, tenant, id uuid.UUID) error {

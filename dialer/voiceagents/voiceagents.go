@@ -17,6 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
+	"github.com/ringmaster/ringmaster/store/lanes"
 )
 
 // Service keeps the voice agents of a tenant. It is safe for concurrent use.
@@ -29,6 +30,8 @@ type Service struct {
 	Hosts carrier.Hosts
 	// Subprotocols are those that this host serves.
 	Subprotocols []string
+
+	reads lanes.Reads[uuid.UUID, uuid.UUID, db.VoiceAgent] // by tenant
 }
 
 // Codes of faults.
@@ -181,7 +184,17 @@ func (v *Service) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status 
 
 // GetVoiceAgent gives one voice agent. Errors: store.ErrNotFound.
 func (v *Service) GetVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (VoiceAgent, error) {
-	row, err := v.Store.Read(tenant).VoiceAgentGet(ctx, tenant, id)
+	q := v.Store.Read(tenant)
+	row, err := v.reads.One(ctx, tenant, id, func(id uuid.UUID) (db.VoiceAgent, error) {
+		return q.VoiceAgentGet(ctx, tenant, id)
+	}, func(ids []uuid.UUID) (map[uuid.UUID]db.VoiceAgent, error) {
+		rows, err := q.VoiceAgentsGet(ctx, tenant, ids)
+		found := make(map[uuid.UUID]db.VoiceAgent, len(rows))
+		for _, row := range rows {
+			found[row.ID] = row
+		}
+		return found, err
+	})
 	if err != nil {
 		return VoiceAgent{}, fault.Wrap("get voice agent", err)
 	}

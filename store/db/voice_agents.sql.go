@@ -350,3 +350,44 @@ func (q *Queries) VoiceAgentUpdate(ctx context.Context, arg VoiceAgentUpdatePara
 	)
 	return i, err
 }
+
+const voiceAgentsGet = `-- name: VoiceAgentsGet :many
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope FROM voice_agents WHERE tenant_id = $1 AND id = ANY($2::uuid[])
+`
+
+func (q *Queries) VoiceAgentsGet(ctx context.Context, tenantID uuid.UUID, ids []uuid.UUID) ([]VoiceAgent, error) {
+	rows, err := q.db.Query(ctx, voiceAgentsGet, tenantID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []VoiceAgent{}
+	for rows.Next() {
+		var i VoiceAgent
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ID,
+			&i.Name,
+			&i.WsUrl,
+			&i.AuthTokenSealed,
+			&i.AudioFormat,
+			&i.ExternalAgentID,
+			&i.TransferDestination,
+			&i.MaxConcurrent,
+			&i.Status,
+			&i.TokenLifetime,
+			&i.Subprotocol,
+			&i.WsDisconnectAction,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.MonitorScope,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -2,7 +2,9 @@ package lanes_test
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -83,3 +85,69 @@ func TestSeveralAreUnderWay(t *testing.T) {
 		require.NoError(t, l.Do(t.Context(), 1, bounds, 9, do))
 	})
 }
+
+// Rows that are asked for while others are read are read at once, each id once; what is not among them, and all when the statement fails, is read
+// alone.
+func TestRowsAreReadTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var reads lanes.Reads[string, int, string]
+		release, fails := make(chan struct{}), false
+		var mu sync.Mutex // guards both
+		var alone []int
+		var together [][]int
+		one := func(id int) (string, error) {
+			<-release
+			mu.Lock()
+			defer mu.Unlock()
+			alone = append(alone, id)
+			if id == 9 {
+				return "", errMissing
+			}
+			return "row " + strconv.Itoa(id), nil
+		}
+		many := func(ids []int) (map[int]string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			together = append(together, ids)
+			if fails {
+				return nil, errMissing
+			}
+			rows := map[int]string{}
+			for _, id := range ids {
+				if id != 9 {
+					rows[id] = "row " + strconv.Itoa(id)
+				}
+			}
+			return rows, nil
+		}
+		ask := func(ids ...int) {
+			for _, id := range ids {
+				go func() {
+					row, err := reads.One(t.Context(), "a", id, one, many)
+					if id == 9 {
+						require.ErrorIs(t, err, errMissing)
+						return
+					}
+					require.NoError(t, err)
+					require.Equal(t, "row "+strconv.Itoa(id), row)
+				}()
+				synctest.Wait()
+			}
+		}
+		ask(1, 2, 3, 4, 3, 9)
+		close(release)
+		synctest.Wait()
+		require.Equal(t, [][]int{{3, 4, 9}}, together)
+		require.Equal(t, []int{1, 2, 9}, slices.Sorted(slices.Values(alone)))
+
+		alone, together, fails, release = nil, nil, true, make(chan struct{})
+		ask(1, 2, 3, 4)
+		close(release)
+		synctest.Wait()
+		require.Equal(t, [][]int{{3, 4}}, together)
+		require.Equal(t, []int{1, 2, 3, 4}, slices.Sorted(slices.Values(alone)))
+	})
+}
+
+var errMissing = errors.New("missing")

@@ -10,6 +10,9 @@ RETURNING *;
 -- name: VoiceAgentGet :one
 SELECT * FROM voice_agents WHERE tenant_id = @tenant_id AND id = @id;
 
+-- name: VoiceAgentsGet :many
+SELECT * FROM voice_agents WHERE tenant_id = @tenant_id AND id = ANY(@ids::uuid[]);
+
 -- name: VoiceAgentLock :one
 SELECT * FROM voice_agents WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
 
