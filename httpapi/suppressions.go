@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/google/uuid"
+
 	"github.com/ringmaster/ringmaster/dialer/suppressions"
 )
 
@@ -30,12 +32,12 @@ func (h suppressionHandlers) addMany(ctx context.Context, r *request) (reply, er
 }
 
 func (h suppressionHandlers) list(ctx context.Context, r *request) (reply, error) {
-	pg, bad := r.page()
+	pg, bad := r.keyset()
 	if err := faults(bad...); err != nil {
 		return reply{}, err
 	}
 	list, total, err := h.suppressions.ListSuppressions(ctx, r.who.TenantID, suppressions.Filter{
-		Phone: string(r.rc.QueryArgs().Peek("phone")), Limit: pg.limit(), Offset: pg.offset(),
+		Phone: string(r.rc.QueryArgs().Peek("phone")), Before: pg.afterOr(uuid.Nil), Limit: pg.limit(), Offset: pg.offset(),
 	})
-	return ok(pageOf(list, total, pg)), err
+	return ok(keysetOf(list, total, pg, func(s *suppressions.Suppression) uuid.UUID { return s.ID })), err
 }

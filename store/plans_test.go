@@ -54,7 +54,7 @@ func plannedByValues() map[string][]string {
 		"CountWebhookDeliveries": deliveries, "ListWebhookDeliveries": paged(deliveries, ", 0, 50"),
 		"FloorFigures":         {"now() - interval '8 hours', now() - interval '1 day', {tenant}, audit_id(now() - interval '1 day')"},
 		"SupervisorAuditCount": paged(audit, ", 1000"), "SupervisorAudit": paged(audit, ", 0, 50"),
-		"SuppressionCount": {hash}, "SuppressionList": {hash + ", 0, 50"},
+		"SuppressionCount": {hash}, "SuppressionList": {hash + ", 'ffffffff-ffff-ffff-ffff-ffffffffffff', 0, 50"},
 	}
 }
 

@@ -66,7 +66,9 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 
 // Filter chooses a page of the list, and a number when Phone is set.
 type Filter struct {
-	Phone         string
+	Phone string
+	// Before is the entry that the page comes behind; uuid.Nil for the first.
+	Before        uuid.UUID
 	Limit, Offset int32
 }
 
@@ -225,13 +227,16 @@ func (u *Service) ListSuppressions(ctx context.Context, tenant uuid.UUID, f Filt
 		}
 		hash = u.Store.PhoneHash(tenant, number)
 	}
+	if f.Before == uuid.Nil {
+		f.Before = uuid.Max
+	}
 	var out []Suppression
 	var total int64
 	err := u.Store.ReadListByValues(ctx, tenant, func(q *db.Queries) (err error) {
 		total, err = q.SuppressionCount(ctx, tenant, hash)
 		return err
 	}, func(q *db.Queries) error {
-		rows, err := q.SuppressionList(ctx, db.SuppressionListParams{TenantID: tenant, PhoneHash: hash, Size: f.Limit, Skip: f.Offset})
+		rows, err := q.SuppressionList(ctx, db.SuppressionListParams{TenantID: tenant, PhoneHash: hash, Before: f.Before, Size: f.Limit, Skip: f.Offset})
 		out = make([]Suppression, len(rows))
 		for i, row := range rows {
 			out[i] = suppressionOf(row)

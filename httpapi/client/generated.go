@@ -2192,10 +2192,13 @@ type ListNumbersResult struct {
 
 // ListSuppressionsResult defines model for ListSuppressionsResult.
 type ListSuppressionsResult struct {
-	Items    []Suppression `json:"items"`
-	Page     int           `json:"page"`
-	PageSize int           `json:"page_size"`
-	Total    int           `json:"total"`
+	Items []Suppression `json:"items"`
+
+	// NextCursor The cursor of the page behind this one; null behind the last.
+	NextCursor *uuid.UUID `json:"next_cursor"`
+	Page       int        `json:"page"`
+	PageSize   int        `json:"page_size"`
+	Total      int        `json:"total"`
 }
 
 // ListTrunksResult defines model for ListTrunksResult.
@@ -2922,8 +2925,11 @@ type RevokeKeyParams struct {
 // ListSuppressionsParams defines parameters for ListSuppressions.
 type ListSuppressionsParams struct {
 	// Page Lists that have a cursor have pages up to element 100,000.
-	Page     *int `form:"page,omitempty" json:"page,omitempty"`
-	PageSize *int `form:"page_size,omitempty" json:"page_size,omitempty"`
+	Page *int `form:"page,omitempty" json:"page,omitempty"`
+
+	// Cursor The next_cursor of the page before, in place of page. Whichever page it is costs the same, and what comes meanwhile shifts none.
+	Cursor   *uuid.UUID `form:"cursor,omitempty" json:"cursor,omitempty"`
+	PageSize *int       `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// Phone Picks this number's entry.
 	Phone *string `form:"phone,omitempty" json:"phone,omitempty"`
@@ -4673,11 +4679,10 @@ func (s *Leads) AllSuppressions(ctx context.Context, params *ListSuppressionsPar
 					return
 				}
 			}
-			if len(page.Items) == 0 || page.Page*page.PageSize >= page.Total {
+			if page.NextCursor == nil {
 				return
 			}
-			next := page.Page + 1
-			p.Page = &next
+			p.Page, p.Cursor = nil, page.NextCursor
 		}
 	}
 }

@@ -384,13 +384,13 @@ func TestPages(t *testing.T) {
 	}}
 	api := s.serve(t, "svc_live_1")
 	n := 0
-	for _, err := range api.Leads.AllSuppressions(t.Context(), nil) {
+	for _, err := range api.Webhooks.AllWebhookDeliveries(t.Context(), nil) {
 		require.NoError(t, err)
 		n++
 	}
 	require.Equal(t, 2, n)
 	require.Equal(t, []string{"", "page=2"}, asked)
-	for _, err := range api.Leads.AllSuppressions(t.Context(), nil) {
+	for _, err := range api.Webhooks.AllWebhookDeliveries(t.Context(), nil) {
 		require.Equal(t, client.ErrorCodeInsufficientScope, client.CodeOf(err))
 	}
 }

@@ -34,22 +34,24 @@ func (q *Queries) SuppressionDelete(ctx context.Context, tenantID uuid.UUID, iD 
 
 const suppressionList = `-- name: SuppressionList :many
 SELECT tenant_id, phone_hash, reason, created_at, id, opted_out, phone_last4 FROM suppressions
-WHERE tenant_id = $1 AND ($2::bytea IS NULL OR phone_hash = $2::bytea)
-ORDER BY created_at DESC, id DESC LIMIT $4 OFFSET $3
+WHERE tenant_id = $1 AND ($2::bytea IS NULL OR phone_hash = $2::bytea) AND id < $3
+ORDER BY id DESC LIMIT $5 OFFSET $4
 `
 
 type SuppressionListParams struct {
 	TenantID  uuid.UUID
 	PhoneHash []byte
+	Before    uuid.UUID
 	Skip      int32
 	Size      int32
 }
 
-// SuppressionList pages through the list, newest first; a hash picks one number's entry.
+// SuppressionList pages through the list, newest first, from before an entry on; a hash picks one number's entry.
 func (q *Queries) SuppressionList(ctx context.Context, arg SuppressionListParams) ([]Suppression, error) {
 	rows, err := q.db.Query(ctx, suppressionList,
 		arg.TenantID,
 		arg.PhoneHash,
+		arg.Before,
 		arg.Skip,
 		arg.Size,
 	)

@@ -10,11 +10,11 @@ ORDER BY r.hash
 ON CONFLICT (tenant_id, phone_hash) DO UPDATE SET phone_last4 = excluded.phone_last4
 RETURNING *;
 
--- SuppressionList pages through the list, newest first; a hash picks one number's entry.
+-- SuppressionList pages through the list, newest first, from before an entry on; a hash picks one number's entry.
 -- name: SuppressionList :many
 SELECT * FROM suppressions
-WHERE tenant_id = @tenant_id AND (sqlc.narg('phone_hash')::bytea IS NULL OR phone_hash = sqlc.narg('phone_hash')::bytea)
-ORDER BY created_at DESC, id DESC LIMIT @size OFFSET @skip;
+WHERE tenant_id = @tenant_id AND (sqlc.narg('phone_hash')::bytea IS NULL OR phone_hash = sqlc.narg('phone_hash')::bytea) AND id < @before
+ORDER BY id DESC LIMIT @size OFFSET @skip;
 
 -- name: SuppressionCount :one
 SELECT count(*) FROM suppressions
