@@ -32,7 +32,9 @@ type Settings struct {
 	DefaultMaxConcurrent   *int                     `json:"default_max_concurrent"`
 	CallingWindow          *campaigns.CallingWindow `json:"calling_window"`
 	RecordingRetentionDays *int                     `json:"recording_retention_days"`
-	Dispositions           []string                 `json:"dispositions"`
+	// WebhookRetentionDays is how long events and their deliveries are kept.
+	WebhookRetentionDays int      `json:"webhook_retention_days"`
+	Dispositions         []string `json:"dispositions"`
 	// SIPHosts are the hosts that SIP URIs may lead to: names, addresses, CIDR blocks. The operator sets them.
 	SIPHosts []string `json:"sip_hosts"`
 	// DailyCap is the most calls that a number gets on one day; null for the deployment's bound, which it can't go beyond.
@@ -49,6 +51,7 @@ type SettingsInput struct {
 	DefaultMaxConcurrent   input.Opt[int]
 	CallingWindow          input.Opt[campaigns.WindowInput]
 	RecordingRetentionDays input.Opt[int]
+	WebhookRetentionDays   input.Opt[int]
 	Dispositions           input.Opt[[]string]
 	DailyCap               input.Opt[int]
 	Holidays               input.Opt[[]string]
@@ -62,7 +65,8 @@ func (in *SettingsInput) UnmarshalJSON(b []byte) error {
 		"privacy_mode": &in.PrivacyMode, "pii_retention_days": &in.PIIRetentionDays,
 		"voice_agent_default_ws_url": &in.VoiceAgentDefaultWSURL, "default_max_concurrent": &in.DefaultMaxConcurrent,
 		"calling_window": &in.CallingWindow, "recording_retention_days": &in.RecordingRetentionDays,
-		"dispositions": &in.Dispositions, "daily_cap": &in.DailyCap, "holidays": &in.Holidays, "sip_hosts": &in.SIPHosts,
+		"webhook_retention_days": &in.WebhookRetentionDays,
+		"dispositions":           &in.Dispositions, "daily_cap": &in.DailyCap, "holidays": &in.Holidays, "sip_hosts": &in.SIPHosts,
 	})
 	return err
 }
@@ -110,7 +114,7 @@ func (e *tenantSettings) PatchSettings(ctx context.Context, tenant uuid.UUID, in
 		}
 		row, err = tx.Q.SetTenantSettings(ctx, db.SetTenantSettingsParams{
 			PrivacyMode: row.PrivacyMode, PiiRetentionDays: row.PiiRetentionDays,
-			RecordingRetentionDays: row.RecordingRetentionDays, VoiceAgentDefaultWsUrl: row.VoiceAgentDefaultWsUrl,
+			RecordingRetentionDays: row.RecordingRetentionDays, WebhookRetentionDays: row.WebhookRetentionDays, VoiceAgentDefaultWsUrl: row.VoiceAgentDefaultWsUrl,
 			DefaultMaxConcurrent: row.DefaultMaxConcurrent, CallingWindow: row.CallingWindow, Dispositions: row.Dispositions,
 			DailyCap: row.DailyCap, Holidays: row.Holidays,
 			TenantID: tenant,
@@ -132,6 +136,9 @@ func (in SettingsInput) apply(c *input.Form, to *db.Tenant) {
 	}
 	if v, ok := input.Given(c, "pii_retention_days", in.PIIRetentionDays); ok && c.Between("pii_retention_days", v, 0, maxRetentionDays) {
 		to.PiiRetentionDays = int32(v) //nolint:gosec // bounded by between
+	}
+	if v, ok := input.Given(c, "webhook_retention_days", in.WebhookRetentionDays); ok && c.Between("webhook_retention_days", v, 1, maxRetentionDays) {
+		to.WebhookRetentionDays = int32(v) //nolint:gosec // bounded by between
 	}
 	if v, ok := input.Clearable(c, "voice_agent_default_ws_url", in.VoiceAgentDefaultWSURL); ok {
 		to.VoiceAgentDefaultWsUrl = v
@@ -206,7 +213,7 @@ func settingsOf(row db.Tenant) Settings {
 	out := Settings{
 		PrivacyMode: store.PrivacyMode(row.PrivacyMode), PIIRetentionDays: int(row.PiiRetentionDays),
 		VoiceAgentDefaultWSURL: row.VoiceAgentDefaultWsUrl, DefaultMaxConcurrent: store.Int(row.DefaultMaxConcurrent),
-		RecordingRetentionDays: store.Int(row.RecordingRetentionDays), Dispositions: row.Dispositions,
+		RecordingRetentionDays: store.Int(row.RecordingRetentionDays), Dispositions: row.Dispositions, WebhookRetentionDays: int(row.WebhookRetentionDays),
 		CallingWindow: campaigns.ShownWindow(row.CallingWindow), DailyCap: store.Int(row.DailyCap), Holidays: row.Holidays, SIPHosts: row.SipHosts,
 	}
 	if out.SIPHosts == nil {

@@ -289,12 +289,12 @@ func TestSettings(t *testing.T) {
 	s.supervisor.JSON(t, http.MethodGet, path, nil, http.StatusOK, &settings)
 	require.Equal(t, object{
 		"privacy_mode": "standard", "pii_retention_days": 30.0, "voice_agent_default_ws_url": nil, "default_max_concurrent": nil,
-		"calling_window": nil, "recording_retention_days": nil, "dispositions": []any{},
+		"calling_window": nil, "recording_retention_days": nil, "webhook_retention_days": 30.0, "dispositions": []any{},
 		"daily_cap": nil, "holidays": []any{}, "sip_hosts": []any{},
 	}, settings)
 	edit := object{
 		"privacy_mode": "strict", "pii_retention_days": 7, "voice_agent_default_ws_url": "wss://127.0.0.1:9/ai",
-		"default_max_concurrent": 5, "recording_retention_days": 90, "dispositions": []string{"sold", "busy", "sold"},
+		"default_max_concurrent": 5, "recording_retention_days": 90, "webhook_retention_days": 60, "dispositions": []string{"sold", "busy", "sold"},
 		"daily_cap": 2, "holidays": []string{"2026-01-26", "2025-10-02"},
 		"calling_window": object{"timezone": "Asia/Kolkata", "days": []string{"mon"}, "from": "10:00", "to": "18:00"},
 	}
@@ -321,6 +321,8 @@ func TestSettings(t *testing.T) {
 		{"voice_agent_default_ws_url", "ws://10.0.0.1", ""},
 		{"default_max_concurrent", 0, ""},
 		{"recording_retention_days", 1.5, ""},
+		{"webhook_retention_days", 0, ""},
+		{"webhook_retention_days", nil, ""},
 		{"calling_window", object{"from": "10:00"}, "calling_window.to"},
 		{"calling_window", 7, ""},
 		{"dispositions", []string{"Sold!"}, ""},

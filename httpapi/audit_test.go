@@ -64,7 +64,7 @@ func unaudited() []string {
 		// What an integration does all day; the rows that it makes tell of it themselves.
 		"POST /api/v1/campaigns/{campaign_id}/leads", "POST /api/v1/campaigns/{campaign_id}/leads:bulk",
 		"POST /api/v1/calls", "POST /api/v1/calls/{call_id}/hangup", "POST /api/v1/ai-sessions/{call_id}/control",
-		"POST /api/v1/webhooks/{id}/test", "POST /api/v1/webhooks/deliveries/{id}/replay",
+		"POST /api/v1/webhooks/{id}/test", "POST /api/v1/webhooks/deliveries/{id}/replay", "POST /api/v1/webhooks/{id}/replay",
 		// An agent's own work, which agents' status log and the calls have.
 		"POST /api/agent/login", "POST /api/agent/logout", "POST /api/agent/status", "POST /api/agent/dial", "POST /api/agent/dispose",
 		"POST /api/agent/hangup",
@@ -103,6 +103,8 @@ func auditBody(op httpapi.Operation, w *sweep) any {
 		return object{"suppressions": []object{{"phone": "9812340002"}}}
 	case "POST /api/v1/webhooks":
 		return object{"url": "http://127.0.0.1:9/", "event_types": []string{"call.ended"}}
+	case "POST /api/v1/webhooks/{id}/replay":
+		return object{"from": "2026-11-25T09:00:00Z", "to": "2026-11-26T09:00:00Z"}
 	case "PATCH /api/v1/webhooks/{id}", "PATCH /api/numbers/{id}", "PATCH /api/trunks/{id}":
 		return object{"is_active": false}
 	case "POST /api/users":

@@ -223,6 +223,9 @@ func (a *api) webhookOperations() []operation {
 		{method: http.MethodPatch, path: root + "/{id}", access: accessKey, scope: scopeWebhooksWrite, body: jsonBody, handle: a.webhooks.patch},
 		{method: http.MethodDelete, path: root + "/{id}", access: accessKey, scope: scopeWebhooksWrite, handle: deleteByID(webhookNoun, a.webhooks.webhooks.Delete)},
 		{method: http.MethodPost, path: root + "/{id}/test", access: accessKey, scope: scopeWebhooksWrite, handle: a.webhooks.test},
+		{method: http.MethodPost, path: root + "/{id}/rotate_secret", access: accessKey, scope: scopeWebhooksWrite, body: jsonBody, handle: a.webhooks.rotateSecret},
+		{method: http.MethodPost, path: root + "/{id}/replay", access: accessKey, scope: scopeWebhooksWrite, body: jsonBody, handle: a.webhooks.replayMany},
+		{method: http.MethodGet, path: "/api/v1/events", access: accessKey, scope: scopeWebhooksRead, handle: a.webhooks.events},
 	}
 }
 

@@ -5,6 +5,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -135,6 +138,7 @@ func newHook(t *testing.T) *hook {
 		defer h.mu.Unlock()
 		h.ids = append(h.ids, r.Header.Get("X-Service-Event-Id"))
 		w.WriteHeader(h.status)
+		_, _ = io.WriteString(w, "what the receiver says")
 	}))
 	t.Cleanup(h.Close)
 	return h
@@ -201,6 +205,14 @@ func TestWebhookTestAndReplay(t *testing.T) {
 	b.api.JSON(t, http.MethodPost, webhooks+"/"+sub.text(t, "id")+"/test", nil, http.StatusOK, &sent)
 	require.Equal(t, "webhook.test", sent["event_type"])
 	require.Equal(t, "pending", sent["status"])
+	require.Len(t, sent["attempts"], 1, "the first attempt is made at once")
+	require.NotNil(t, sent["next_attempt_at"])
+	shown, answer := asObject(t, sent["request"]), asObject(t, sent["response"])
+	require.Equal(t, h.URL, shown["url"])
+	require.Contains(t, shown["body"], `"type":"webhook.test"`)
+	require.Contains(t, shown["headers"], "X-Service-Signature")
+	require.InDelta(t, 500, answer["status_code"], 0)
+	require.Equal(t, "what the receiver says", answer["body"])
 	settled := func(status string, attempts int) {
 		t.Helper()
 		require.Eventually(t, func() bool {
@@ -272,4 +284,167 @@ func TestWebhookDeliveryList(t *testing.T) {
 	var foreign deliveryPage
 	b.foreign.JSON(t, http.MethodGet, webhooks+"/deliveries", nil, http.StatusOK, &foreign)
 	require.Zero(t, foreign.Total)
+}
+
+// A secret is replaced with an answer that shows it once, and nowhere else.
+func TestRotateWebhookSecret(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var sub, rotated object
+	b.api.JSON(t, http.MethodPost, webhooks, object{"url": "http://127.0.0.1:9/", "event_types": []string{"lead.*"}}, http.StatusCreated, &sub)
+	path := webhooks + "/" + sub.text(t, "id")
+	b.api.JSON(t, http.MethodPost, path+"/rotate_secret", nil, http.StatusOK, &rotated)
+	fresh := rotated.text(t, "signing_secret")
+	require.NotEqual(t, sub.text(t, "signing_secret"), fresh)
+	require.NotNil(t, rotated["previous_secret_until"])
+	_, _, raw := b.api.Do(t, http.MethodGet, path, nil)
+	require.NotContains(t, string(raw), fresh)
+	require.NotContains(t, b.logs.String(), fresh)
+	b.api.JSON(t, http.MethodPost, path+"/rotate_secret", object{"overlap_hours": 0}, http.StatusOK, &rotated)
+	require.Nil(t, rotated["previous_secret_until"])
+	for _, bad := range []any{-1, 169, "x", 1.5} {
+		refused(t, b.api, http.MethodPost, path+"/rotate_secret", object{"overlap_hours": bad}, http.StatusUnprocessableEntity, "validation_error")
+	}
+	refused(t, b.foreign, http.MethodPost, path+"/rotate_secret", nil, http.StatusNotFound, "not_found")
+	refused(t, b.scoped(t, "webhooks:read"), http.MethodPost, path+"/rotate_secret", nil, http.StatusForbidden, "insufficient_scope")
+}
+
+// Events of a span of time are delivered once more.
+func TestReplayOfASpan(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	h := newHook(t)
+	var sub object
+	b.api.JSON(t, http.MethodPost, webhooks, object{"url": h.URL, "event_types": []string{"lead.*"}, "is_active": false}, http.StatusCreated, &sub)
+	path := webhooks + "/" + sub.text(t, "id")
+	now := b.clock.Now()
+	for i := range 3 {
+		b.emitAt(t, store.EventLeadCompleted, nil, now.Add(-time.Duration(i+1)*time.Minute))
+	}
+	span := object{"from": now.Add(-150 * time.Second), "to": now}
+	refused(t, b.api, http.MethodPost, path+"/replay", span, http.StatusConflict, "subscription_inactive")
+	b.api.JSON(t, http.MethodPatch, path, object{"is_active": true}, http.StatusOK, nil)
+	deliverer(t, b)
+	var queued struct{ Queued int }
+	b.api.JSON(t, http.MethodPost, path+"/replay", span, http.StatusAccepted, &queued)
+	require.Equal(t, 2, queued.Queued)
+	require.Eventually(t, func() bool { return len(h.events()) == 2 }, 20*time.Second, 20*time.Millisecond)
+	for _, bad := range []object{{}, {"from": now}, {"from": now, "to": now.Add(-time.Hour)}, {"from": "x", "to": now}, {"from": now, "to": now, "event_types": []string{"x"}}} {
+		status, _, raw := b.api.Do(t, http.MethodPost, path+"/replay", bad)
+		require.Equal(t, http.StatusUnprocessableEntity, status, "%v: %s", bad, raw)
+	}
+	refused(t, b.foreign, http.MethodPost, path+"/replay", span, http.StatusNotFound, "not_found")
+}
+
+// emitAt commits an event.
+func (b *bundle) emitAt(t *testing.T, typ store.EventType, call *uuid.UUID, at time.Time) (id string) {
+	t.Helper()
+	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) (err error) {
+		id, err = tx.Emit(t.Context(), store.Event{TenantID: b.tenant, Type: typ, CallID: call, At: at, Data: object{"n": at.Unix()}})
+		return err
+	}))
+	return id
+}
+
+// What happened is listed, newest first, whether anybody had subscribed it or not.
+func TestEventList(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const path = "/api/v1/events"
+	type events struct {
+		Items []struct {
+			ID       string    `json:"id"`
+			Type     string    `json:"type"`
+			At       time.Time `json:"created_at"`
+			TenantID uuid.UUID `json:"tenant_id"`
+			Data     object    `json:"data"`
+		}
+		Total int
+		Next  *string `json:"next_cursor"`
+	}
+	list := func(query string) (out events) {
+		t.Helper()
+		b.api.JSON(t, http.MethodGet, path+query, nil, http.StatusOK, &out)
+		return out
+	}
+	require.NotNil(t, list("").Items)
+	call, other := storetest.NewID(t), storetest.NewID(t)
+	at := b.clock.Now().Add(-time.Hour).Truncate(time.Second)
+	var ids []string
+	for i, e := range []struct {
+		typ  store.EventType
+		call *uuid.UUID
+	}{{store.EventCallStarted, &call}, {store.EventCallEnded, &call}, {store.EventLeadCompleted, nil}, {store.EventCallStarted, &other}, {store.EventCampaignPaused, nil}} {
+		ids = append(ids, b.emitAt(t, e.typ, e.call, at.Add(time.Duration(i)*time.Minute)))
+	}
+	all := list("")
+	require.Equal(t, 5, all.Total)
+	require.Equal(t, ids[4], all.Items[0].ID)
+	require.Equal(t, b.tenant, all.Items[0].TenantID)
+	require.InDelta(t, at.Add(4*time.Minute).Unix(), all.Items[0].Data["n"], 0)
+	require.Nil(t, all.Next)
+	var paged []string
+	for page := list("?page_size=2"); ; page = list("?page_size=2&cursor=" + *page.Next) {
+		for _, e := range page.Items {
+			paged = append(paged, e.ID)
+		}
+		if page.Next == nil {
+			break
+		}
+	}
+	slices.Reverse(paged)
+	require.Equal(t, ids, paged)
+	stamp := func(minutes int) string {
+		return url.QueryEscape(at.Add(time.Duration(minutes) * time.Minute).Format(time.RFC3339))
+	}
+	for query, want := range map[string][]string{
+		"?call_id=" + call.String():                      {ids[1], ids[0]},
+		"?type=call.started":                             {ids[3], ids[0]},
+		"?type=call.*":                                   {ids[3], ids[1], ids[0]},
+		"?type=webhook.test":                             {},
+		"?from=" + stamp(1) + "&to=" + stamp(3):          {ids[2], ids[1]},
+		"?from=" + stamp(4):                              {ids[4]},
+		"?to=" + stamp(1):                                {ids[0]},
+		"?type=call.*&from=" + stamp(1):                  {ids[3], ids[1]},
+		"?page=2&page_size=2":                            {ids[2], ids[1]},
+		"?call_id=" + storetest.NewID(t).String():        {},
+		"?call_id=" + call.String() + "&type=call.ended": {ids[1]},
+	} {
+		got := []string{}
+		for _, e := range list(query).Items {
+			got = append(got, e.ID)
+		}
+		require.Equal(t, want, got, query)
+	}
+	for _, bad := range []string{"?type=moon.*", "?type=", "?call_id=x", "?from=x", "?to=", "?cursor=x", "?page=2&cursor=" + call.String()} {
+		refused(t, b.api, http.MethodGet, path+bad, nil, http.StatusUnprocessableEntity, "validation_error")
+	}
+	var foreign events
+	b.foreign.JSON(t, http.MethodGet, path, nil, http.StatusOK, &foreign)
+	require.Zero(t, foreign.Total)
+	refused(t, b.scoped(t, "webhooks:write"), http.MethodGet, path, nil, http.StatusForbidden, "insufficient_scope")
+}
+
+// In production webhooks go over TLS, but within networks that the operator allows.
+func TestWebhooksOverTLS(t *testing.T) {
+	t.Parallel()
+	own := netip.MustParsePrefix("10.1.0.0/16")
+	b := setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) {
+		cfg.WebhookTargets = netguard.Policy{Allow: []netip.Prefix{own}, Own: func() ([]netip.Addr, error) { return nil, nil }}
+	})
+	for target, want := range map[string]int{
+		"http://8.8.8.8/": http.StatusUnprocessableEntity, "https://8.8.8.8/": http.StatusCreated,
+		"http://10.1.2.3/": http.StatusCreated, "http://10.2.2.3/": http.StatusUnprocessableEntity, "https://10.2.2.3/": http.StatusUnprocessableEntity,
+		"http://hooks.invalid/": http.StatusUnprocessableEntity, "https://hooks.invalid/": http.StatusCreated,
+	} {
+		status, _, raw := b.api.Do(t, http.MethodPost, webhooks, object{"url": target, "event_types": []string{"call.ended"}})
+		require.Equal(t, want, status, "%s: %s", target, raw)
+	}
+}
+
+func asObject(t *testing.T, v any) object {
+	t.Helper()
+	out, ok := v.(map[string]any)
+	require.True(t, ok, "%v is an object", v)
+	return out
 }

@@ -43,6 +43,8 @@ func DefaultRetention() Retention { return Retention{CallDetails: 365, AgentLog:
 type Swept struct {
 	// Leads and Calls are those whose numbers it took, Keys the idempotency keys, Tokens the callback tokens.
 	Leads, Calls, Keys, Tokens int64
+	// WebhookEvents and WebhookDeliveries are those that their tenants keep no longer (webhook_retention_days).
+	WebhookEvents, WebhookDeliveries int64
 	// Sealed are leads, and Events events, whose numbers were in clear from before their tenant was strict.
 	Sealed, Events int64
 	// Sessions, FlowRuns, Reports, Supervisions, Escalations, AgentLog, Audit and Accesses are rows that Retention bounds; Supervisions are sessions of
@@ -60,7 +62,7 @@ func NextSweep(now time.Time) time.Time {
 }
 
 // Sweep forgets what is not to be kept: the numbers of strict tenants' leads and calls that ended longer ago than the tenant's
-// pii_retention_days, idempotency keys and callback tokens whose time is over, and what is older than keep says. Numbers in clear from
+// pii_retention_days, events and deliveries older than its webhook_retention_days, idempotency keys and callback tokens whose time is over, and what is older than keep says. Numbers in clear from
 // before a tenant was strict are sealed in its leads and masked in its events at once. It works in short transactions, and one that was
 // broken off does no harm. One process sweeps at a time; for any other there is nothing to do. What fails of one kind or one tenant holds up
 // nothing else, unless the database is away (ErrUnavailable) or ctx ends: errors are joined, and what was done is in Swept.
@@ -84,6 +86,9 @@ func (w *sweeper) sweep(ctx context.Context, keep Retention) error {
 	if !faults.goOn(ctx, "numbers of strict tenants", w.strict(ctx)) {
 		return faults.err()
 	}
+	if !faults.goOn(ctx, "events", w.oldEvents(ctx)) {
+		return faults.err()
+	}
 	err := w.st.InSystem(ctx, func(tx *Tx) error {
 		_, err := tx.Q.SignInFailuresForget(ctx, w.now.Add(-idempotencyKept))
 		return err
@@ -104,6 +109,39 @@ func (w *sweeper) sweep(ctx context.Context, keep Retention) error {
 		{"accesses to recordings", daysBefore(w.now, keep.Audit), sweepBatch, &w.done.Accesses, byID((*db.Queries).RecordingAccessForget)},
 	} {
 		if !faults.goOn(ctx, f.what, w.forget(ctx, f)) {
+			break
+		}
+	}
+	return faults.err()
+}
+
+// oldEvents forgets events and their deliveries.
+func (w *sweeper) oldEvents(ctx context.Context) error {
+	tenants, err := w.st.ReadSystem().WebhookRetentions(ctx)
+	if err != nil {
+		return err
+	}
+	var faults sweepFaults
+	for _, t := range tenants {
+		before := IDFloor(daysBefore(w.now, int(t.WebhookRetentionDays)))
+		batch := func(take func(*db.Queries) (int64, error)) func() (int64, error) {
+			return func() (n int64, err error) {
+				err = w.st.InTenant(ctx, t.ID, func(tx *Tx) error {
+					n, err = take(tx.Q)
+					return err
+				})
+				return n, err
+			}
+		}
+		err := errors.Join(
+			untilNone(&w.done.WebhookDeliveries, sweepBatch, batch(func(q *db.Queries) (int64, error) {
+				return q.DeliveriesForget(ctx, t.ID, before, sweepBatch)
+			})),
+			untilNone(&w.done.WebhookEvents, sweepBatch, batch(func(q *db.Queries) (int64, error) {
+				return q.EventsForget(ctx, t.ID, before, sweepBatch)
+			})),
+		)
+		if !faults.goOn(ctx, "tenant "+t.ID.String(), err) {
 			break
 		}
 	}

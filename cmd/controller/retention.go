@@ -49,7 +49,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 	records := c.calls.SweepCallRecords(ctx, time.Now())
 	if done != (store.Swept{}) || audio > 0 || records > 0 {
 		c.log.InfoContext(ctx, "retention sweep done", "leads", done.Leads, "leads_sealed", done.Sealed, "calls", done.Calls,
-			"events", done.Events, "idempotency_keys", done.Keys, "callback_tokens", done.Tokens, "ai_sessions", done.Sessions, "flow_runs", done.FlowRuns, "call_reports", done.Reports, "supervisor_sessions", done.Supervisions,
+			"events_masked", done.Events, "events", done.WebhookEvents, "webhook_deliveries", done.WebhookDeliveries, "idempotency_keys", done.Keys, "callback_tokens", done.Tokens, "ai_sessions", done.Sessions, "flow_runs", done.FlowRuns, "call_reports", done.Reports, "supervisor_sessions", done.Supervisions,
 			"escalations", done.Escalations, "agent_log", done.AgentLog,
 			"audit", done.Audit, "recording_accesses", done.Accesses, "recordings", audio, "call_records", records)
 	}

@@ -138,7 +138,8 @@ func (webhooksTestCmd) Help() string { return example("webhooks test " + example
 
 // Run sends the event.
 func (cmd webhooksTestCmd) Run(ctx context.Context, e Env) error {
-	return show(ctx, cmd.flags, e, deliveryColumns(), func(ctx context.Context, c *client.Client) (*client.WebhookDelivery, error) {
+	columns := append(deliveryColumns(), "response")
+	return show(ctx, cmd.flags, e, columns, func(ctx context.Context, c *client.Client) (*client.WebhookTest, error) {
 		return c.Webhooks.TestWebhook(ctx, cmd.ID)
 	})
 }

@@ -251,6 +251,7 @@ const (
 	ErrorCodeRecordingLost           ErrorCode = "recording_lost"
 	ErrorCodeRecordingNotFound       ErrorCode = "recording_not_found"
 	ErrorCodeRecordingProcessing     ErrorCode = "recording_processing"
+	ErrorCodeReplayTooLarge          ErrorCode = "replay_too_large"
 	ErrorCodeRequestTimeout          ErrorCode = "request_timeout"
 	ErrorCodeSIPHostNotAllowed       ErrorCode = "sip_host_not_allowed"
 	ErrorCodeServiceUnavailable      ErrorCode = "service_unavailable"
@@ -268,6 +269,7 @@ const (
 	ErrorCodeTooManyAttempts         ErrorCode = "too_many_attempts"
 	ErrorCodeTooManyFlows            ErrorCode = "too_many_flows"
 	ErrorCodeTooManyKeys             ErrorCode = "too_many_keys"
+	ErrorCodeTooManyReplays          ErrorCode = "too_many_replays"
 	ErrorCodeTooManyStreams          ErrorCode = "too_many_streams"
 	ErrorCodeTooManyUploads          ErrorCode = "too_many_uploads"
 	ErrorCodeTooManyVoiceAgents      ErrorCode = "too_many_voice_agents"
@@ -1581,6 +1583,26 @@ type Escalation struct {
 	VoiceAgentID uuid.UUID `json:"voice_agent_id"`
 }
 
+// Event The envelope of its deliveries.
+type Event struct {
+	CreatedAt time.Time              `json:"created_at"`
+	Data      map[string]interface{} `json:"data"`
+	ID        string                 `json:"id"`
+	TenantID  uuid.UUID              `json:"tenant_id"`
+	Type      string                 `json:"type"`
+}
+
+// EventPage defines model for EventPage.
+type EventPage struct {
+	Items []Event `json:"items"`
+
+	// NextCursor The cursor of the page behind this one; null behind the last.
+	NextCursor *uuid.UUID `json:"next_cursor"`
+	Page       int        `json:"page"`
+	PageSize   int        `json:"page_size"`
+	Total      int        `json:"total"`
+}
+
 // Floor defines model for Floor.
 type Floor struct {
 	Agents  []FloorAgent  `json:"agents"`
@@ -2366,6 +2388,19 @@ type RecordingURL struct {
 	URL       string    `json:"url"`
 }
 
+// ReplayWebhookEventsRequest defines model for ReplayWebhookEventsRequest.
+type ReplayWebhookEventsRequest struct {
+	// EventTypes As in a subscription; all that it takes when absent.
+	EventTypes []string `json:"event_types,omitzero"`
+
+	// From Events of facts of then or later.
+	From       time.Time `json:"from"`
+	OnlyFailed *bool     `json:"only_failed,omitempty"`
+
+	// To Events of facts before then.
+	To time.Time `json:"to"`
+}
+
 // RetryPolicy Minutes before the next attempt, by the outcome of the last one. With a backoff above 1, the default, they are the gap after the first attempt, and each further one is so many times as long, at most a week.
 type RetryPolicy struct {
 	Backoff    *float64 `json:"backoff,omitempty"`
@@ -2397,6 +2432,11 @@ type RevokeKeyRequest struct {
 
 // Role defines model for Role.
 type Role string
+
+// RotateWebhookSecretRequest defines model for RotateWebhookSecretRequest.
+type RotateWebhookSecretRequest struct {
+	OverlapHours *int `json:"overlap_hours,omitempty"`
+}
 
 // SIPAccount defines model for SIPAccount.
 type SIPAccount struct {
@@ -2465,6 +2505,9 @@ type Settings struct {
 	// SIPHosts The hosts that SIP URIs may lead to, names, addresses and CIDR blocks; the operator sets them. None, none is dialed.
 	SIPHosts               []string `json:"sip_hosts"`
 	VoiceAgentDefaultWsURL *string  `json:"voice_agent_default_ws_url"`
+
+	// WebhookRetentionDays For how many days events and their deliveries are kept; the sweep at 03:00 Indian time forgets older ones.
+	WebhookRetentionDays int `json:"webhook_retention_days"`
 }
 
 // SettingsFields defines model for SettingsFields.
@@ -2494,6 +2537,9 @@ type SettingsFields struct {
 	// SIPHosts The hosts that SIP URIs may lead to, names, addresses and CIDR blocks; the operator sets them. None, none is dialed.
 	SIPHosts               []string                  `json:"sip_hosts,omitzero"`
 	VoiceAgentDefaultWsURL nullable.Nullable[string] `json:"voice_agent_default_ws_url,omitempty"`
+
+	// WebhookRetentionDays For how many days events and their deliveries are kept; the sweep at 03:00 Indian time forgets older ones.
+	WebhookRetentionDays *int `json:"webhook_retention_days,omitempty"`
 }
 
 // StartSessionRequest One of call_id and agent_id.
@@ -2748,24 +2794,38 @@ type WaitsFor string
 type Webhook struct {
 	CampaignID *uuid.UUID `json:"campaign_id"`
 	CreatedAt  time.Time  `json:"created_at"`
+	DisabledAt *time.Time `json:"disabled_at"`
+
+	// DisabledReason Why it was disabled; is_active true by PATCH makes it active again.
+	DisabledReason *string `json:"disabled_reason"`
 
 	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated, ai_session.conference_changed or webhook.disabled; call.*, ai_session.* and the like stand for all of a kind.
-	EventTypes []string  `json:"event_types"`
-	ID         uuid.UUID `json:"id"`
-	IsActive   bool      `json:"is_active"`
-	UpdatedAt  time.Time `json:"updated_at"`
-	URL        string    `json:"url"`
+	EventTypes          []string   `json:"event_types"`
+	FailingSince        *time.Time `json:"failing_since"`
+	ID                  uuid.UUID  `json:"id"`
+	IsActive            bool       `json:"is_active"`
+	PreviousSecretUntil *time.Time `json:"previous_secret_until"`
+	UpdatedAt           time.Time  `json:"updated_at"`
+	URL                 string     `json:"url"`
 }
 
 // WebhookCreated defines model for WebhookCreated.
 type WebhookCreated struct {
 	CampaignID *uuid.UUID `json:"campaign_id"`
 	CreatedAt  time.Time  `json:"created_at"`
+	DisabledAt *time.Time `json:"disabled_at"`
+
+	// DisabledReason Why it was disabled; is_active true by PATCH makes it active again.
+	DisabledReason *string `json:"disabled_reason"`
 
 	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated, ai_session.conference_changed or webhook.disabled; call.*, ai_session.* and the like stand for all of a kind.
-	EventTypes    []string  `json:"event_types"`
-	ID            uuid.UUID `json:"id"`
-	IsActive      bool      `json:"is_active"`
+	EventTypes          []string   `json:"event_types"`
+	FailingSince        *time.Time `json:"failing_since"`
+	ID                  uuid.UUID  `json:"id"`
+	IsActive            bool       `json:"is_active"`
+	PreviousSecretUntil *time.Time `json:"previous_secret_until"`
+
+	// SigningSecret whsec_ and base64: the libraries of Standard Webhooks take it as it is, and the whole text is the key of X-Service-Signature.
 	SigningSecret string    `json:"signing_secret"`
 	UpdatedAt     time.Time `json:"updated_at"`
 	URL           string    `json:"url"`
@@ -2803,6 +2863,50 @@ type WebhookFields struct {
 	EventTypes []string `json:"event_types,omitzero"`
 	IsActive   *bool    `json:"is_active,omitempty"`
 	URL        *string  `json:"url,omitempty"`
+}
+
+// WebhookReplay defines model for WebhookReplay.
+type WebhookReplay struct {
+	Queued int `json:"queued"`
+}
+
+// WebhookTest defines model for WebhookTest.
+type WebhookTest struct {
+	Attempts       []WebhookTestAttempt  `json:"attempts"`
+	CreatedAt      *time.Time            `json:"created_at,omitempty"`
+	EventID        string                `json:"event_id"`
+	EventType      string                `json:"event_type"`
+	ID             uuid.UUID             `json:"id"`
+	NextAttemptAt  *time.Time            `json:"next_attempt_at"`
+	Request        WebhookTestRequest    `json:"request"`
+	Response       *WebhookTestResponse  `json:"response"`
+	Status         WebhookDeliveryStatus `json:"status"`
+	SubscriptionID uuid.UUID             `json:"subscription_id"`
+	UpdatedAt      *time.Time            `json:"updated_at,omitempty"`
+}
+
+// WebhookTestAttempt defines model for WebhookTestAttempt.
+type WebhookTestAttempt struct {
+	At         time.Time `json:"at"`
+	Error      *string   `json:"error"`
+	LatencyMs  int       `json:"latency_ms"`
+	StatusCode *int      `json:"status_code"`
+}
+
+// WebhookTestRequest defines model for WebhookTestRequest.
+type WebhookTestRequest struct {
+	Body    string            `json:"body"`
+	Headers map[string]string `json:"headers"`
+	Method  string            `json:"method"`
+	URL     string            `json:"url"`
+}
+
+// WebhookTestResponse Null when none came; the attempt's error says why.
+type WebhookTestResponse struct {
+	// Body Its first 4 KiB.
+	Body       string            `json:"body"`
+	Headers    map[string]string `json:"headers"`
+	StatusCode int               `json:"status_code"`
 }
 
 // WsDisconnectAction defines model for WsDisconnectAction.
@@ -2908,6 +3012,26 @@ type ListLeadsParams struct {
 	Cursor   *uuid.UUID  `form:"cursor,omitempty" json:"cursor,omitempty"`
 	PageSize *int        `form:"page_size,omitempty" json:"page_size,omitempty"`
 	Status   *LeadStatus `form:"status,omitempty" json:"status,omitempty"`
+}
+
+// ListEventsParams defines parameters for ListEvents.
+type ListEventsParams struct {
+	// Page Lists that have a cursor have pages up to element 100,000.
+	Page     *int `form:"page,omitempty" json:"page,omitempty"`
+	PageSize *int `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The next_cursor of the page before, in place of page. Whichever page it is costs the same, and what comes meanwhile shifts none.
+	Cursor *uuid.UUID `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// From Facts of then or later; a date stands for its beginning in UTC.
+	From *string `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Facts before then.
+	To *string `form:"to,omitempty" json:"to,omitempty"`
+
+	// Type A type of event, or a prefix with .*
+	Type   *string    `form:"type,omitempty" json:"type,omitempty"`
+	CallID *uuid.UUID `form:"call_id,omitempty" json:"call_id,omitempty"`
 }
 
 // ListKeysParams defines parameters for ListKeys.
@@ -3155,9 +3279,9 @@ type Client struct {
 	Supervisors  *Supervisors
 	AISessions   *AISessions
 	Leads        *Leads
+	Webhooks     *Webhooks
 	Keys         *Keys
 	VoiceAgents  *VoiceAgents
-	Webhooks     *Webhooks
 	Health       *Health
 }
 
@@ -3174,9 +3298,9 @@ func services(t *transport) *Client {
 		Supervisors:  &Supervisors{t},
 		AISessions:   &AISessions{t},
 		Leads:        &Leads{t},
+		Webhooks:     &Webhooks{t},
 		Keys:         &Keys{t},
 		VoiceAgents:  &VoiceAgents{t},
-		Webhooks:     &Webhooks{t},
 		Health:       &Health{t},
 	}
 }
@@ -3211,14 +3335,14 @@ type AISessions struct{ client *transport }
 // Leads: Whom campaigns call, and the numbers that nobody calls.
 type Leads struct{ client *transport }
 
+// Webhooks: Subscriptions to events, and their deliveries.
+type Webhooks struct{ client *transport }
+
 // Keys: The API keys of a tenant, for its administrators and those whom they let.
 type Keys struct{ client *transport }
 
 // VoiceAgents: Where the audio of calls goes: the WebSockets of your voice AI, and how many calls each takes.
 type VoiceAgents struct{ client *transport }
-
-// Webhooks: Subscriptions to events, and their deliveries.
-type Webhooks struct{ client *transport }
 
 // Health: Whether the service works, and what it offers.
 type Health struct{ client *transport }
@@ -4556,6 +4680,45 @@ func (s *Campaigns) StopCampaign(ctx context.Context, campaignID uuid.UUID) (*Ca
 	return ask[*Campaign](ctx, s.client, r)
 }
 
+// ListEvents: What happened, delivered or not, newest first.
+//
+// Needs scope webhooks:read. Events are kept for webhook_retention_days (settings). The total is counted up to 10,000, or so far as to tell that there is a next page.
+//
+// GET /api/v1/events
+func (s *Webhooks) ListEvents(ctx context.Context, params *ListEventsParams) (*EventPage, error) {
+	r := request{
+		operation: "listEvents", method: http.MethodGet, path: "/api/v1/events",
+	}
+	r.query(params)
+	return ask[*EventPage](ctx, s.client, r)
+}
+
+// AllEvents goes through the pages of [Webhooks.ListEvents] and gives the items one by one. It ends after the first error.
+func (s *Webhooks) AllEvents(ctx context.Context, params *ListEventsParams) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		var p ListEventsParams
+		if params != nil {
+			p = *params
+		}
+		for {
+			page, err := s.ListEvents(ctx, &p)
+			if err != nil {
+				yield(Event{}, err)
+				return
+			}
+			for _, item := range page.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if page.NextCursor == nil {
+				return
+			}
+			p.Page, p.Cursor = nil, page.NextCursor
+		}
+	}
+}
+
 // ListKeys: The tenant's API keys, the oldest first.
 //
 // Takes a session as the creation does. Secrets aren't shown.
@@ -4955,16 +5118,42 @@ func (s *Webhooks) PatchWebhook(ctx context.Context, id uuid.UUID, body WebhookF
 	return ask[*Webhook](ctx, s.client, r)
 }
 
-// TestWebhook: Send a webhook.test event to this subscription.
+// ReplayWebhookEvents: Deliver the events of a span of time to a subscription once more, with the same event ids.
 //
-// Needs scope webhooks:write.
+// Needs scope webhooks:write. All events that the subscription takes, those of before it was made or while it was not active among them; with only_failed those alone whose delivery is dead_lettered. They are queued in batches behind the answer, in order, and let new events pass; what still waits for delivery isn't queued twice. A call.recording_ready gets a signed_url of now. At most 100,000 events (422 replay_too_large) and 10 replays at a time (409 too_many_replays).
+//
+// POST /api/v1/webhooks/{id}/replay
+func (s *Webhooks) ReplayWebhookEvents(ctx context.Context, id uuid.UUID, body ReplayWebhookEventsRequest) (*WebhookReplay, error) {
+	r := request{
+		operation: "replayWebhookEvents", method: http.MethodPost, path: pathOf("/api/v1/webhooks/{id}/replay", id), repeatable: true,
+	}
+	r.body = body
+	return ask[*WebhookReplay](ctx, s.client, r)
+}
+
+// RotateWebhookSecret: Give a subscription a new signing secret, which is shown here and never again.
+//
+// Needs scope webhooks:write. For overlap_hours the secret before signs as well: X-Service-Signature has two v0, webhook-signature two signatures, and a receiver that knows either accepts a delivery. A secret before that ends at once.
+//
+// POST /api/v1/webhooks/{id}/rotate_secret
+func (s *Webhooks) RotateWebhookSecret(ctx context.Context, id uuid.UUID, body *RotateWebhookSecretRequest) (*WebhookCreated, error) {
+	r := request{
+		operation: "rotateWebhookSecret", method: http.MethodPost, path: pathOf("/api/v1/webhooks/{id}/rotate_secret", id), repeatable: true,
+	}
+	r.body = optional(body)
+	return ask[*WebhookCreated](ctx, s.client, r)
+}
+
+// TestWebhook: Send a webhook.test event to this subscription, and see what was sent and answered.
+//
+// Needs scope webhooks:write. The first attempt is made before the answer, which takes as long as the receiver does, 10 s at most; when it fails, it is tried again as any other event.
 //
 // POST /api/v1/webhooks/{id}/test
-func (s *Webhooks) TestWebhook(ctx context.Context, id uuid.UUID) (*WebhookDelivery, error) {
+func (s *Webhooks) TestWebhook(ctx context.Context, id uuid.UUID) (*WebhookTest, error) {
 	r := request{
 		operation: "testWebhook", method: http.MethodPost, path: pathOf("/api/v1/webhooks/{id}/test", id), repeatable: true,
 	}
-	return ask[*WebhookDelivery](ctx, s.client, r)
+	return ask[*WebhookTest](ctx, s.client, r)
 }
 
 // Health: What serves here.

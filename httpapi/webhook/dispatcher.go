@@ -20,7 +20,7 @@ import (
 
 const (
 	// poll is how often the queue is looked into though nobody has said that something is due: for what another controller, which is lost, had.
-	poll = time.Second
+	poll = 2 * time.Second
 	// pace is the shortest time between two looks: what is queued meanwhile is read together.
 	pace = 5 * time.Millisecond
 	// stepTimeout bounds the reading of the queue.
@@ -90,6 +90,7 @@ type Dispatcher struct {
 	sender   *sender
 	metrics  *metrics
 	recorder *recorder
+	replayer *replayer
 
 	wake     chan struct{}
 	answers  chan answer
@@ -130,6 +131,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	}
 	d.owner = newOwnership(cfg.Store)
 	d.recorder = newRecorder(cfg.Store, cfg.Logger, cfg.Now)
+	d.replayer = &replayer{store: cfg.Store, log: cfg.Logger, now: cfg.Now, poke: make(chan struct{}, 1)}
 	if cfg.Registerer != nil {
 		if err := d.metrics.register(cfg.Registerer, cfg.Store, cfg.Now); err != nil {
 			return nil, fmt.Errorf("make the webhook dispatcher: %w", err)
@@ -145,6 +147,7 @@ func (d *Dispatcher) Start(ctx context.Context) {
 	watching, unwatch := context.WithCancel(ctx)
 	helpers.Go(func() { d.store.WatchWebhooks(watching, d.wake) })
 	helpers.Go(func() { d.recorder.run(ctx) })
+	helpers.Go(func() { d.replayer.run(watching) })
 	go func() {
 		defer close(d.ended)
 		d.loop(ctx)
@@ -203,6 +206,10 @@ func (d *Dispatcher) loop(ctx context.Context) {
 			}
 			continue
 		case <-d.wake:
+			select {
+			case d.replayer.poke <- struct{}{}:
+			default:
+			}
 			sooner(looked.Add(pace))
 			continue
 		case <-timer.C:

@@ -97,6 +97,9 @@ func checkTarget(ctx context.Context, text string, targets netguard.Policy) (nor
 	if err := targets.Check(ctx, u.String()); err != nil {
 		return "", "must not lead to an internal address"
 	}
+	if u.Scheme == "http" && !targets.AllowsPlain(ctx, u.String()) {
+		return "", "must be an https URL"
+	}
 	return u.String(), ""
 }
 

@@ -65,6 +65,13 @@ func newSender(policy netguard.Policy, timeout time.Duration) *sender {
 	}}
 }
 
+// newTester makes a sender that keeps no connection.
+func newTester(policy netguard.Policy) *sender {
+	s := newSender(policy, Timeout)
+	s.transport.DisableKeepAlives = true
+	return s
+}
+
 func (s *sender) close() { s.transport.CloseIdleConnections() }
 
 // post sends one event. Its errors name no address: they stand in the delivery's record for the customer to read.

@@ -32,13 +32,14 @@ type Subscriptions struct {
 	// campaign gives store.ErrNotFound for a campaign that isn't the tenant's.
 	campaign func(ctx context.Context, tenant, id uuid.UUID) error
 	now      func() time.Time
+	sender   *sender // of tests
 }
 
 // NewSubscriptions makes the service. targets says which addresses events may be sent to.
 func NewSubscriptions(
 	st *store.Store, targets netguard.Policy, campaign func(ctx context.Context, tenant, id uuid.UUID) error, now func() time.Time,
 ) *Subscriptions {
-	return &Subscriptions{st: st, targets: targets, campaign: campaign, now: now}
+	return &Subscriptions{st: st, targets: targets, campaign: campaign, now: now, sender: newTester(targets)}
 }
 
 // Create adds a subscription and makes its signing secret, which nobody is told again.
@@ -147,35 +148,6 @@ func (s *Subscriptions) Delete(ctx context.Context, tenant, id uuid.UUID) error 
 		}
 		return err
 	})
-}
-
-// testData is what a webhook.test event says.
-type testData struct {
-	SubscriptionID uuid.UUID `json:"subscription_id"`
-	Message        string    `json:"message"`
-}
-
-// Test sends an event to one subscription alone, whatever types it has subscribed.
-func (s *Subscriptions) Test(ctx context.Context, tenant, id uuid.UUID) (delivery db.WebhookDelivery, err error) {
-	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		sub, err := tx.Q.GetWebhook(ctx, tenant, id)
-		if err != nil {
-			return err
-		}
-		if !sub.IsActive {
-			return conflict(codePaused, "The subscription is not active.")
-		}
-		ids, err := tx.EmitTo(ctx, store.Event{
-			TenantID: tenant, Type: EventTest, At: s.now(), CampaignID: sub.CampaignID,
-			Data: testData{SubscriptionID: id, Message: "This is a test of your webhook subscription."},
-		}, []uuid.UUID{id})
-		if err != nil {
-			return err
-		}
-		delivery, err = tx.Q.LockWebhookDelivery(ctx, tenant, ids[0])
-		return err
-	})
-	return delivery, err
 }
 
 // DeliveryFilter says which deliveries are listed; nil members leave all in.

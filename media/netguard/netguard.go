@@ -81,6 +81,28 @@ func (p Policy) CheckResolved(ctx context.Context, host string) error {
 	return nil
 }
 
+// AllowsPlain tells whether a URL's host may be talked to without TLS: on a machine of one's own (AllowLoopback), or when all of its addresses
+// are in networks of Allow. A name that doesn't resolve may not.
+func (p Policy) AllowsPlain(ctx context.Context, rawURL string) bool {
+	if p.AllowLoopback {
+		return true
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return within(p.Allow, addr.Unmap().WithZone(""))
+	}
+	r := p.Resolver
+	if r == nil {
+		r = net.DefaultResolver
+	}
+	addrs, err := r.LookupNetIP(ctx, "ip", host)
+	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !within(p.Allow, a.Unmap().WithZone("")) })
+}
+
 // CheckAddr refuses loopback (unless allowed), private, shared, link-local, unspecified, multicast and reserved addresses,
 // this machine's own, and those of Deny. Those of Allow pass.
 func (p Policy) CheckAddr(addr netip.Addr) error {

@@ -658,6 +658,19 @@ type WebhookQueue struct {
 	QueuedAt       time.Time
 }
 
+type WebhookReplay struct {
+	TenantID       uuid.UUID
+	ID             uuid.UUID
+	SubscriptionID uuid.UUID
+	EventTypes     []string
+	CampaignID     *uuid.UUID
+	Since          time.Time
+	Until          time.Time
+	OnlyFailed     bool
+	After          uuid.UUID
+	CreatedAt      time.Time
+}
+
 type WebhookSubscription struct {
 	TenantID             uuid.UUID
 	ID                   uuid.UUID

@@ -43,6 +43,21 @@ func (q *Queries) CallbackTokensForget(ctx context.Context, endedBefore time.Tim
 	return result.RowsAffected(), nil
 }
 
+const deliveriesForget = `-- name: DeliveriesForget :execrows
+DELETE FROM webhook_deliveries d WHERE d.tenant_id = $1 AND d.id = ANY(ARRAY(
+  SELECT w.id FROM webhook_deliveries w WHERE w.tenant_id = $1 AND w.id < $2
+  ORDER BY w.id LIMIT $3::int))
+`
+
+// DeliveriesForget takes up to a batch of a tenant's deliveries of before a moment.
+func (q *Queries) DeliveriesForget(ctx context.Context, tenantID uuid.UUID, before uuid.UUID, batch int32) (int64, error) {
+	result, err := q.db.Exec(ctx, deliveriesForget, tenantID, before, batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const escalationsForget = `-- name: EscalationsForget :execrows
 DELETE FROM escalations d WHERE d.ctid = ANY(ARRAY(
   SELECT o.row_at FROM tenants t CROSS JOIN LATERAL (
@@ -54,6 +69,21 @@ DELETE FROM escalations d WHERE d.ctid = ANY(ARRAY(
 // EscalationsForget takes up to a batch of voice agents' requests for a supervisor of before a moment.
 func (q *Queries) EscalationsForget(ctx context.Context, beganBefore uuid.UUID, escalatedBefore time.Time, batch int32) (int64, error) {
 	result, err := q.db.Exec(ctx, escalationsForget, beganBefore, escalatedBefore, batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const eventsForget = `-- name: EventsForget :execrows
+DELETE FROM events d WHERE d.tenant_id = $1 AND d.id = ANY(ARRAY(
+  SELECT e.id FROM events e WHERE e.tenant_id = $1 AND e.id < $2
+  ORDER BY e.id LIMIT $3::int))
+`
+
+// EventsForget takes up to a batch of a tenant's events of before a moment, which the smallest id of it bounds.
+func (q *Queries) EventsForget(ctx context.Context, tenantID uuid.UUID, before uuid.UUID, batch int32) (int64, error) {
+	result, err := q.db.Exec(ctx, eventsForget, tenantID, before, batch)
 	if err != nil {
 		return 0, err
 	}
@@ -145,4 +175,34 @@ func (q *Queries) SupervisionsForget(ctx context.Context, beganBefore uuid.UUID,
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const webhookRetentions = `-- name: WebhookRetentions :many
+SELECT id, webhook_retention_days FROM tenants ORDER BY id
+`
+
+type WebhookRetentionsRow struct {
+	ID                   uuid.UUID
+	WebhookRetentionDays int32
+}
+
+// WebhookRetentions lists for how many days tenants keep events.
+func (q *Queries) WebhookRetentions(ctx context.Context) ([]WebhookRetentionsRow, error) {
+	rows, err := q.db.Query(ctx, webhookRetentions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []WebhookRetentionsRow{}
+	for rows.Next() {
+		var i WebhookRetentionsRow
+		if err := rows.Scan(&i.ID, &i.WebhookRetentionDays); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

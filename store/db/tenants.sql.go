@@ -316,16 +316,17 @@ func (q *Queries) SetTenantSIPHosts(ctx context.Context, sipHosts []string, tena
 
 const setTenantSettings = `-- name: SetTenantSettings :one
 UPDATE tenants SET privacy_mode = $1, pii_retention_days = $2,
-  recording_retention_days = $3, voice_agent_default_ws_url = $4,
-  default_max_concurrent = $5, calling_window = $6, dispositions = $7,
-  daily_cap = $8, holidays = $9, updated_at = now()
-WHERE id = $10 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason, webhook_retention_days
+  recording_retention_days = $3, webhook_retention_days = $4, voice_agent_default_ws_url = $5,
+  default_max_concurrent = $6, calling_window = $7, dispositions = $8,
+  daily_cap = $9, holidays = $10, updated_at = now()
+WHERE id = $11 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason, webhook_retention_days
 `
 
 type SetTenantSettingsParams struct {
 	PrivacyMode            string
 	PiiRetentionDays       int32
 	RecordingRetentionDays *int32
+	WebhookRetentionDays   int32
 	VoiceAgentDefaultWsUrl *string
 	DefaultMaxConcurrent   *int32
 	CallingWindow          json.RawMessage
@@ -340,6 +341,7 @@ func (q *Queries) SetTenantSettings(ctx context.Context, arg SetTenantSettingsPa
 		arg.PrivacyMode,
 		arg.PiiRetentionDays,
 		arg.RecordingRetentionDays,
+		arg.WebhookRetentionDays,
 		arg.VoiceAgentDefaultWsUrl,
 		arg.DefaultMaxConcurrent,
 		arg.CallingWindow,

@@ -60,3 +60,19 @@ DELETE FROM callback_tokens c WHERE c.ctid = ANY(ARRAY(
 -- name: IdempotencyKeysForget :execrows
 DELETE FROM idempotent_requests k WHERE k.ctid = ANY(ARRAY(
   SELECT o.ctid FROM idempotent_requests o WHERE o.created_at < @used_before::timestamptz ORDER BY o.created_at LIMIT @batch::int));
+
+-- WebhookRetentions lists for how many days tenants keep events.
+-- name: WebhookRetentions :many
+SELECT id, webhook_retention_days FROM tenants ORDER BY id;
+
+-- EventsForget takes up to a batch of a tenant's events of before a moment, which the smallest id of it bounds.
+-- name: EventsForget :execrows
+DELETE FROM events d WHERE d.tenant_id = @tenant_id AND d.id = ANY(ARRAY(
+  SELECT e.id FROM events e WHERE e.tenant_id = @tenant_id AND e.id < @before
+  ORDER BY e.id LIMIT @batch::int));
+
+-- DeliveriesForget takes up to a batch of a tenant's deliveries of before a moment.
+-- name: DeliveriesForget :execrows
+DELETE FROM webhook_deliveries d WHERE d.tenant_id = @tenant_id AND d.id = ANY(ARRAY(
+  SELECT w.id FROM webhook_deliveries w WHERE w.tenant_id = @tenant_id AND w.id < @before
+  ORDER BY w.id LIMIT @batch::int));

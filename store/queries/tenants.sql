@@ -30,7 +30,7 @@ SELECT * FROM tenants WHERE id = @tenant_id FOR UPDATE;
 
 -- name: SetTenantSettings :one
 UPDATE tenants SET privacy_mode = @privacy_mode, pii_retention_days = @pii_retention_days,
-  recording_retention_days = @recording_retention_days, voice_agent_default_ws_url = @voice_agent_default_ws_url,
+  recording_retention_days = @recording_retention_days, webhook_retention_days = @webhook_retention_days, voice_agent_default_ws_url = @voice_agent_default_ws_url,
   default_max_concurrent = @default_max_concurrent, calling_window = @calling_window, dispositions = @dispositions,
   daily_cap = @daily_cap, holidays = @holidays, updated_at = now()
 WHERE id = @tenant_id RETURNING *;

@@ -319,6 +319,24 @@ func TestReadyIsInTheAudit(t *testing.T) {
 	}
 }
 
+// A recording that is told again is signed anew, and that is in the audit; one that isn't there is not found.
+func TestSignAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t, onDisk(t))
+	storetest.Subscription(t, b.st, b.tenant, nil, "call.*")
+	_, err := b.lib.SignAgain(t.Context(), b.tenant, newID(t), newID(t))
+	require.ErrorIs(t, err, store.ErrNotFound)
+	b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", wavtest.PCM(2, time.Second, 5))})
+	_, err = b.lib.SignAgain(t.Context(), b.tenant, b.call, newID(t))
+	require.ErrorIs(t, err, store.ErrNotFound, "not yet")
+	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+	event := storetest.Query[uuid.UUID](t, b.st, b.tenant, "SELECT id FROM events")[0]
+	signed, err := b.lib.SignAgain(t.Context(), b.tenant, b.call, event)
+	require.NoError(t, err)
+	require.Contains(t, signed, b.call.String())
+	require.Len(t, storetest.Query[uuid.UUID](t, b.st, b.tenant, "SELECT id FROM recording_access WHERE accessor = 'webhook'"), 2)
+}
+
 func TestLogAccess(t *testing.T) {
 	t.Parallel()
 	b := setup(t, onDisk(t))

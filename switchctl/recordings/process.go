@@ -386,6 +386,29 @@ func (l *Library) logTold(ctx context.Context, tx *store.Tx, rec db.Recording, e
 	})
 }
 
+// SignAgain gives a signed URL of a call's recording for an event that is told again, and writes so into the audit. A recording that isn't there to be
+// handed out gives store.ErrNotFound.
+func (l *Library) SignAgain(ctx context.Context, tenantID, callID, eventID uuid.UUID) (string, error) {
+	row, err := l.row(ctx, tenantID, callID)
+	if err != nil {
+		return "", fmt.Errorf("sign recording again: %w", err)
+	}
+	if err := fromRow(row.Recording).Err(); err != nil {
+		return "", fmt.Errorf("sign recording again: %w: %w", store.ErrNotFound, err)
+	}
+	signed, _, err := l.SignedURL(ctx, fromRow(row.Recording), WebhookURLLifetime)
+	if err != nil {
+		return "", err
+	}
+	err = l.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
+		return l.logTold(ctx, tx, row.Recording, store.EventID(eventID), l.now())
+	})
+	if err != nil {
+		return "", fmt.Errorf("sign recording again: %w", err)
+	}
+	return signed, nil
+}
+
 // forget deletes the local files of a recording that is kept elsewhere, and then their names.
 func (l *Library) forget(ctx context.Context, tenantID, callID uuid.UUID, parts []part) error {
 	for _, p := range parts {
