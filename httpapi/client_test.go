@@ -43,9 +43,9 @@ func TestTypedClient(t *testing.T) {
 	require.Nil(t, campaign.Notes)
 	require.Equal(t, agent.ID, *campaign.VoiceAgentID, "what is absent stays")
 
-	lead, err := c.Leads.PushLead(ctx, campaign.ID, client.LeadInput{Phone: client.Pointer("9812345600")})
+	lead, err := c.Leads.PushLead(ctx, campaign.ID, client.LeadInput{Phone: new("9812345600")})
 	require.NoError(t, err)
-	_, err = c.Leads.PushLead(ctx, campaign.ID, client.LeadInput{Phone: client.Pointer("9812345600")})
+	_, err = c.Leads.PushLead(ctx, campaign.ID, client.LeadInput{Phone: new("9812345600")})
 	require.Equal(t, client.ErrorCodeDuplicateLead, client.CodeOf(err))
 	var refusal *client.Error
 	require.ErrorAs(t, err, &refusal)
@@ -109,7 +109,7 @@ func TestTypedClientOfAUser(t *testing.T) {
 	require.Equal(t, client.ErrorCodeInsufficientScope, client.CodeOf(err))
 	rotated, err := c.Keys.RotateKey(ctx, issued.ID, nil)
 	require.NoError(t, err)
-	require.NoError(t, c.Keys.RevokeKey(ctx, rotated.ID, nil, &client.RevokeKeyRequest{Reason: client.Pointer("done")}))
+	require.NoError(t, c.Keys.RevokeKey(ctx, rotated.ID, nil, &client.RevokeKeyRequest{Reason: new("done")}))
 	all := true
 	keys, err := c.Keys.ListKeys(ctx, &client.ListKeysParams{IncludeRevoked: &all})
 	require.NoError(t, err)

@@ -54,10 +54,10 @@ func assign(body any, pairs []string) error {
 
 // fieldOf is the type of a member by its name, and the names of all.
 func fieldOf(of reflect.Type, name string) (field reflect.Type, names []string) {
-	for i := range of.NumField() {
-		have, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+	for f := range of.Fields() {
+		have, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if names = append(names, have); have == name {
-			field = of.Field(i).Type
+			field = f.Type
 		}
 	}
 	return field, names
@@ -82,10 +82,10 @@ func some[T comparable](value T) *T {
 
 // freeObject reads a flag that is a JSON object.
 func freeObject(flag, text string) (map[string]any, error) {
-	if text == "" {
-		return nil, nil
-	}
 	var object map[string]any
+	if text == "" {
+		return object, nil
+	}
 	if err := json.Unmarshal([]byte(text), &object); err != nil {
 		return nil, fmt.Errorf("%s is no JSON object: %w", flag, err)
 	}

@@ -46,7 +46,7 @@ func (cmd keysCreateCmd) Run(ctx context.Context, e Env) error {
 	for i, scope := range cmd.Scope {
 		scopes[i] = client.KeyScope(scope)
 	}
-	return cmd.issue(ctx, e, func(c *client.Client) (*client.KeyIssued, error) {
+	return cmd.issue(e, func(c *client.Client) (*client.KeyIssued, error) {
 		return c.Keys.CreateKey(ctx, client.CreateKeyRequest{
 			Label: cmd.Label, Environment: some(client.Environment(cmd.Environment)), Scopes: scopes, RateLimitPerMin: some(cmd.RateLimit),
 			AllowedOrigins: cmd.Origin,
@@ -55,7 +55,7 @@ func (cmd keysCreateCmd) Run(ctx context.Context, e Env) error {
 }
 
 // issue shows a new key's secret. It comes masked when its first answer was lost on the way: such a key is of no use to anybody.
-func (f flags) issue(ctx context.Context, e Env, ask func(*client.Client) (*client.KeyIssued, error)) error {
+func (f flags) issue(e Env, ask func(*client.Client) (*client.KeyIssued, error)) error {
 	c, err := f.session(e)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (keysRotateCmd) Help() string { return example("keys rotate " + exampleID) 
 
 // Run rotates the key.
 func (cmd keysRotateCmd) Run(ctx context.Context, e Env) error {
-	return cmd.issue(ctx, e, func(c *client.Client) (*client.KeyIssued, error) {
+	return cmd.issue(e, func(c *client.Client) (*client.KeyIssued, error) {
 		return c.Keys.RotateKey(ctx, cmd.ID, &client.KeyRotation{Label: some(cmd.Label), RateLimitPerMin: some(cmd.RateLimit)})
 	})
 }

@@ -13,7 +13,7 @@ import (
 func Example() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusConflict)
-		fmt.Fprint(w, `{"status": 409, "code": "calling_window", "detail": "Nobody may be called at this time.", "request_id": "r1"}`)
+		_, _ = fmt.Fprint(w, `{"status": 409, "code": "calling_window", "detail": "Nobody may be called at this time.", "request_id": "r1"}`)
 	}))
 	defer server.Close()
 

@@ -15,9 +15,8 @@ import (
 )
 
 // UploadLeads adds the leads of a CSV or XLSX file to a campaign; the name's ending says which it is. The file is sent as it is read. One that is
-// an io.Seeker is sent again from where it stood when the connection is lost on the way.
-//
-// POST /api/campaigns/{campaign_id}/leads/upload
+// an io.Seeker is sent again from where it stood when the connection is lost on the way. It is
+// POST /api/campaigns/{campaign_id}/leads/upload.
 func (s *Leads) UploadLeads(ctx context.Context, campaignID uuid.UUID, name string, file io.Reader) (*LeadUpload, error) {
 	var head bytes.Buffer
 	form := multipart.NewWriter(&head)
@@ -79,9 +78,8 @@ type Download struct {
 }
 
 // DownloadRecording writes the audio of a call's recording, from an offset on, and gives the number of bytes that are there then. When the
-// connection is lost it goes on from where it was, as long as each attempt brings some.
-//
-// GET /api/v1/calls/{call_id}/recording/audio
+// connection is lost it goes on from where it was, as long as each attempt brings some. It is
+// GET /api/v1/calls/{call_id}/recording/audio.
 func (s *Recordings) DownloadRecording(ctx context.Context, callID uuid.UUID, to io.Writer, how Download) (int64, error) {
 	r := request{
 		operation: "streamRecording", method: http.MethodGet, path: pathOf("/api/v1/calls/{call_id}/recording/audio", callID), header: http.Header{},

@@ -3479,6 +3479,9 @@ func (s *Calls) AllCallsDialer(ctx context.Context, params *ListCallsDialerParam
 		if params != nil {
 			p = *params
 		}
+		if p.PageSize == nil {
+			p.PageSize = new(100)
+		}
 		for {
 			page, err := s.ListCallsDialer(ctx, &p)
 			if err != nil {
@@ -4409,6 +4412,9 @@ func (s *Calls) AllCalls(ctx context.Context, params *ListCallsParams) iter.Seq2
 		if params != nil {
 			p = *params
 		}
+		if p.PageSize == nil {
+			p.PageSize = new(200)
+		}
 		for {
 			page, err := s.ListCalls(ctx, &p)
 			if err != nil {
@@ -4560,6 +4566,9 @@ func (s *Calls) AllCampaignCalls(ctx context.Context, campaignID uuid.UUID, para
 		if params != nil {
 			p = *params
 		}
+		if p.PageSize == nil {
+			p.PageSize = new(200)
+		}
 		for {
 			page, err := s.ListCampaignCalls(ctx, campaignID, &p)
 			if err != nil {
@@ -4598,6 +4607,9 @@ func (s *Leads) AllLeads(ctx context.Context, campaignID uuid.UUID, params *List
 		var p ListLeadsParams
 		if params != nil {
 			p = *params
+		}
+		if p.PageSize == nil {
+			p.PageSize = new(200)
 		}
 		for {
 			page, err := s.ListLeads(ctx, campaignID, &p)
@@ -4831,6 +4843,9 @@ func (s *Leads) AllSuppressions(ctx context.Context, params *ListSuppressionsPar
 		if params != nil {
 			p = *params
 		}
+		if p.PageSize == nil {
+			p.PageSize = new(200)
+		}
 		for {
 			page, err := s.ListSuppressions(ctx, &p)
 			if err != nil {
@@ -5047,6 +5062,9 @@ func (s *Webhooks) AllWebhookDeliveries(ctx context.Context, params *ListWebhook
 		var p ListWebhookDeliveriesParams
 		if params != nil {
 			p = *params
+		}
+		if p.PageSize == nil {
+			p.PageSize = new(200)
 		}
 		for {
 			page, err := s.ListWebhookDeliveries(ctx, &p)

@@ -7,6 +7,3 @@ func Set[T any](value T) nullable.Nullable[T] { return nullable.NewNullableWithV
 
 // Null is a member of a PATCH that is cleared.
 func Null[T any]() nullable.Nullable[T] { return nullable.NewNullNullable[T]() }
-
-// Pointer is a member that may be absent, and isn't.
-func Pointer[T any](value T) *T { return &value }

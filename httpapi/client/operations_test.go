@@ -101,9 +101,7 @@ func success(t *testing.T, doc map[string]any, op operation) (int, any) {
 // methods are all of the client, by their names in small letters.
 func methods(c *client.Client) map[string]reflect.Value {
 	all := map[string]reflect.Value{}
-	services := reflect.ValueOf(c).Elem()
-	for i := range services.NumField() {
-		service := services.Field(i)
+	for _, service := range reflect.ValueOf(c).Elem().Fields() {
 		for j := range service.NumMethod() {
 			all[strings.ToLower(service.Type().Method(j).Name)] = service.Method(j)
 		}
@@ -164,7 +162,7 @@ func TestEveryOperation(t *testing.T) {
 			}
 		}
 		results := method.Call(args)
-		last, _ := results[len(results)-1].Interface().(error)
+		last, _ := reflect.TypeAssert[error](results[len(results)-1])
 		require.NoError(t, last, op.ID)
 		require.Equal(t, op.method, got.method, op.ID)
 		require.Equal(t, regexp.MustCompile(`\{\w+\}`).ReplaceAllString(op.path, id.String()), got.path)

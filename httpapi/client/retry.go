@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -126,9 +127,7 @@ func (t *transport) request(ctx context.Context, r request, key string) (*http.R
 	if err != nil {
 		return nil, fmt.Errorf("%s: make the request: %w", r.operation, err)
 	}
-	for name, values := range r.header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, r.header)
 	if body != nil {
 		req.ContentLength = size
 	}

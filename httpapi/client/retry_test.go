@@ -389,7 +389,7 @@ func TestPages(t *testing.T) {
 		n++
 	}
 	require.Equal(t, 2, n)
-	require.Equal(t, []string{"", "page=2"}, asked)
+	require.Equal(t, []string{"page_size=200", "page=2&page_size=200"}, asked)
 	for _, err := range api.Webhooks.AllWebhookDeliveries(t.Context(), nil) {
 		require.Equal(t, client.ErrorCodeInsufficientScope, client.CodeOf(err))
 	}

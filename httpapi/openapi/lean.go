@@ -153,11 +153,22 @@ func (l *lean) markPaged(operation map[string]any, parameters []any, answer map[
 	properties, _ := answer["properties"].(map[string]any)
 	items, _ := properties["items"].(map[string]any)
 	if element, ok := items["items"].(map[string]any); ok && describes(parameters, "page") {
+		id, _ := operation["operationId"].(string)
 		operation[pagedMark] = map[string]any{
-			"item": refName(element), "cursor": describes(parameters, "cursor"),
-			"all": "All" + strings.TrimPrefix(operation["operationId"].(string), "list"), //nolint:forcetypeassert // operations have ids
+			"item": refName(element), "size": largestPage(parameters), "cursor": describes(parameters, "cursor"), "all": "All" + strings.TrimPrefix(id, "list"),
 		}
 	}
+}
+
+// largestPage is the most that page_size takes.
+func largestPage(parameters []any) any {
+	for _, p := range parameters {
+		if parameter, _ := p.(map[string]any); parameter["name"] == "page_size" {
+			schema, _ := parameter["schema"].(map[string]any)
+			return schema["maximum"]
+		}
+	}
+	return nil
 }
 
 // body gives an object that stands in an operation its name.

@@ -65,7 +65,7 @@ func (a *api) get(ctx context.Context, url string, into any) error {
 
 // calls are all of the campaign's.
 func (a *api) calls(ctx context.Context, campaign uuid.UUID) (all []client.Call, err error) {
-	for call, err := range a.Calls.AllCampaignCalls(ctx, campaign, &client.ListCampaignCallsParams{PageSize: client.Pointer(200)}) {
+	for call, err := range a.Calls.AllCampaignCalls(ctx, campaign, &client.ListCampaignCallsParams{PageSize: new(200)}) {
 		if err != nil {
 			return nil, err
 		}

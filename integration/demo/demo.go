@@ -127,8 +127,8 @@ func (r *run) prepare(ctx context.Context) error {
 		return err
 	}
 	campaign, err := r.api.Campaigns.CreateCampaign(ctx, client.CreateCampaignRequest{
-		Name: "demo", DialMode: client.DialModeProgressive, PostAnswerAction: client.Pointer(client.PostAnswerActionConnectVoiceAgent),
-		VoiceAgentID: client.Set(agent.ID), MaxAttempts: client.Pointer(1), RingTimeoutS: client.Pointer(ringTimeout), MaxConcurrent: client.Null[int](),
+		Name: "demo", DialMode: client.DialModeProgressive, PostAnswerAction: new(client.PostAnswerActionConnectVoiceAgent),
+		VoiceAgentID: client.Set(agent.ID), MaxAttempts: new(1), RingTimeoutS: new(ringTimeout), MaxConcurrent: client.Null[int](),
 	})
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (r *run) prepare(ctx context.Context) error {
 	for chunk := range slices.Chunk(append(slices.Clone(r.numbers), registered), bulkLimit) {
 		var leads []client.LeadInput
 		for _, n := range chunk {
-			leads = append(leads, client.LeadInput{Phone: &n, Name: client.Pointer("Demo " + n[len(n)-2:])})
+			leads = append(leads, client.LeadInput{Phone: &n, Name: new("Demo " + n[len(n)-2:])})
 		}
 		pushed, err := r.api.Leads.PushLeads(ctx, r.campaign, client.PushLeadsRequest{Leads: leads})
 		if err != nil {
@@ -223,7 +223,7 @@ func (r *run) summarize(ctx context.Context) (Summary, error) {
 func (r *run) inspect(ctx context.Context, c dialed) (Call, []string, error) {
 	out := Call{To: c.number, Outcome: string(c.Status), RingS: c.ring(), TalkS: c.talk(), MOS: c.mos()}
 	if c.AnsweredByAMD != nil {
-		out.AnsweredBy = client.Pointer(string(*c.AnsweredByAMD))
+		out.AnsweredBy = new(string(*c.AnsweredByAMD))
 	}
 	if c.HangupCause != nil {
 		out.HangupCause = *c.HangupCause

@@ -97,7 +97,7 @@ func TestTheCommandLinesGuide(t *testing.T) {
 		require.Contains(t, out.String(), "2 rows: 1 added, 0 duplicates, 1 invalid\n")
 		require.Regexp(t, `(?m)^pacing\.waits_for +\S+$`, out.String())
 		require.Regexp(t, `(?m)^key +svc_live_\S+$`, out.String())
-		require.Regexp(t, `(?s)  dialing\n.*  answered\n.*  completed\n.*signed in as `, said.String(), "the call was followed")
+		require.Regexp(t, `(?s)  dialing\n.*  completed\n.*signed in as `, said.String(), "the call was followed")
 		audio, err := os.ReadFile(filepath.Join(dir, "call.wav"))
 		require.NoError(t, err)
 		require.True(t, bytes.HasPrefix(audio, []byte("RIFF")))
