@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
+	"github.com/ringmaster/ringmaster/httpapi/client"
 	"github.com/ringmaster/ringmaster/integration/echoai"
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/integration/stack"
@@ -46,6 +48,17 @@ func customerOf(s *stack.Stack, tenant stack.Tenant) *customer {
 		carrier: strings.TrimSuffix(b.PlaceInboundCallURL, "/inbound"),
 		ai:      strings.TrimSuffix(strings.Replace(b.AIWSURL, "ws://", "http://", 1), "/echo"),
 	}
+}
+
+// typed is the typed client of the same key, held against the document too. It repeats nothing by itself.
+func (c *customer) typed(t *testing.T) *client.Client {
+	t.Helper()
+	typed, err := client.New(client.Config{
+		BaseURL: c.api.BaseURL, Token: c.api.Key, Retries: -1,
+		HTTP: &http.Client{Transport: apitest.Transport{Next: &http.Transport{DisableKeepAlives: true}}},
+	})
+	require.NoError(t, err)
+	return typed
 }
 
 // do sends a request, asserts the status and decodes the answer into `into` (nil: ignore).
@@ -88,14 +101,15 @@ func (c *customer) campaign(t *testing.T, voiceAgent string, extra map[string]an
 // push adds a lead and returns its id.
 func (c *customer) push(t *testing.T, campaign, phone string) string {
 	t.Helper()
-	var out id
-	c.do(t, http.StatusCreated, http.MethodPost, "/api/v1/campaigns/"+campaign+"/leads", map[string]any{"phone": phone}, &out)
-	return out.ID
+	lead, err := c.typed(t).Leads.PushLead(t.Context(), uuid.MustParse(campaign), client.LeadInput{Phone: &phone})
+	require.NoError(t, err)
+	return lead.ID.String()
 }
 
 func (c *customer) start(t *testing.T, campaign string) {
 	t.Helper()
-	c.do(t, http.StatusOK, http.MethodPost, "/api/v1/campaigns/"+campaign+"/start", nil, nil)
+	_, err := c.typed(t).Campaigns.StartCampaign(t.Context(), uuid.MustParse(campaign))
+	require.NoError(t, err)
 }
 
 // call is the call object.
@@ -240,11 +254,11 @@ func (c *customer) hangUp(t *testing.T, number string) {
 // recording waits for the audio of a call.
 func (c *customer) recording(t *testing.T, callID string) []byte {
 	t.Helper()
-	var audio []byte
+	var audio bytes.Buffer
 	eventually(t, 20*time.Second, "the recording is ready", func() bool {
-		status, _, raw := c.api.Do(t, http.MethodGet, "/api/v1/calls/"+callID+"/recording/audio", nil)
-		audio = raw
-		return status == http.StatusOK
+		audio.Reset()
+		_, err := c.typed(t).Recordings.DownloadRecording(t.Context(), uuid.MustParse(callID), &audio, client.Download{})
+		return err == nil
 	})
-	return audio
+	return audio.Bytes()
 }
