@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 
 	"github.com/ringmaster/ringmaster/httpapi/client"
 )
@@ -92,11 +93,23 @@ type leadsExportCmd struct {
 	ofCampaign
 	leadStatus
 	Out string `short:"o" default:"-" placeholder:"FILE" help:"The file, which must not be there yet; otherwise standard output."`
+	Raw bool   `help:"Write texts as they are: without ' before what a spreadsheet would compute, and with control characters."`
 }
 
 // Help shows how it is used.
 func (leadsExportCmd) Help() string {
 	return example("leads export "+exampleID+" --out leads.csv", "leads export "+exampleID+" --status completed --columns phone,disposition")
+}
+
+// cell is a text as a spreadsheet takes it for one, and a terminal shows it.
+func (cmd leadsExportCmd) cell(text string) string {
+	if cmd.Raw || text == "" {
+		return text
+	}
+	if strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+		text = "'" + text
+	}
+	return Clean(text)
 }
 
 // exported are the columns of a file; those that an import knows come first.
@@ -149,7 +162,7 @@ func (cmd leadsExportCmd) Run(ctx context.Context, e Env) (err error) {
 		for i, column := range columns {
 			value := member(object, column)
 			if text, isText := value.(string); isText {
-				record[i] = text
+				record[i] = cmd.cell(text)
 			} else if value != nil {
 				record[i] = shown(value)
 			}

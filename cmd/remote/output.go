@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"maps"
 	"reflect"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"unicode"
+	"unicode/utf16"
 )
 
 // page are the flags of lists.
@@ -72,7 +74,7 @@ func (f flags) rows(e Env, items any, columns ...string) error {
 		if i == len(columns)-1 {
 			end = "\n"
 		}
-		_, _ = fmt.Fprint(tw, strings.ToUpper(strings.ReplaceAll(column, "_", " ")), end)
+		_, _ = fmt.Fprint(tw, Clean(strings.ToUpper(strings.ReplaceAll(column, "_", " "))), end)
 	}
 	for _, object := range objects {
 		cells := make([]string, len(columns))
@@ -117,7 +119,7 @@ func (f flags) object(e Env, item any, first ...string) error {
 	}
 	tw := tabwriter.NewWriter(e.Stdout, 0, 4, 2, ' ', 0)
 	for _, name := range names {
-		_, _ = fmt.Fprintf(tw, "%s\t%s\n", name, shown(member(object, name)))
+		_, _ = fmt.Fprintf(tw, "%s\t%s\n", Clean(name), shown(member(object, name)))
 	}
 	return tw.Flush()
 }
@@ -146,10 +148,25 @@ func (f flags) done(e Env, what string, one one) error {
 }
 
 func printJSON(e Env, v any) error {
-	enc := json.NewEncoder(e.Stdout)
+	var raw strings.Builder
+	enc := json.NewEncoder(&raw)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("encode what is to be printed: %w", err)
+	}
+	var out strings.Builder // what a terminal would obey stands in texts alone, where JSON can write it otherwise
+	for _, r := range raw.String() {
+		if r == '\n' || !obeyed(r) {
+			out.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&out, `\u%04x`, unit)
+		}
+	}
+	_, err := io.WriteString(e.Stdout, out.String())
+	return err
 }
 
 // remade reads a value as what it is in JSON.
@@ -223,10 +240,18 @@ func shown(value any) string {
 	if text == "" {
 		return "-"
 	}
+	return Clean(text)
+}
+
+// Clean is a text without what a terminal would obey, or show in another order: whoever calls a number chooses names and notes.
+func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if obeyed(r) {
 			return ' '
 		}
 		return r
 	}, text)
 }
+
+// obeyed tells of control characters and of those that format.
+func obeyed(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -78,17 +79,22 @@ func profiles(e Env) (map[string]profile, error) {
 	if err != nil {
 		return map[string]profile{}, nil //nolint:nilerr // without a home there is none
 	}
-	info, err := os.Stat(path)
+	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return map[string]profile{}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the profiles: %w", err)
 	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read the profiles: %w", err)
+	}
 	if open := info.Mode().Perm() & 0o077; open != 0 {
 		return nil, fmt.Errorf("the profiles in %s hold credentials, and others can read them: run chmod 600 on it", path)
 	}
-	raw, err := os.ReadFile(path)
+	raw, err := io.ReadAll(file)
 	if err != nil {
 		return nil, fmt.Errorf("read the profiles: %w", err)
 	}
@@ -105,13 +111,25 @@ func (f flags) read(e Env) (profile, error) {
 	return all[f.name(e)], err
 }
 
-// keep writes the profile, or takes it away when it is empty.
-func (f flags) keep(e Env, p profile) error {
-	all, err := profiles(e)
+// keep writes the profile, or takes it away when it is empty. Others that write theirs meanwhile wait for it.
+func (f flags) keep(e Env, p profile) (err error) {
+	path, err := file(e)
 	if err != nil {
 		return err
 	}
-	path, err := file(e)
+	folder := filepath.Dir(path)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("write the profiles: %w", err)
+	}
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("write the profiles: %w", err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }() // which gives the lock back
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("write the profiles: %w", err)
+	}
+	all, err := profiles(e)
 	if err != nil {
 		return err
 	}
@@ -122,15 +140,16 @@ func (f flags) keep(e Env, p profile) error {
 	if err != nil {
 		return fmt.Errorf("write the profiles: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	fresh, err := os.CreateTemp(folder, "profiles-*") // for its user alone
+	if err != nil {
 		return fmt.Errorf("write the profiles: %w", err)
 	}
-	fresh := path + ".new"
-	if err := os.WriteFile(fresh, append(raw, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write the profiles: %w", err)
+	_, err = fresh.Write(append(raw, '\n'))
+	if err = errors.Join(err, fresh.Close()); err == nil {
+		err = os.Rename(fresh.Name(), path)
 	}
-	if err := os.Rename(fresh, path); err != nil {
-		return fmt.Errorf("write the profiles: %w", err)
+	if err != nil {
+		return fmt.Errorf("write the profiles: %w", errors.Join(err, os.Remove(fresh.Name())))
 	}
 	return nil
 }
@@ -163,7 +182,7 @@ func (cmd loginCmd) Run(ctx context.Context, e Env) error {
 		if kept.APIKey, err = secret(e, "API key: "); err != nil {
 			return err
 		}
-		if err := accepted(ctx, e, kept); err != nil {
+		if err := cmd.accepted(ctx, e, kept); err != nil {
 			return err
 		}
 		e.say("the key is kept as profile %s", cmd.name(e))
@@ -175,7 +194,7 @@ func (cmd loginCmd) Run(ctx context.Context, e Env) error {
 			return err
 		}
 	}
-	c, err := newClient(e, url, "")
+	c, err := cmd.newClient(e, url, "")
 	if err != nil {
 		return err
 	}
@@ -189,8 +208,8 @@ func (cmd loginCmd) Run(ctx context.Context, e Env) error {
 }
 
 // accepted tells of a key that the service doesn't know. A scope that it lacks is no matter.
-func accepted(ctx context.Context, e Env, p profile) error {
-	c, err := newClient(e, p.APIURL, p.APIKey)
+func (cmd loginCmd) accepted(ctx context.Context, e Env, p profile) error {
+	c, err := cmd.newClient(e, p.APIURL, p.APIKey)
 	if err != nil {
 		return err
 	}
@@ -232,7 +251,7 @@ func (cmd logoutCmd) Run(ctx context.Context, e Env) error {
 		return err
 	}
 	if who.Session != "" {
-		c, err := newClient(e, who.APIURL, who.Session)
+		c, err := cmd.newClient(e, who.APIURL, who.Session)
 		if err != nil {
 			return err
 		}

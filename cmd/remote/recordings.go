@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/ringmaster/ringmaster/httpapi/client"
@@ -81,24 +82,25 @@ func (cmd recordingsDownloadCmd) Run(ctx context.Context, e Env) error {
 		return err
 	}
 	if cmd.Out == "-" {
-		return cmd.until(ctx, func() error { return cmd.fetch(ctx, e, c, e.Stdout, 0) })
+		return cmd.until(ctx, func() error { return cmd.fetch(ctx, e, c, e.Stdout, client.Download{}) })
 	}
 	path := cmp.Or(cmd.Out, cmd.ID.String()+".wav")
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("%s is there already", path)
 	}
 	part := path + ".part"
-	file, err := os.OpenFile(part, os.O_CREATE|os.O_RDWR, 0o600)
+	file, err := ownFile(part)
 	if err != nil {
 		return err
 	}
 	err = cmd.until(ctx, func() error { return cmd.goOn(ctx, e, c, file) })
 	if err = errors.Join(err, file.Close()); err != nil {
 		if info, bad := os.Stat(part); bad == nil && info.Size() == 0 {
-			_ = os.Remove(part)
+			_ = errors.Join(os.Remove(part), os.Remove(part+tagEnding))
 		}
 		return err
 	}
+	_ = os.Remove(part + tagEnding)
 	if err := os.Rename(part, path); err != nil {
 		return err
 	}
@@ -109,31 +111,71 @@ func (cmd recordingsDownloadCmd) Run(ctx context.Context, e Env) error {
 	return err
 }
 
+// tagEnding is of the file that has the entity tag of what is in a part.
+const tagEnding = ".etag"
+
+// ownFile opens or makes a file that is this user's alone: somebody else could have put one there, or a link.
+func ownFile(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil {
+		if owner, ok := info.Sys().(*syscall.Stat_t); !ok || int(owner.Uid) != os.Geteuid() || !info.Mode().IsRegular() || info.Mode().Perm()&0o022 != 0 {
+			err = fmt.Errorf("%s is not a file of yours alone: remove it first", path)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
 // goOn fetches what a file doesn't have yet, or all of it where that is not the recording's.
 func (cmd recordingsDownloadCmd) goOn(ctx context.Context, e Env, c *client.Client, file *os.File) error {
+	tags, err := ownFile(file.Name() + tagEnding)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tags.Close() }()
+	tag, err := io.ReadAll(tags)
+	if err != nil {
+		return err
+	}
 	have, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
 	}
-	err = cmd.fetch(ctx, e, c, file, have)
-	if refusal, ok := errors.AsType[*client.Error](err); !ok || have == 0 || refusal.Status != http.StatusRequestedRangeNotSatisfiable {
+	if have > 0 && len(tag) > 0 {
+		err = cmd.fetch(ctx, e, c, file, client.Download{Offset: have, Tag: string(tag)})
+		refusal, refused := errors.AsType[*client.Error](err)
+		if !errors.Is(err, client.ErrOtherRecording) && !(refused && refusal.Status == http.StatusRequestedRangeNotSatisfiable) {
+			return err
+		}
+	}
+	_, err = file.Seek(0, io.SeekStart)
+	if err = errors.Join(err, file.Truncate(0)); err != nil {
 		return err
 	}
-	if err := file.Truncate(0); err != nil {
-		return err
-	}
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	return cmd.fetch(ctx, e, c, file, 0)
+	return cmd.fetch(ctx, e, c, file, client.Download{Begin: func(_ int64, tag string) error {
+		_, err := tags.WriteAt([]byte(tag), 0)
+		return errors.Join(err, tags.Truncate(int64(len(tag))))
+	}})
 }
 
-func (cmd recordingsDownloadCmd) fetch(ctx context.Context, e Env, c *client.Client, to io.Writer, have int64) error {
+func (cmd recordingsDownloadCmd) fetch(ctx context.Context, e Env, c *client.Client, to io.Writer, how client.Download) error {
 	bar := e.bar(-1, "recording", true)
 	defer func() { _ = bar.Clear() }()
-	_, err := c.Recordings.DownloadRecording(ctx, cmd.ID, io.MultiWriter(to, bar), client.Download{Offset: have, Begin: func(size int64) {
+	begin := how.Begin
+	how.Begin = func(size int64, tag string) error {
 		bar.ChangeMax64(size)
-		_ = bar.Set64(have)
-	}})
+		_ = bar.Set64(how.Offset)
+		if begin == nil {
+			return nil
+		}
+		return begin(size, tag)
+	}
+	_, err := c.Recordings.DownloadRecording(ctx, cmd.ID, io.MultiWriter(to, bar), how)
 	return err
 }

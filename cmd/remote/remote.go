@@ -60,11 +60,12 @@ func (e Env) say(format string, args ...any) { _, _ = fmt.Fprintf(e.Stderr, form
 
 // flags are those of every command.
 type flags struct {
-	APIURL  string `name:"api-url" placeholder:"URL" help:"The service's address; otherwise $$RINGMASTER_API_URL, or the profile's."`
-	APIKey  string `name:"api-key" placeholder:"KEY" help:"An API key; otherwise $$RINGMASTER_API_KEY, or the profile's. Prefer those: all users of this machine can see a command line."`
-	Profile string `placeholder:"NAME" help:"The profile that login keeps; otherwise $$RINGMASTER_PROFILE, or default."`
-	JSON    bool   `help:"Print JSON, as the API has it."`
-	Columns string `placeholder:"A,B.C" help:"What to print, by the members' names in the API."`
+	APIURL   string `name:"api-url" placeholder:"URL" help:"The service's address; otherwise $$RINGMASTER_API_URL, or the profile's."`
+	APIKey   string `name:"api-key" placeholder:"KEY" help:"An API key; otherwise $$RINGMASTER_API_KEY, or the profile's. Prefer those: all users of this machine can see a command line."`
+	Profile  string `placeholder:"NAME" help:"The profile that login keeps; otherwise $$RINGMASTER_PROFILE, or default."`
+	Insecure bool   `help:"Allow an http:// address of another machine: whoever is on the way can read the credential."`
+	JSON     bool   `help:"Print JSON, as the API has it."`
+	Columns  string `placeholder:"A,B.C" help:"What to print, by the members' names in the API."`
 }
 
 // client is one with an API key.
@@ -76,7 +77,7 @@ func (f flags) client(e Env) (*client.Client, error) {
 	if who.APIKey == "" {
 		return nil, fmt.Errorf("there is no API key: give --api-key, set %s, or run `ringmaster login --with-key`", envKey)
 	}
-	return newClient(e, who.APIURL, who.APIKey)
+	return f.newClient(e, who.APIURL, who.APIKey)
 }
 
 // session is one with the session of the profile.
@@ -88,11 +89,11 @@ func (f flags) session(e Env) (*client.Client, error) {
 	if who.Session == "" {
 		return nil, errNoSession
 	}
-	return newClient(e, who.APIURL, who.Session)
+	return f.newClient(e, who.APIURL, who.Session)
 }
 
-func newClient(e Env, url, token string) (*client.Client, error) {
-	return client.New(client.Config{BaseURL: url, Token: token, UserAgent: "ringmaster/" + cmp.Or(e.Version, "unknown")})
+func (f flags) newClient(e Env, url, token string) (*client.Client, error) {
+	return client.New(client.Config{BaseURL: url, Token: token, Insecure: f.Insecure, UserAgent: "ringmaster/" + cmp.Or(e.Version, "unknown")})
 }
 
 // one is the argument of commands on one thing.

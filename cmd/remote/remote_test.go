@@ -58,6 +58,7 @@ func (b *bench) run(t *testing.T, args ...string) (stdout, stderr string, err er
 func (b *bench) session(t *testing.T, commands ...string) string {
 	t.Helper()
 	var all strings.Builder
+	b.Asked()
 	for _, command := range commands {
 		stdout, stderr, err := b.run(t, words(command)...)
 		fmt.Fprintf(&all, "$ ringmaster %s\n", command)

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -138,7 +139,9 @@ func run(ctx context.Context, args []string, e env) (code int) {
 	case errors.As(err, &exit):
 		return exit.code
 	default:
-		_, _ = fmt.Fprintln(e.stderr, "ringmaster:", err)
+		for line := range strings.SplitSeq("ringmaster: "+err.Error(), "\n") {
+			_, _ = fmt.Fprintln(e.stderr, remote.Clean(line)) // servers' texts are in it
+		}
 		return exitFailed
 	}
 }

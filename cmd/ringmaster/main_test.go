@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,4 +83,17 @@ func TestSwitchConfigRefusesAFolderThatIsNotEmpty(t *testing.T) {
 	code, _, errs := runCLI(t, nil, "switch", "config", "--out", dir)
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs, "is not empty")
+}
+
+// TestErrorsAreShownAsText: what a server says is printed without what a terminal would obey.
+func TestErrorsAreShownAsText(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusConflict)
+		_, _ = io.WriteString(w, `{"code": "call_ended", "detail": "\u001b[2J\u009b2J\u202eover", "request_id": "r1"}`)
+	}))
+	t.Cleanup(server.Close)
+	code, _, stderr := runCLI(t, []string{"RINGMASTER_API_KEY=svc_live_1"}, "calls", "hangup", "0197a3f2-5d3e-7c41-9a39-3c1f0f2a7b10", "--api-url", server.URL)
+	require.Equal(t, exitFailed, code)
+	require.Equal(t, "ringmaster: hangupCall: 409 call_ended:  [2J 2J over (request r1)\n", stderr)
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,7 +16,10 @@ type Config struct {
 	BaseURL string
 	// Token is an API key, a session's access token or a callback token.
 	Token string
-	// HTTP makes the requests; a client of its own by default, without a limit of time: contexts have it.
+	// Insecure allows an address of http:// that is not this machine's: whoever is on the way can read the token.
+	Insecure bool
+	// HTTP makes the requests; a client of its own by default, without a limit of time: contexts have it. Redirections are not followed in any
+	// case: they would make a GET of a POST, and take the token elsewhere.
 	HTTP *http.Client
 	// UserAgent is sent with every request.
 	UserAgent string
@@ -39,12 +43,18 @@ func New(cfg Config) (*Client, error) {
 	if base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
 		return nil, fmt.Errorf("the API's address %q doesn't begin with http:// or https://", cfg.BaseURL)
 	}
+	if base.Scheme == "http" && !cfg.Insecure && !isHere(base.Hostname()) {
+		return nil, fmt.Errorf("the API's address %q is not encrypted: it must begin with https://", cfg.BaseURL)
+	}
 	if strings.ContainsAny(cfg.Token, "\r\n") {
 		return nil, errors.New("the token has a line break")
 	}
-	if cfg.HTTP == nil {
-		cfg.HTTP = &http.Client{}
+	var own http.Client
+	if cfg.HTTP != nil {
+		own = *cfg.HTTP
 	}
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	cfg.HTTP = &own
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = "ringmaster-go"
 	}
@@ -55,4 +65,9 @@ func New(cfg Config) (*Client, error) {
 		cfg.MaxWait = defaultMaxWait
 	}
 	return services(&transport{cfg: cfg, base: base.String(), wait: wait}), nil
+}
+
+// isHere tells of a host that is this machine.
+func isHere(host string) bool {
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }

@@ -10,7 +10,8 @@
 // Every POST that takes one carries an Idempotency-Key of its own (WithIdempotencyKey for one that outlives the program). After a lost
 // connection, requests are repeated that do the same when they come twice: GET, DELETE, and those with such a key. A refusal that says
 // when to come again is waited for, if that is soon (Config.MaxWait): 429, and for repeatable requests 503 and unknown_outcome. A secret that is
-// shown once comes masked when its first answer was lost: make another.
+// shown once comes masked when its first answer was lost: make another. Redirections are refusals, and addresses in clear are for this machine alone
+// (Config.Insecure).
 //
 // How to read it: client.go (what there is), request.go and retry.go (how requests are sent), errors.go, files.go (recordings and lead files, which
 // are streamed), generated.go. That comes from the API's description by oapi-codegen, whose types are good and whose own client is ten times

@@ -82,6 +82,9 @@ func refusalOf(r request, res *http.Response) *Error {
 	}
 	if json.Unmarshal(raw, &e.Members) != nil || json.Unmarshal(raw, &said) != nil {
 		e.Detail = http.StatusText(res.StatusCode)
+		if to := res.Header.Get("Location"); to != "" {
+			e.Detail = "The address leads to " + to + ", which isn't followed."
+		}
 		return e
 	}
 	e.Code, e.Fields, e.RequestID = said.Code, said.Errors, cmp.Or(e.RequestID, said.RequestID)

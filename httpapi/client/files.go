@@ -73,9 +73,14 @@ func sourceOf(file io.Reader) (source func() (io.Reader, error), size int64, err
 type Download struct {
 	// Offset is how many bytes of it are there already.
 	Offset int64
-	// Begin is called with the size of the whole once it is known, -1 when it isn't said.
-	Begin func(size int64)
+	// Tag is what Begin was told when those came: of another recording none are added (ErrOtherRecording).
+	Tag string
+	// Begin is called once the answer begins, with the size of the whole, -1 when it isn't said, and its entity tag. Its error ends the download.
+	Begin func(size int64, tag string) error
 }
+
+// ErrOtherRecording says that what was begun is not what is there.
+var ErrOtherRecording = errors.New("the recording is not the one that was begun")
 
 // DownloadRecording writes the audio of a call's recording, from an offset on, and gives the number of bytes that are there then. When the
 // connection is lost it goes on from where it was, as long as each attempt brings some. It is
@@ -93,13 +98,15 @@ func (s *Recordings) DownloadRecording(ctx context.Context, callID uuid.UUID, to
 			r.header.Set("If-Range", tag)
 		}
 	}
-	from("")
+	from(how.Tag)
 	take := func(res *http.Response) error {
 		if done > 0 && res.StatusCode != http.StatusPartialContent {
-			return &localError{fmt.Errorf("the server sends the whole recording, of which %d bytes are there already", done)}
+			return &localError{ErrOtherRecording}
 		}
 		if how.Begin != nil {
-			how.Begin(sizeOf(res, done))
+			if err := how.Begin(sizeOf(res, done), res.Header.Get("ETag")); err != nil {
+				return &localError{err}
+			}
 			how.Begin = nil
 		}
 		n, err := io.Copy(local{to}, res.Body)

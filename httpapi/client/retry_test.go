@@ -222,12 +222,34 @@ func TestErrors(t *testing.T) {
 
 func TestAddresses(t *testing.T) {
 	t.Parallel()
-	for _, address := range []string{"", "ringmaster.example", "ftp://ringmaster.example", "http://", "http://a b"} {
+	for _, address := range []string{
+		"", "ringmaster.example", "ftp://ringmaster.example", "http://", "http://a b", "http://ringmaster.example", "http://192.0.2.1", "http://localhost.example",
+	} {
 		_, err := client.New(client.Config{BaseURL: address})
 		require.ErrorContains(t, err, "the API's address", address)
 	}
-	_, err := client.New(client.Config{BaseURL: "http://ringmaster.example", Token: "svc_\r\nHost: thief"})
+	_, err := client.New(client.Config{BaseURL: "https://ringmaster.example", Token: "svc_\r\nHost: thief"})
 	require.ErrorContains(t, err, "line break")
+	for _, cfg := range []client.Config{
+		{BaseURL: "http://localhost:8080"}, {BaseURL: "http://127.0.0.2"}, {BaseURL: "http://[::1]:80"}, {BaseURL: "http://192.0.2.1", Insecure: true},
+	} {
+		_, err := client.New(cfg)
+		require.NoError(t, err)
+	}
+}
+
+// TestRedirections are refusals: a POST doesn't become a GET elsewhere, and nobody else gets the token.
+func TestRedirections(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		s := &script{steps: []http.HandlerFunc{answers(status, "moved", "Location", "/elsewhere"), answers(http.StatusOK, aCall)}}
+		_, err := s.serve(t, "svc_live_1").Calls.PlaceCall(t.Context(), client.PlaceCall{To: "9876543210"})
+		var refusal *client.Error
+		require.ErrorAs(t, err, &refusal)
+		require.Equal(t, status, refusal.Status)
+		require.Contains(t, refusal.Detail, "/elsewhere")
+		require.Len(t, s.keys, 1)
+	}
 }
 
 // TestDownloadsGoOn loses the connection in the midst of a recording.
@@ -262,7 +284,11 @@ func TestDownloadsGoOn(t *testing.T) {
 	require.NoError(t, err)
 	var sizes []int64
 	var got bytes.Buffer
-	n, err := c.Recordings.DownloadRecording(t.Context(), uuid.UUID{}, &got, client.Download{Begin: func(size int64) { sizes = append(sizes, size) }})
+	n, err := c.Recordings.DownloadRecording(t.Context(), uuid.UUID{}, &got, client.Download{Begin: func(size int64, tag string) error {
+		sizes = append(sizes, size)
+		require.Equal(t, `"a"`, tag)
+		return nil
+	}})
 	require.NoError(t, err)
 	require.Equal(t, audio, got.Bytes())
 	require.EqualValues(t, len(audio), n)
@@ -277,6 +303,12 @@ func TestDownloadsGoOn(t *testing.T) {
 	_, err = c.Recordings.DownloadRecording(t.Context(), uuid.UUID{}, failing{}, client.Download{})
 	require.ErrorIs(t, err, errFull, "a full disk is not tried again")
 	require.Len(t, ranges, 6)
+	_, err = c.Recordings.DownloadRecording(t.Context(), uuid.UUID{}, failing{}, client.Download{Begin: func(int64, string) error { return errFull }})
+	require.ErrorIs(t, err, errFull)
+	got.Reset()
+	_, err = c.Recordings.DownloadRecording(t.Context(), uuid.UUID{}, &got, client.Download{Offset: 10, Tag: `"b"`})
+	require.ErrorIs(t, err, client.ErrOtherRecording)
+	require.Empty(t, got.Bytes())
 }
 
 var errFull = errors.New("no space left")
