@@ -94,8 +94,9 @@ type frozen struct {
 	Outcome  Outcome `json:"outcome"`
 }
 
-// freeze gives what is written of a report: what an attempt of the same write has said before, or what is known now.
-func (f facts) freeze(r db.CallReport) (frozen, json.RawMessage, error) {
+// freeze gives what is written of a report: what an attempt of the same write has said before, or what is known now. A recording that was ready
+// before the first write is told by the update, where the CRM takes one: it gets the same requests however soon it is asked.
+func (f facts) freeze(r db.CallReport, updates bool) (frozen, json.RawMessage, error) {
 	var out frozen
 	now := f.outcome()
 	if len(r.Outcome) > 0 {
@@ -106,6 +107,9 @@ func (f facts) freeze(r db.CallReport) (frozen, json.RawMessage, error) {
 	// A first write says the same until it is written. An update says what there is to say by then: its key has the revision.
 	if out.Revision == 0 || r.Written > 0 && out.Revision < int(r.Revision) {
 		out = frozen{Revision: int(r.Revision), Outcome: now}
+		if r.Written == 0 && r.Revision > 1 && updates {
+			out.Revision, out.Outcome.RecordingURL = 1, nil
+		}
 	}
 	kept := out
 	kept.Outcome.From, kept.Outcome.To, kept.Outcome.CRMLeadID = "", "", nil

@@ -211,6 +211,34 @@ func TestStrictTenantsNumbers(t *testing.T) {
 	require.NotContains(t, all[1].text, "9876543210")
 }
 
+// However late the first write is, the recording is an update; but where there are none, the one write has all that is known.
+func TestRecordingBeforeTheFirstWrite(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	crm := newStandIn(t, says(http.StatusCreated, `{"id": "1"}`))
+	b.configure(t, rest(crm.URL, nil))
+	call := b.end(t, nil)
+	b.recorded(t, call, "ready")
+	b.settled(t, call, true)
+	require.Zero(t, *b.try(t, store.ReportCRM, call))
+	require.Nil(t, b.try(t, store.ReportCRM, call))
+	all := crm.requests()
+	require.Len(t, all, 2)
+	require.Nil(t, all[0].body["recording_url"])
+	require.NotNil(t, all[1].body["recording_url"])
+
+	b.configure(t, rest(crm.URL, object{"update_url": nil}))
+	call = b.end(t, nil)
+	b.recorded(t, call, "ready")
+	b.settled(t, call, true)
+	require.Nil(t, b.try(t, store.ReportCRM, call))
+	require.NotNil(t, crm.requests()[2].body["recording_url"])
+	b.settled(t, call, true)
+	require.Nil(t, b.try(t, store.ReportCRM, call))
+	require.Equal(t, StatusWritten, b.report(t, call).Status)
+	require.Len(t, crm.requests(), 3)
+}
+
 // A controller that dies between the request and the note of what came of it leaves an attempt that is made again, under the same key and with the
 // same body, when nobody can be at it any more.
 func TestCrashBetweenRequestAndNote(t *testing.T) {

@@ -149,7 +149,7 @@ func (s *Service) count(ctx context.Context, tx *store.Tx, c *claim, row db.Call
 	}
 	var kept json.RawMessage
 	if c.args.Purpose == store.ReportCRM {
-		if c.frozen, kept, err = c.facts.freeze(row.CallReport); err != nil {
+		if c.frozen, kept, err = c.facts.freeze(row.CallReport, c.settings.writer.updates()); err != nil {
 			return err
 		}
 	} else {
