@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -97,6 +98,29 @@ func (t *Tx) RecordingSettled(ctx context.Context, tenantID, callID uuid.UUID, r
 		return err
 	}
 	return t.hasten(ctx, args)
+}
+
+// HastenReport has the job of a report look at it now, and makes one where there is none.
+func (t *Tx) HastenReport(ctx context.Context, args CallReportArgs) error {
+	which, err := json.Marshal(args)
+	if err != nil {
+		return fmt.Errorf("hasten a report: %w", err)
+	}
+	var jobs int
+	err = t.tx.QueryRow(ctx, `WITH brought AS (
+		UPDATE river_job SET scheduled_at = now(), state = 'available'
+		WHERE kind = $1 AND args @> $2::jsonb AND state IN ('available', 'scheduled', 'retryable') RETURNING 1
+	)
+	SELECT (SELECT count(*) FROM brought) + (SELECT count(*) FROM river_job WHERE kind = $1 AND args @> $2::jsonb AND state = 'running')`,
+		args.Kind(), string(which)).Scan(&jobs)
+	if err != nil {
+		return fmt.Errorf("hasten a report: %w", translate(err))
+	}
+	if jobs == 0 {
+		return t.Enqueue(ctx, args, nil)
+	}
+	t.enqueued = append(t.enqueued, string(args.Purpose))
+	return nil
 }
 
 // hasten enqueues a job for a report that waits for a recording.

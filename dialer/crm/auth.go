@@ -42,6 +42,12 @@ type Auth struct {
 // tokenEarly is how long before its end a token is replaced.
 const tokenEarly = time.Minute
 
+// maxTokens bounds the tokens that are kept, and maxToken each of them, in bytes.
+const (
+	maxTokens = 1000
+	maxToken  = 16 << 10
+)
+
 // tokens keeps the access tokens of integrations. It is safe for concurrent use.
 type tokens struct {
 	client *client
@@ -77,6 +83,9 @@ func (t *tokens) token(ctx context.Context, integration uuid.UUID, a Auth, fresh
 	t.mu.Lock()
 	k := t.kept[integration]
 	if k == nil || k.of != a {
+		if len(t.kept) >= maxTokens {
+			clear(t.kept) // each is fetched again when it is needed
+		}
 		k = &keptToken{of: a}
 		t.kept[integration] = k
 	}
@@ -96,7 +105,7 @@ func (t *tokens) token(ctx context.Context, integration uuid.UUID, a Auth, fresh
 	if err != nil {
 		return nil, err
 	}
-	if strings.ContainsAny(token.AccessToken, "\r\n") {
+	if strings.ContainsAny(token.AccessToken, "\r\n") || len(token.AccessToken) > maxToken {
 		return nil, errors.New("the token can't stand in a header")
 	}
 	k.token = token

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -71,10 +72,26 @@ type object = map[string]any
 
 func rest(url string, more object) object {
 	r := object{"url": url + "/calls", "update_url": url + "/calls/{{external_id}}"}
-	for name, value := range more {
-		r[name] = value
-	}
+	maps.Copy(r, more)
 	return object{"kind": "rest", "rest": r}
+}
+
+// at follows names into objects, and numbers into lists; nil where there is nothing.
+func at(v any, path ...any) any {
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			o, _ := v.(object)
+			v = o[step]
+		case int:
+			l, _ := v.([]any)
+			if step >= len(l) {
+				return nil
+			}
+			v = l[step]
+		}
+	}
+	return v
 }
 
 // end writes a call of the tenant that has been answered, and ends it as the ledger does. lead may be nil.

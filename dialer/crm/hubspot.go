@@ -105,7 +105,7 @@ func (h hubspotWriter) find(ctx context.Context, w write) (string, *exchange) {
 	if len(found.Results) == 0 {
 		return "", nil
 	}
-	return found.Results[0].ID, nil
+	return fitID(found.Results[0].ID), nil
 }
 
 // contact finds the contact that a lead's crm_lead_id names: by its id, or by its e-mail address. A call without one is logged without; the exchange is

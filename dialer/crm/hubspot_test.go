@@ -2,6 +2,7 @@ package crm
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -74,9 +75,9 @@ func (h *hubspot) do(w http.ResponseWriter, r got) (int, any) {
 			hubspotError(w, http.StatusNotFound, "OBJECT_NOT_FOUND", "resource not found")
 			return 0, nil
 		}
-		for name, value := range r.body["properties"].(object) {
-			found["properties"].(object)[name] = value
-		}
+		was, _ := found["properties"].(object)
+		is, _ := r.body["properties"].(object)
+		maps.Copy(was, is)
 		return http.StatusOK, found
 	case ofContact && r.method == http.MethodGet:
 		for id, email := range h.contacts {
@@ -105,15 +106,15 @@ func (h *hubspot) create(w http.ResponseWriter, r got) (int, any) {
 			return 0, nil
 		}
 	}
-	at, _ := properties["hs_timestamp"].(string)
-	if _, err := time.Parse(time.RFC3339, at); err != nil || !slices.Contains(statuses, properties["hs_call_status"].(string)) {
+	began, _ := properties["hs_timestamp"].(string)
+	status, _ := properties["hs_call_status"].(string)
+	if _, err := time.Parse(time.RFC3339, began); err != nil || !slices.Contains(statuses, status) {
 		hubspotError(w, http.StatusBadRequest, "VALIDATION_ERROR", "Property values were not valid")
 		return 0, nil
 	}
 	for _, a := range list(r.body["associations"]) {
-		to := a.(object)["to"].(object)["id"].(string)
-		kind := list(a.(object)["types"])[0].(object)
-		if _, ok := h.contacts[to]; !ok || kind["associationTypeId"].(float64) != 194 || kind["associationCategory"] != "HUBSPOT_DEFINED" {
+		to, _ := at(a, "to", "id").(string)
+		if _, ok := h.contacts[to]; !ok || at(a, "types", 0, "associationTypeId") != 194.0 || at(a, "types", 0, "associationCategory") != "HUBSPOT_DEFINED" {
 			hubspotError(w, http.StatusBadRequest, "VALIDATION_ERROR", "Invalid association")
 			return 0, nil
 		}
@@ -129,10 +130,11 @@ func list(v any) []any {
 }
 
 func (h *hubspot) search(r got) any {
-	filter := list(list(r.body["filterGroups"])[0].(object)["filters"])[0].(object)
+	filter := at(r.body, "filterGroups", 0, "filters", 0)
+	name, _ := at(filter, "propertyName").(string)
 	results := []any{}
 	for _, c := range h.calls {
-		if c["properties"].(object)[filter["propertyName"].(string)] == filter["value"] {
+		if at(c, "properties", name) == at(filter, "value") {
 			results = append(results, c)
 		}
 	}
@@ -144,7 +146,7 @@ func (h *hubspot) of(call uuid.UUID) (found []object) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range h.calls {
-		if c["properties"].(object)["hs_call_external_id"] == call.String() {
+		if at(c, "properties", "hs_call_external_id") == call.String() {
 			found = append(found, c)
 		}
 	}
@@ -183,7 +185,7 @@ func TestHubSpot(t *testing.T) {
 		found := h.of(call)
 		require.Len(t, found, 1)
 		if crm == "101" || strings.Contains(crm, "@") {
-			require.Equal(t, "101", list(found[0]["associations"])[0].(object)["to"].(object)["id"])
+			require.Equal(t, "101", at(found[0], "associations", 0, "to", "id"))
 		} else {
 			require.Nil(t, found[0]["associations"], "logged, though nobody there is called so")
 		}
@@ -191,7 +193,7 @@ func TestHubSpot(t *testing.T) {
 			"hs_call_title": "Outbound call", "hs_call_direction": "OUTBOUND", "hs_call_duration": "60000", "hs_call_status": "COMPLETED",
 			"hs_call_to_number": "+919876543210", "hs_call_disposition": "f240bbac-87c9-4f6e-bf70-924b57d47db7", "hs_call_source": "INTEGRATIONS_PLATFORM",
 		} {
-			require.Equal(t, want, found[0]["properties"].(object)[name], name)
+			require.Equal(t, want, at(found[0], "properties", name), name)
 		}
 		require.Equal(t, found[0]["id"], *b.report(t, call).ExternalID)
 	}
@@ -200,9 +202,9 @@ func TestHubSpot(t *testing.T) {
 	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET notes = 'Said <yes>.', ai_summary = 'They talked.' WHERE id = $1", call)
 	b.dispose(t, call, "interested")
 	require.Nil(t, b.try(t, store.ReportCRM, call))
-	shown := h.of(call)[0]["properties"].(object)
-	require.Equal(t, "Outbound call: interested", shown["hs_call_title"])
-	require.Contains(t, shown["hs_call_body"], "They talked.<br><strong>Notes:</strong> Said &lt;yes&gt;.")
+	shown := h.of(call)[0]["properties"]
+	require.Equal(t, "Outbound call: interested", at(shown, "hs_call_title"))
+	require.Contains(t, at(shown, "hs_call_body"), "They talked.<br><strong>Notes:</strong> Said &lt;yes&gt;.")
 	h.mu.Lock()
 	clear(h.calls)
 	h.mu.Unlock()
@@ -223,9 +225,7 @@ func TestHubSpotHasOneRecordOfACall(t *testing.T) {
 			if !creates(r) {
 				return false
 			}
-			for name, values := range header {
-				w.Header()[name] = values
-			}
+			maps.Copy(w.Header(), header)
 			hubspotError(w, code, category, message)
 			return true
 		}
@@ -278,9 +278,7 @@ func TestHubSpotHasOneRecordOfACall(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, r.NextAttemptAt.Before(b.clock.Now().Add(hubspotSettle)), "its search may not show what was made just now")
 
-	settings := hubspotAt(h)
-	settings["hubspot"].(object)["access_token"] = "pat-na1-another"
-	b.configure(t, settings)
+	b.configure(t, object{"kind": "hubspot", "hubspot": object{"access_token": "pat-na1-another", "base_url": h.URL}})
 	call = b.end(t, nil)
 	again := b.try(t, store.ReportCRM, call)
 	require.NotNil(t, again, "somebody may repair the credential within a day")

@@ -8,16 +8,19 @@ import (
 )
 
 const (
-	// tenantSlots is how many of a tenant's reports a controller writes at once.
+	// tenantSlots is how many of a tenant's reports a controller writes at once: half as many where a write takes slowWrite, and one where it takes
+	// twice that.
 	tenantSlots = 4
+	slowWrite   = 2 * time.Second
 	// breakAfter is how many failures in a row tell that a system is away. Then one attempt is made after breakFirst, and so on with twice the
 	// wait up to breakMost, until one succeeds.
 	breakAfter            = 5
 	breakFirst, breakMost = 15 * time.Second, 5 * time.Minute
 	// firstTook is for how long a write is taken to last before one has.
 	firstTook = 200 * time.Millisecond
-	// parkMost bounds the wait of who finds no slot.
-	parkMost = time.Minute
+	// parkMost bounds the wait of who finds no slot, pauseMost that for which a system may ask.
+	parkMost  = 10 * time.Minute
+	pauseMost = time.Minute
 	// idleAfter is when a tenant's figures are forgotten.
 	idleAfter = 10 * time.Minute
 )
@@ -41,6 +44,17 @@ type limit struct {
 	used     time.Time
 }
 
+// slots is how many writes may be under way.
+func (t *limit) slots() int {
+	switch {
+	case t.failures >= breakAfter, t.took >= 2*slowWrite:
+		return 1
+	case t.took >= slowWrite:
+		return tenantSlots / 2 //nolint:mnd // half
+	}
+	return tenantSlots
+}
+
 func newLimits() *limits { return &limits{tenants: map[uuid.UUID]*limit{}} }
 
 // enter takes a slot, which leave gives back; or it tells for how long to wait. Those who wait are told moments that are apart as slots come free.
@@ -54,8 +68,8 @@ func (l *limits) enter(tenant uuid.UUID, now time.Time) (wait time.Duration) {
 		l.tenants[tenant] = t
 	}
 	t.used = now
-	broken := t.failures >= breakAfter
-	if !broken && t.busy < tenantSlots && !t.shut.After(now) || broken && t.busy == 0 && !t.shut.After(now) {
+	slots := t.slots()
+	if t.busy < slots && !t.shut.After(now) {
 		t.busy++
 		return 0
 	}
@@ -66,7 +80,7 @@ func (l *limits) enter(tenant uuid.UUID, now time.Time) (wait time.Duration) {
 	if t.nextFree.Before(free) {
 		t.nextFree = free
 	}
-	t.nextFree = t.nextFree.Add(t.took / tenantSlots)
+	t.nextFree = t.nextFree.Add(t.took / time.Duration(slots))
 	return min(t.nextFree.Sub(now), max(parkMost, t.shut.Sub(now)))
 }
 
@@ -89,7 +103,7 @@ func (l *limits) leave(tenant uuid.UUID, now time.Time, took time.Duration, away
 	if t.failures >= breakAfter {
 		t.shut = now.Add(min(breakFirst<<min(t.failures-breakAfter, 10), breakMost))
 	}
-	if until := now.Add(min(pause, parkMost)); until.After(t.shut) {
+	if until := now.Add(min(pause, pauseMost)); until.After(t.shut) {
 		t.shut = until
 	}
 }

@@ -5,12 +5,15 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 )
@@ -78,7 +81,11 @@ func (r restWriter) write(ctx context.Context, w write) (result, exchange) {
 		return result{err: err, final: true}, exchange{}
 	}
 	for name, value := range r.cfg.headers {
-		req.header.Set(name, value.expandHeader(v))
+		text, err := value.expandHeader(v)
+		if err != nil {
+			return result{err: err, final: true}, exchange{}
+		}
+		req.header.Set(name, text)
 	}
 	if req.header.Get("Content-Type") == "" {
 		req.header.Set("Content-Type", "application/json")
@@ -91,24 +98,26 @@ func (r restWriter) write(ctx context.Context, w write) (result, exchange) {
 		return result{err: err, final: true}, exchange{}
 	}
 	made := r.tokens.send(ctx, w.integration, r.cfg.Auth, req)
-	if made.done() {
+	now := r.tokens.client.now()
+	switch {
+	case made.done() && made.err != nil && !w.update && r.updates():
+		// It is made, and which it is was lost with the answer: the CRM tells it again, by the key.
+		return result{err: fmt.Errorf("answered %d, and then: %w", made.code, made.err), away: true}, made
+	case made.done():
 		return result{externalID: externalOf(made)}, made
+	case made.code == http.StatusConflict && !w.update && w.again:
+		// An attempt before has made the record.
+		return result{externalID: idIn(made.answer)}, made
 	}
-	res := made.failure(r.tokens.client.now())
-	if made.code == http.StatusConflict && !w.update {
-		// An earlier attempt may have made the record. An answer that names it says so.
-		if id := idIn(made.answer); id != "" && w.again {
-			return result{externalID: id}, made
-		}
-	}
-	return res, made
+	return made.failure(now), made
 }
 
 func (r restWriter) bodyOf(o Outcome, v values) ([]byte, error) {
 	if len(r.cfg.body) == 0 {
 		return json.Marshal(o)
 	}
-	return []byte(r.cfg.body.expandBody(v, r.cfg.escaping)), nil
+	text, err := r.cfg.body.expandBody(v, r.cfg.escaping)
+	return []byte(text), err
 }
 
 // externalOf finds the id of a record in the answer that made it: in its body, or at the end of its Location.
@@ -127,7 +136,7 @@ func externalOf(e exchange) string {
 const maxID = 255
 
 func fitID(s string) string {
-	if len(s) > maxID || s == "/" || s == "." || strings.ContainsAny(s, "\x00\r\n") {
+	if len(s) > maxID || s == "/" || s == "." || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
 		return ""
 	}
 	return s
@@ -141,7 +150,7 @@ func idIn(answer []byte) string {
 	if decoder.Decode(&top) != nil {
 		return ""
 	}
-	for depth := 0; depth < 3; depth++ {
+	for range 3 {
 		if list, ok := top.([]any); ok {
 			if len(list) == 0 {
 				return ""

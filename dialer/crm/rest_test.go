@@ -105,6 +105,14 @@ func TestWritesThatFail(t *testing.T) {
 	require.Equal(t, StatusFailed, r.Status)
 	require.Contains(t, *r.LastError, "external_id")
 
+	// An attempt after one that may have come through finds what that has made.
+	crm.say(status(http.StatusBadGateway))
+	made := b.end(t, nil)
+	b.clock.Advance(*b.try(t, store.ReportCRM, made))
+	crm.say(status(http.StatusConflict))
+	require.Nil(t, b.try(t, store.ReportCRM, made))
+	require.Equal(t, StatusWritten, b.report(t, made).Status)
+
 	// A day of failures ends it.
 	crm.say(status(http.StatusInternalServerError))
 	second := b.end(t, nil)
@@ -117,8 +125,9 @@ func TestWritesThatFail(t *testing.T) {
 	}
 	r = b.report(t, second)
 	require.Equal(t, StatusFailed, r.Status)
-	require.GreaterOrEqual(t, r.Attempts, int32(29), "a minute to an hour apart")
-	require.LessOrEqual(t, r.Attempts, int32(36), "up to a fifth less")
+	require.GreaterOrEqual(t, r.Attempts, int32(30), "a minute to an hour apart")
+	require.LessOrEqual(t, r.Attempts, int32(37), "up to a fifth less")
+	require.Empty(t, b.row(t, second, store.ReportCRM).Outcome, "nothing of it is kept")
 
 	require.NoError(t, b.DeleteSettings(t.Context(), b.tenant))
 	for _, refused := range []struct {
@@ -154,6 +163,21 @@ func TestRetryOfACallThatWasNotReported(t *testing.T) {
 	require.Nil(t, b.try(t, store.ReportCRM, call))
 	_, err = b.Retry(t.Context(), b.tenant, call)
 	requireCode(t, err, codeWritten)
+
+	crm.say(status(http.StatusServiceUnavailable))
+	call = b.end(t, nil)
+	require.NotNil(t, b.try(t, store.ReportCRM, call))
+	give := b.row(t, call, store.ReportCRM).GiveUpAt
+	jobs := func() int {
+		return storetest.Count(t, b.st, "SELECT count(*) FROM river_job WHERE args ->> 'call_id' = $1", call.String())
+	}
+	before := jobs()
+	for range 3 {
+		_, err = b.Retry(t.Context(), b.tenant, call)
+		require.NoError(t, err)
+	}
+	require.Equal(t, before, jobs(), "the job that there is looks at it now")
+	require.Equal(t, give, b.row(t, call, store.ReportCRM).GiveUpAt)
 
 	ofTest := storetest.OpenCall(t, b.st, b.tenant, nil, nil, nil)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET environment = 'test' WHERE id = $1", ofTest)
@@ -262,9 +286,64 @@ func TestCrashBetweenRequestAndNote(t *testing.T) {
 	all := crm.requests()
 	require.Len(t, all, 3)
 	require.Equal(t, []string{all[0].key, all[0].text}, []string{all[1].key, all[1].text})
-	_, err = b.keep(t.Context(), c, result{externalID: "2"}, 0)
-	require.ErrorIs(t, err, store.ErrNotFound, "who comes back late has lost the attempt")
+	again, err := b.keep(t.Context(), c, result{externalID: "2"}, 0)
+	require.NoError(t, err)
+	require.NotNil(t, again, "who comes back late has lost the attempt, and its job looks again: it may be the only one")
 	require.Equal(t, "1", *after.report(t, call).ExternalID)
+}
+
+// What a system answers may repeat what it was sent: no secret, and no number of a strict tenant's customer, is kept of it.
+func TestAnswersThatRepeatWhatWasSent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	crm := newStandIn(t, func(w http.ResponseWriter, r got) {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_ = json.NewEncoder(w).Encode(object{"message": "refused " + r.header.Get("Authorization") + " of +91 98765 43210"})
+	})
+	b.configure(t, rest(crm.URL, object{"auth": object{"type": "bearer", "token": "a token of theirs"}}))
+	call := b.end(t, nil)
+	require.Nil(t, b.try(t, store.ReportCRM, call))
+	require.Equal(t, "answered 422: refused Bearer •••• of +91 98765 43210", *b.report(t, call).LastError)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET privacy_mode = 'strict' WHERE id = $1", b.tenant)
+	call = b.end(t, nil)
+	require.Nil(t, b.try(t, store.ReportCRM, call))
+	require.Equal(t, "answered 422: refused Bearer •••• of ••••", *b.report(t, call).LastError)
+}
+
+// A mask keeps its secret where it was given for, and gives it to nobody else.
+func TestMaskedSecretsStayWhereTheyWere(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	here, there := newStandIn(t, status(http.StatusOK)), newStandIn(t, status(http.StatusOK))
+	oauth := func(url, token string, secret string) object {
+		return rest(url, object{"headers": object{"X-Api-Key": secret}, "auth": object{
+			"type": "oauth2_client_credentials", "token_url": token, "client_id": "1", "client_secret": secret,
+		}})
+	}
+	const secret = "the secret of it"
+	mask := store.MaskSecret(secret)
+	b.configure(t, oauth(here.URL, here.URL, secret))
+	b.configure(t, oauth(here.URL, here.URL+"/elsewhere", mask))
+	for _, changed := range []object{oauth(there.URL, here.URL, mask), oauth(here.URL, there.URL, mask)} {
+		_, err := b.put(t, changed)
+		require.ErrorContains(t, err, "must be given again")
+	}
+	hubspot := func(url, token string) object {
+		return object{"kind": "hubspot", "hubspot": object{"access_token": token, "base_url": url}}
+	}
+	b.configure(t, hubspot(here.URL, secret))
+	_, err := b.put(t, hubspot(there.URL, mask))
+	require.ErrorContains(t, err, "must be given again")
+	id := func() uuid.UUID {
+		row, err := b.st.Read(b.tenant).IntegrationGet(t.Context(), b.tenant, string(store.ReportCRM))
+		require.NoError(t, err)
+		return row.ID
+	}
+	before := id()
+	b.configure(t, hubspot(here.URL, mask))
+	require.Equal(t, before, id())
+	b.configure(t, hubspot(here.URL, "the secret of another account"))
+	require.NotEqual(t, before, id(), "ids there are of other records")
 }
 
 // One access token serves all writes, until it is about to end or is refused.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -143,6 +144,11 @@ func (s *Service) DeleteSettings(ctx context.Context, tenant uuid.UUID) error {
 
 func (s *Service) remove(ctx context.Context, tenant uuid.UUID, p store.ReportPurpose) error {
 	return s.store.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		row, err := tx.Q.IntegrationLock(ctx, tenant, string(p))
+		if err != nil {
+			return err
+		}
+		s.tokens.forget(row.ID)
 		n, err := tx.Q.IntegrationDelete(ctx, tenant, string(p))
 		if err == nil && n == 0 {
 			return store.ErrNotFound
@@ -220,6 +226,7 @@ const (
 	codeWritten  = "crm_written"
 	codeTest     = "test_environment"
 	codeNone     = "crm_not_configured"
+	codeBusy     = "crm_busy"
 )
 
 // Report tells what became of a call's outcome at the CRM.
@@ -280,7 +287,7 @@ func (s *Service) Retry(ctx context.Context, tenant, call uuid.UUID) (Report, er
 		if err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, args, nil)
+		return tx.HastenReport(ctx, args)
 	})
 	return view(out), fault.Wrap("retry a call's outcome", err)
 }
@@ -334,22 +341,43 @@ func (s *Service) Test(ctx context.Context, tenant uuid.UUID) (TestResult, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
+	res := result{away: true}
+	if wait := s.limits[store.ReportCRM].enter(tenant, s.now()); wait > 0 {
+		return TestResult{}, &fault.Error{
+			Kind: fault.Limit, Code: codeBusy, RetryAfter: min(wait, pauseMost), Detail: "The CRM is busy with the calls that are being written, or doesn't answer.",
+		}
+	}
+	began := s.now()
+	defer func() { s.limits[store.ReportCRM].leave(tenant, s.now(), s.now().Sub(began), res.away, res.retryAfter) }()
 	res, made := w.write(ctx, write{integration: row.ID, outcome: Sample(call, s.now()), revision: 1})
+	secrets := append(settings.secrets(), sentSecrets(made.request.header)...)
 	out := TestResult{OK: res.err == nil, LatencyMS: made.took.Milliseconds()}
 	if made.code != 0 {
 		out.StatusCode = &made.code
-		out.Response = &TestResponse{ContentType: made.header.Get("Content-Type"), Body: cut(string(slices.Clip(made.answer)), maxShown)}
+		out.Response = &TestResponse{ContentType: made.header.Get("Content-Type"), Body: cut(redact(string(made.answer), secrets), maxShown)}
 	}
 	if res.err != nil {
-		out.Error = new(res.err.Error())
+		out.Error = new(redact(res.err.Error(), secrets))
 	}
 	if res.externalID != "" {
 		out.ExternalID = &res.externalID
 	}
 	if made.method != "" {
-		out.Request = &TestRequest{Method: made.method, URL: made.url, Headers: shownHeaders(made.request.header), Body: cut(string(made.body), maxShown)}
+		out.Request = &TestRequest{Method: made.method, URL: made.url, Headers: shownHeaders(made.request.header), Body: cut(redact(string(made.body), secrets), maxShown)}
 	}
 	return out, nil
+}
+
+// sentSecrets are the credentials that a request was made with: an access token stands in no settings.
+func sentSecrets(h http.Header) (out []string) {
+	for name := range h {
+		if secretHeader(name) && name != idempotencyKey {
+			value := h.Get(name)
+			_, token, _ := strings.Cut(value, " ")
+			out = append(out, value, token)
+		}
+	}
+	return out
 }
 
 func shownHeaders(h http.Header) map[string]string {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -122,6 +123,8 @@ type checker struct {
 	ctx     context.Context //nolint:containedctx // of the one check
 	targets Targets
 	was     Settings
+	// kept are the members whose secrets stay as they are.
+	kept []string
 }
 
 // settings gives what the input says. was are the settings of before, whose secrets may stay.
@@ -144,6 +147,11 @@ func (in SettingsInput) settings(ctx context.Context, targets Targets, was Setti
 		out.HubSpot = new(c.hubspot(*hubspot))
 	case out.Kind != "" && c.Faults() == 0:
 		c.Fail(out.Kind, "is required")
+	}
+	if !slices.Equal(was.origins(), out.origins()) {
+		for _, field := range c.kept {
+			c.Fail(field, "must be given again: it was for another address")
+		}
 	}
 	return out, c.Err()
 }
@@ -258,7 +266,7 @@ func (c *checker) headers(out *Rest, given, was map[string]string) {
 			c.Fail(field, "must have at most %d characters, on one line", maxValue)
 		}
 		if kept, ok := was[canonical]; ok && secretHeader(canonical) && value == store.MaskSecret(kept) {
-			value = kept
+			value, c.kept = kept, append(c.kept, field)
 		} else if secretHeader(canonical) && isMask(value) {
 			c.Fail(field, "is the mask of a secret that is not there any more: send the secret")
 		}
@@ -367,6 +375,7 @@ func (c *checker) secret(field string, in input.Opt[string], was string) string 
 	}
 	switch {
 	case was != "" && v == store.MaskSecret(was):
+		c.kept = append(c.kept, field)
 		return was
 	case isMask(v):
 		c.Fail(field, "is the mask of a secret that is not there any more: send the secret")
@@ -434,7 +443,7 @@ func (s Settings) writer(t *tokens) (writer, error) {
 		return hubspotWriter{tokens: t, cfg: *s.HubSpot}, nil
 	}
 	if s.REST == nil {
-		return nil, fmt.Errorf("the settings of the CRM are of no kind")
+		return nil, errors.New("the settings of the CRM are of no kind")
 	}
 	cfg := restConfig{Rest: *s.REST, headers: map[string]template{}}
 	all := append(members(), externalID)
@@ -461,7 +470,73 @@ func (s Settings) writer(t *tokens) (writer, error) {
 	return restWriter{tokens: t, cfg: cfg}, nil
 }
 
-// keepsID tells whether another configuration is of the same system: what was written there is updated there.
-func keepsID(was, is Settings) bool { return was.Kind == is.Kind && was.host() == is.host() }
+// origins are where the settings' secrets go.
+func (s Settings) origins() (out []string) {
+	switch {
+	case s.HubSpot != nil:
+		return []string{originOf(cmp.Or(s.HubSpot.BaseURL, hubspotURL))}
+	case s.REST != nil:
+		for _, address := range []string{s.REST.URL, cmp.Or(s.REST.UpdateURL, s.REST.URL), cmp.Or(s.REST.Auth.TokenURL, s.REST.URL)} {
+			out = append(out, originOf(address))
+		}
+	}
+	return out
+}
+
+// originOf is the scheme and host of an address, which may be a template.
+func originOf(address string) string {
+	before, _, _ := strings.Cut(address, "{{")
+	u, err := url.Parse(before)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// keepsID tells whether another configuration is of the same system: what was written there is updated there. Another token may be another account's,
+// in which ids are of other records.
+func keepsID(was, is Settings) bool {
+	switch {
+	case was.REST != nil && is.REST != nil:
+		return was.REST.URL == is.REST.URL && was.REST.UpdateURL == is.REST.UpdateURL
+	case was.HubSpot != nil && is.HubSpot != nil:
+		return *was.HubSpot == *is.HubSpot
+	}
+	return false
+}
+
+// redacted is where a secret stood.
+const redacted = "••••"
+
+// minRedacted is the shortest text that is taken for a secret wherever it stands.
+const minRedacted = 6
+
+// redact takes the secrets out of what a system has answered.
+func redact(text string, secrets []string) string {
+	for _, secret := range secrets {
+		if len(secret) >= minRedacted {
+			text = strings.ReplaceAll(text, secret, redacted)
+		}
+	}
+	return text
+}
+
+// secrets are those that the settings hold.
+func (s Settings) secrets() (out []string) {
+	if s.HubSpot != nil {
+		return []string{s.HubSpot.AccessToken}
+	}
+	if s.REST == nil {
+		return nil
+	}
+	a := s.REST.Auth
+	out = []string{a.Token, a.Password, a.ClientSecret}
+	for name, value := range s.REST.Headers {
+		if secretHeader(name) {
+			out = append(out, value)
+		}
+	}
+	return out
+}
 
 func newID() (uuid.UUID, error) { return uuid.NewV7() }

@@ -91,8 +91,12 @@ func follow(report db.CallReport, res result, now time.Time, jitter float64) (st
 	case res.final:
 		return StatusFailed, now
 	}
-	next = now.Add(max(delay(int(report.Failures), jitter), res.retryAfter))
-	if next.After(report.GiveUpAt) {
+	// What asks for more than an hour is asked each hour whether it still does. The last attempt is made as the time is over.
+	next = now.Add(max(delay(int(report.Failures), jitter), min(res.retryAfter, retryMost)))
+	if last := report.GiveUpAt.Add(-retryFirst); next.After(last) && now.Before(last) {
+		next = last
+	}
+	if !next.Before(report.GiveUpAt) {
 		return StatusFailed, now
 	}
 	return StatusPending, next

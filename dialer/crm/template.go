@@ -12,6 +12,13 @@ import (
 	"strings"
 )
 
+// What a request may come to with a call's values, in bytes.
+const (
+	maxMadeURL    = 8 << 10
+	maxMadeHeader = 8 << 10
+	maxMadeBody   = 1 << 20
+)
+
 // template is a text in which {{name}} stands for a member of the outcome.
 type template []piece
 
@@ -49,8 +56,19 @@ func (t template) names() (out []string) {
 	return out
 }
 
-// expand puts values in the place of names; place is told the literal text before each.
-func (t template) expand(value func(name string) (string, error), literal func(text string)) (string, error) {
+// TooLongError says that a template is too long once a call's values stand in it.
+type TooLongError struct {
+	What string
+	Most int
+}
+
+// Error implements error.
+func (e *TooLongError) Error() string {
+	return fmt.Sprintf("%s is longer than %d bytes with this call's values", e.What, e.Most)
+}
+
+// expand puts values in the place of names, up to a length; literal is told the text before each.
+func (t template) expand(what string, most int, value func(name string) (string, error), literal func(text string)) (string, error) {
 	var b strings.Builder
 	for _, p := range t {
 		b.WriteString(p.text)
@@ -63,6 +81,9 @@ func (t template) expand(value func(name string) (string, error), literal func(t
 		v, err := value(p.name)
 		if err != nil {
 			return "", err
+		}
+		if b.Len()+len(v) > most {
+			return "", &TooLongError{What: what, Most: most}
 		}
 		b.WriteString(v)
 	}
@@ -108,12 +129,12 @@ func parseAddress(s string, allowed []string) (address, error) {
 // expand gives the URL of an outcome. A value changes neither the path that the template has nor its query's members.
 func (a address) expand(v values) (string, error) {
 	inQuery := false
-	return a.template.expand(func(name string) (string, error) {
+	return a.template.expand("the URL", maxMadeURL, func(name string) (string, error) {
 		text := v.text(name)
 		switch {
 		case inQuery:
 			return url.QueryEscape(text), nil
-		case text == "" || text == "." || text == "..":
+		case strings.Trim(text, ".") == "": // it would name another place of the path
 			return "", &NoValueError{Member: name}
 		}
 		return url.PathEscape(text), nil
@@ -121,9 +142,8 @@ func (a address) expand(v values) (string, error) {
 }
 
 // expandHeader gives a header's value, on one line.
-func (t template) expandHeader(v values) string {
-	s, _ := t.expand(func(name string) (string, error) { return oneLine(v.text(name)), nil }, nil) // never fails
-	return s
+func (t template) expandHeader(v values) (string, error) {
+	return t.expand("a header", maxMadeHeader, func(name string) (string, error) { return oneLine(v.text(name)), nil }, nil)
 }
 
 // oneLine puts spaces in the place of what no header may hold.
@@ -150,7 +170,7 @@ const (
 func escapingOf(contentType string) escaping {
 	media, _, err := mime.ParseMediaType(contentType)
 	switch {
-	case contentType == "", media == "application/json", strings.HasSuffix(media, "+json"):
+	case contentType == "", strings.HasSuffix(media, "json"): // whatever the kind, a text ends as JSON has it
 		return asJSON
 	case err != nil:
 		return asText
@@ -163,7 +183,7 @@ func escapingOf(contentType string) escaping {
 }
 
 // expandBody gives a body. In JSON a value stands as text inside of a string, and as the JSON value that it is outside.
-func (t template) expandBody(v values, how escaping) string {
+func (t template) expandBody(v values, how escaping) (string, error) {
 	var inside, escaped bool
 	scan := func(text string) {
 		if how != asJSON {
@@ -180,7 +200,7 @@ func (t template) expandBody(v values, how escaping) string {
 			}
 		}
 	}
-	s, _ := t.expand(func(name string) (string, error) { // never fails
+	return t.expand("the body", maxMadeBody, func(name string) (string, error) {
 		switch how {
 		case asJSON:
 			if !inside {
@@ -197,7 +217,6 @@ func (t template) expandBody(v values, how escaping) string {
 		}
 		return v.text(name), nil
 	}, scan)
-	return s
 }
 
 // jsonText is a text as it stands inside of a JSON string.
@@ -219,7 +238,11 @@ func (t template) checkBody(how escaping) error {
 		for _, name := range t.names() {
 			v[name] = sample
 		}
-		if !json.Valid([]byte(t.expandBody(v, how))) {
+		text, err := t.expandBody(v, how)
+		if err != nil {
+			return err
+		}
+		if !json.Valid([]byte(text)) {
 			return errors.New("is not JSON when values stand in it; the header Content-Type says what else it is")
 		}
 	}

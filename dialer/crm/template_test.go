@@ -3,6 +3,7 @@ package crm
 import (
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"io"
 	"net/url"
 	"strings"
@@ -50,11 +51,37 @@ func TestValuesStandInTheirPlace(t *testing.T) {
 	} {
 		body, err := parseTemplate(c.template, all)
 		require.NoError(t, err)
-		require.Equal(t, c.want, body.expandBody(with("notes", c.value), c.how))
+		got, err := body.expandBody(with("notes", c.value), c.how)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got)
 	}
 	header, err := parseTemplate("call {{notes}}", all)
 	require.NoError(t, err)
-	require.Equal(t, "call a  X-Other: b", header.expandHeader(with("notes", `"a\r\nX-Other: b"`)))
+	got, err := header.expandHeader(with("notes", `"a\r\nX-Other: b"`))
+	require.NoError(t, err)
+	require.Equal(t, "call a  X-Other: b", got)
+}
+
+// However often a template names a member, and however long that is, a request has its bounds.
+func TestRequestsHaveBounds(t *testing.T) {
+	t.Parallel()
+	long, err := json.Marshal(strings.Repeat("\x01", 10_000))
+	require.NoError(t, err)
+	v := with("notes", string(long))
+	many, err := parseTemplate(`"`+strings.Repeat("{{notes}}", maxBody/len("{{notes}}")-1)+`"`, members())
+	require.NoError(t, err)
+	var tooLong *TooLongError
+	for _, how := range []escaping{asJSON, asForm, asXML, asText} {
+		text, err := many.expandBody(v, how)
+		require.ErrorAs(t, err, &tooLong)
+		require.Empty(t, text)
+	}
+	_, err = many.expandHeader(v)
+	require.ErrorAs(t, err, &tooLong)
+	a, err := parseAddress("https://crm.test/?a={{notes}}", members())
+	require.NoError(t, err)
+	_, err = a.expand(v)
+	require.ErrorAs(t, err, &tooLong)
 }
 
 // A URL whose path needs what a call hasn't is none: the request would be for something else.
@@ -62,7 +89,7 @@ func TestPathsNeedTheirValues(t *testing.T) {
 	t.Parallel()
 	a, err := parseAddress("https://crm.test/leads/{{crm_lead_id}}/calls", members())
 	require.NoError(t, err)
-	for _, value := range []string{`null`, `""`, `"."`, `".."`} {
+	for _, value := range []string{`null`, `""`, `"."`, `".."`, `"..."`} {
 		_, err := a.expand(with("crm_lead_id", value))
 		var missing *NoValueError
 		require.ErrorAs(t, err, &missing, value)
@@ -95,6 +122,8 @@ func TestTemplatesThatAreNone(t *testing.T) {
 	}
 	require.Equal(t, asForm, escapingOf("application/x-www-form-urlencoded; charset=utf-8"))
 	require.Equal(t, asJSON, escapingOf("application/vnd.api+json"))
+	require.Equal(t, asJSON, escapingOf("text/json"))
+	require.Equal(t, asJSON, escapingOf("application/x-ndjson"))
 	require.Equal(t, asXML, escapingOf("text/xml"))
 	require.Equal(t, asText, escapingOf("text/plain"))
 }
@@ -127,16 +156,22 @@ func FuzzTemplates(f *testing.F) {
 		if err != nil {
 			return
 		}
-		require.NotContains(t, b.expandHeader(v), "\n"+value)
-		if b.checkBody(asJSON) == nil {
-			require.True(t, json.Valid([]byte(b.expandBody(v, asJSON))), b.expandBody(v, asJSON))
+		if header, err := b.expandHeader(v); err == nil {
+			require.NotContains(t, header, "\n"+value)
+		}
+		if text, err := b.expandBody(v, asJSON); err == nil && b.checkBody(asJSON) == nil {
+			require.True(t, json.Valid([]byte(text)), text)
 		}
 		inElement, err := parseTemplate("<a>{{notes}}</a>", []string{"notes"})
 		require.NoError(t, err)
-		d := xml.NewDecoder(strings.NewReader(inElement.expandBody(v, asXML)))
+		text, err := inElement.expandBody(v, asXML)
+		if err != nil {
+			return
+		}
+		d := xml.NewDecoder(strings.NewReader(text))
 		for elements := 0; ; {
 			token, err := d.Token()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				require.Equal(t, 1, elements)
 				break
 			}

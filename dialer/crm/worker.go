@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,7 +18,7 @@ import (
 
 const (
 	// workers is how many reports of a purpose a controller writes at once.
-	workers = 32
+	workers = 64
 	// retryStore is how soon a report is looked at again that the database kept from being read.
 	retryStore = time.Second
 	// keepTime bounds the writing of what came of an attempt.
@@ -86,9 +87,12 @@ func (s *Service) attempt(ctx context.Context, args store.CallReportArgs) (again
 		return wait, err
 	}
 	began := s.now()
-	res := s.perform(ctx, c)
+	res := result{away: true}
+	defer func() { // whatever comes of it: a slot that isn't given back is one less for good
+		limits.leave(args.TenantID, s.now(), s.now().Sub(began), res.away && ctx.Err() == nil, res.retryAfter)
+	}()
+	res = s.perform(ctx, c)
 	took := s.now().Sub(began)
-	limits.leave(args.TenantID, s.now(), took, res.away && ctx.Err() == nil, res.retryAfter)
 	s.metrics.observe(args.Purpose, res, took)
 	return s.keep(ctx, c, res, took)
 }
@@ -153,7 +157,7 @@ func (s *Service) count(ctx context.Context, tx *store.Tx, c *claim, row db.Call
 			return err
 		}
 	} else {
-		c.frozen.Revision = int(row.CallReport.Revision)
+		c.frozen.Revision, kept = int(row.CallReport.Revision), row.CallReport.Outcome
 	}
 	c.report.Attempts++
 	return tx.Q.CallReportBegin(ctx, db.CallReportBeginParams{
@@ -167,6 +171,7 @@ type configured struct {
 	id       uuid.UUID
 	writer   writer
 	insights InsightSettings
+	secrets  []string
 }
 
 func (s *Service) open(row db.CallReportLoadRow) (configured, error) {
@@ -176,14 +181,29 @@ func (s *Service) open(row db.CallReportLoadRow) (configured, error) {
 		return out, err
 	}
 	if store.ReportPurpose(row.CallReport.Purpose) == store.ReportInsights {
-		return out, json.Unmarshal(plain, &out.insights)
+		err := json.Unmarshal(plain, &out.insights)
+		out.secrets = []string{out.insights.Secret}
+		return out, err
 	}
 	var settings Settings
 	if err := json.Unmarshal(plain, &settings); err != nil {
 		return out, err
 	}
 	out.writer, err = settings.writer(s.tokens)
+	out.secrets = settings.secrets()
 	return out, err
+}
+
+// numbers are runs of digits that may be a customer's.
+var numbers = regexp.MustCompile(`\+?[0-9][0-9 ()-]{6,}[0-9]`) //nolint:gochecknoglobals // never written
+
+// reason is a failure as it is kept and logged: what a system answers may repeat what it was sent.
+func (c claim) reason(err error) string {
+	text := redact(err.Error(), c.settings.secrets)
+	if c.facts.strict {
+		text = numbers.ReplaceAllString(text, redacted)
+	}
+	return cut(text, 2*maxReason) //nolint:mnd // what a message adds to an answer
 }
 
 // perform makes the attempt.
@@ -214,19 +234,26 @@ func (s *Service) keep(ctx context.Context, c claim, res result, took time.Durat
 		NextAttemptAt: next, GiveUpAt: now.Add(store.ReportTime), IsUpdate: c.do == stepUpdate && status == StatusWritten,
 	}
 	if res.err != nil {
-		p.LastError = new(cut(res.err.Error(), 2*maxReason)) //nolint:mnd // what a message adds to an answer
+		p.LastError = new(c.reason(res.err))
 	} else {
 		p.Written = int32(c.frozen.Revision) //nolint:gosec // it was one
 	}
 	if res.externalID != "" {
 		p.ExternalID = &res.externalID
 	}
+	if !res.insights.none() {
+		said, err := json.Marshal(res.insights)
+		if err != nil {
+			return nil, fmt.Errorf("keep insights: %w", err)
+		}
+		p.Said = said
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
 	defer cancel()
 	var row db.CallReport
 	err := s.store.Persist(ctx, c.args.TenantID, func(tx *store.Tx) error {
 		if !res.insights.none() {
-			if err := s.keepInsights(ctx, tx, c.args, res.insights); err != nil {
+			if err := s.keepInsights(ctx, tx, c, res.insights); err != nil {
 				return err
 			}
 		}
@@ -234,7 +261,14 @@ func (s *Service) keep(ctx context.Context, c claim, res result, took time.Durat
 		row, err = tx.Q.CallReportRecord(ctx, p)
 		return err
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		// Somebody has taken it for that of a process that died, and made another: the report goes on as that one leaves it. This job looks again,
+		// since it may be the only one that there is.
+		s.log.WarnContext(ctx, "an attempt to report a call took too long, another one was made", "call_id", c.args.CallID, "tenant_id", c.args.TenantID,
+			"purpose", c.args.Purpose)
+		return new(busyTime), nil
+	case err != nil:
 		return nil, fmt.Errorf("keep what came of an attempt: %w", err)
 	}
 	s.tell(ctx, c, res, row, took)
@@ -244,15 +278,22 @@ func (s *Service) keep(ctx context.Context, c claim, res result, took time.Durat
 	return new(row.NextAttemptAt.Sub(s.now())), nil
 }
 
-// keepInsights fills in what the voice agent has not said itself, and has the CRM told.
-func (s *Service) keepInsights(ctx context.Context, tx *store.Tx, args store.CallReportArgs, in insights) error {
+// keepInsights fills in what the voice agent has not said itself, or what was given before, without the recording, and has the CRM told.
+func (s *Service) keepInsights(ctx context.Context, tx *store.Tx, c claim, in insights) error {
+	var before insights
+	if len(c.report.Outcome) > 0 {
+		if err := json.Unmarshal(c.report.Outcome, &before); err != nil {
+			return fmt.Errorf("read the insights of before: %w", err)
+		}
+	}
 	n, err := tx.Q.CallSetInsightsOf(ctx, db.CallSetInsightsOfParams{
-		TenantID: args.TenantID, ID: args.CallID, AiSummary: in.Summary, AiSentiment: in.Sentiment, AiNextAction: in.NextAction,
+		TenantID: c.args.TenantID, ID: c.args.CallID, AiSummary: in.Summary, AiSentiment: in.Sentiment, AiNextAction: in.NextAction,
+		WasSummary: before.Summary, WasSentiment: before.Sentiment, WasNextAction: before.NextAction,
 	})
 	if err != nil || n == 0 {
 		return err
 	}
-	return tx.CallChanged(ctx, args.TenantID, args.CallID)
+	return tx.CallChanged(ctx, c.args.TenantID, c.args.CallID)
 }
 
 func (s *Service) tell(ctx context.Context, c claim, res result, row db.CallReport, took time.Duration) {
@@ -267,5 +308,5 @@ func (s *Service) tell(ctx context.Context, c claim, res result, row db.CallRepo
 		s.log.LogAttrs(ctx, slog.LevelDebug, "call reported", attrs...)
 		return
 	}
-	s.log.LogAttrs(ctx, slog.LevelWarn, "reporting a call failed", append(attrs, slog.Any("error", res.err))...)
+	s.log.LogAttrs(ctx, slog.LevelWarn, "reporting a call failed", append(attrs, slog.String("error", c.reason(res.err)))...)
 }

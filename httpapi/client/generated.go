@@ -175,6 +175,7 @@ const (
 	ErrorCodeAudioFailed             ErrorCode = "audio_failed"
 	ErrorCodeBadRequest              ErrorCode = "bad_request"
 	ErrorCodeBodyTooLarge            ErrorCode = "body_too_large"
+	ErrorCodeCRMBusy                 ErrorCode = "crm_busy"
 	ErrorCodeCRMNotConfigured        ErrorCode = "crm_not_configured"
 	ErrorCodeCRMNotWritten           ErrorCode = "crm_not_written"
 	ErrorCodeCRMWritten              ErrorCode = "crm_written"

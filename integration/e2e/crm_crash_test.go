@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -141,5 +140,5 @@ func crashPostgres(t *testing.T, st *store.Store) {
 	require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
 		return tx.Pgx().QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid)
 	}))
-	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL), fmt.Sprint(pid))
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 }

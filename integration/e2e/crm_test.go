@@ -116,7 +116,7 @@ func TestOutcomeInTheCRM(t *testing.T) {
 		require.Equal(t, "rec-1", report.ExternalID)
 		require.NotNil(t, report.UpdatedAt)
 
-		last := all[len(all)-1].body["recording_url"].(string)
+		last, _ := all[len(all)-1].body["recording_url"].(string)
 		resp, err := http.Get(last) //nolint:noctx // a test's
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())

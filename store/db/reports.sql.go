@@ -169,7 +169,7 @@ func (q *Queries) CallReportChanged(ctx context.Context, arg CallReportChangedPa
 }
 
 const callReportClose = `-- name: CallReportClose :exec
-UPDATE call_reports SET status = $1::text, last_error = coalesce($2, last_error),
+UPDATE call_reports SET status = $1::text, last_error = coalesce($2, last_error), outcome = NULL,
   written = CASE WHEN $1::text = 'written' THEN revision ELSE written END
 WHERE tenant_id = $3 AND call_id = $4 AND purpose = $5 AND status = 'pending'
 `
@@ -398,7 +398,8 @@ func (q *Queries) CallReportOpen(ctx context.Context, arg CallReportOpenParams) 
 }
 
 const callReportRearm = `-- name: CallReportRearm :one
-UPDATE call_reports SET status = 'pending', failures = 0, next_attempt_at = $1::timestamptz, give_up_at = $2::timestamptz
+UPDATE call_reports SET status = 'pending', failures = CASE WHEN status = 'failed' THEN 0 ELSE failures END,
+  next_attempt_at = $1::timestamptz, give_up_at = CASE WHEN status = 'failed' THEN $2::timestamptz ELSE give_up_at END
 WHERE tenant_id = $3 AND call_id = $4 AND purpose = $5 RETURNING tenant_id, call_id, purpose, integration_id, status, revision, written, external_id, attempts, failures, last_error, outcome, attempted_at, busy_until, next_attempt_at, give_up_at, written_at, updated_at, created_at
 `
 
@@ -410,7 +411,7 @@ type CallReportRearmParams struct {
 	Purpose       string
 }
 
-// CallReportRearm has a report that came to its end written again, or one that waits written now.
+// CallReportRearm has a report that failed written again, or one that waits for its next attempt written now.
 func (q *Queries) CallReportRearm(ctx context.Context, arg CallReportRearmParams) (CallReport, error) {
 	row := q.db.QueryRow(ctx, callReportRearm,
 		arg.NextAttemptAt,
@@ -451,10 +452,10 @@ UPDATE call_reports SET busy_until = NULL,
   failures = CASE WHEN $1::text = 'written' THEN 0 ELSE failures + 1 END,
   next_attempt_at = $5::timestamptz,
   give_up_at = CASE WHEN $1::text = 'written' THEN $6::timestamptz ELSE give_up_at END,
-  outcome = CASE WHEN $1::text = 'written' THEN NULL ELSE outcome END,
-  written_at = CASE WHEN $2::int > 0 THEN coalesce(written_at, $7::timestamptz) ELSE written_at END,
-  updated_at = CASE WHEN $8::boolean THEN $7::timestamptz ELSE updated_at END
-WHERE tenant_id = $9 AND call_id = $10 AND purpose = $11 AND attempts = $12::int
+  outcome = CASE WHEN $1::text = 'pending' THEN outcome ELSE $7::jsonb END,
+  written_at = CASE WHEN $2::int > 0 THEN coalesce(written_at, $8::timestamptz) ELSE written_at END,
+  updated_at = CASE WHEN $9::boolean THEN $8::timestamptz ELSE updated_at END
+WHERE tenant_id = $10 AND call_id = $11 AND purpose = $12 AND attempts = $13::int
 RETURNING tenant_id, call_id, purpose, integration_id, status, revision, written, external_id, attempts, failures, last_error, outcome, attempted_at, busy_until, next_attempt_at, give_up_at, written_at, updated_at, created_at
 `
 
@@ -465,6 +466,7 @@ type CallReportRecordParams struct {
 	LastError     *string
 	NextAttemptAt time.Time
 	GiveUpAt      time.Time
+	Said          json.RawMessage
 	At            time.Time
 	IsUpdate      bool
 	TenantID      uuid.UUID
@@ -482,6 +484,7 @@ func (q *Queries) CallReportRecord(ctx context.Context, arg CallReportRecordPara
 		arg.LastError,
 		arg.NextAttemptAt,
 		arg.GiveUpAt,
+		arg.Said,
 		arg.At,
 		arg.IsUpdate,
 		arg.TenantID,
@@ -564,24 +567,35 @@ func (q *Queries) CallReportsPending(ctx context.Context, purpose string, bound 
 }
 
 const callSetInsightsOf = `-- name: CallSetInsightsOf :execrows
-UPDATE calls SET ai_summary = coalesce(ai_summary, $1), ai_sentiment = coalesce(ai_sentiment, $2),
-  ai_next_action = coalesce(ai_next_action, $3)
-WHERE tenant_id = $4 AND id = $5
+UPDATE calls SET
+  ai_summary = CASE WHEN ai_summary IS NULL OR ai_summary = $1::text
+    THEN coalesce($2, ai_summary) ELSE ai_summary END,
+  ai_sentiment = CASE WHEN ai_sentiment IS NULL OR ai_sentiment = $3::text
+    THEN coalesce($4, ai_sentiment) ELSE ai_sentiment END,
+  ai_next_action = CASE WHEN ai_next_action IS NULL OR ai_next_action = $5::text
+    THEN coalesce($6, ai_next_action) ELSE ai_next_action END
+WHERE tenant_id = $7 AND id = $8
 `
 
 type CallSetInsightsOfParams struct {
-	AiSummary    *string
-	AiSentiment  *string
-	AiNextAction *string
-	TenantID     uuid.UUID
-	ID           uuid.UUID
+	WasSummary    *string
+	AiSummary     *string
+	WasSentiment  *string
+	AiSentiment   *string
+	WasNextAction *string
+	AiNextAction  *string
+	TenantID      uuid.UUID
+	ID            uuid.UUID
 }
 
-// CallSetInsightsOf fills in what the conversation's voice agent has not said itself.
+// CallSetInsightsOf fills in what the conversation's voice agent has not said itself: what is absent, or was given as insights before.
 func (q *Queries) CallSetInsightsOf(ctx context.Context, arg CallSetInsightsOfParams) (int64, error) {
 	result, err := q.db.Exec(ctx, callSetInsightsOf,
+		arg.WasSummary,
 		arg.AiSummary,
+		arg.WasSentiment,
 		arg.AiSentiment,
+		arg.WasNextAction,
 		arg.AiNextAction,
 		arg.TenantID,
 		arg.ID,

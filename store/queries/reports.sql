@@ -86,27 +86,33 @@ UPDATE call_reports SET busy_until = NULL,
   failures = CASE WHEN @status::text = 'written' THEN 0 ELSE failures + 1 END,
   next_attempt_at = @next_attempt_at::timestamptz,
   give_up_at = CASE WHEN @status::text = 'written' THEN @give_up_at::timestamptz ELSE give_up_at END,
-  outcome = CASE WHEN @status::text = 'written' THEN NULL ELSE outcome END,
+  outcome = CASE WHEN @status::text = 'pending' THEN outcome ELSE sqlc.narg('said')::jsonb END,
   written_at = CASE WHEN @written::int > 0 THEN coalesce(written_at, @at::timestamptz) ELSE written_at END,
   updated_at = CASE WHEN @is_update::boolean THEN @at::timestamptz ELSE updated_at END
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND purpose = @purpose AND attempts = @attempt::int
 RETURNING *;
 
--- CallReportRearm has a report that came to its end written again, or one that waits written now.
+-- CallReportRearm has a report that failed written again, or one that waits for its next attempt written now.
 -- name: CallReportRearm :one
-UPDATE call_reports SET status = 'pending', failures = 0, next_attempt_at = @next_attempt_at::timestamptz, give_up_at = @give_up_at::timestamptz
+UPDATE call_reports SET status = 'pending', failures = CASE WHEN status = 'failed' THEN 0 ELSE failures END,
+  next_attempt_at = @next_attempt_at::timestamptz, give_up_at = CASE WHEN status = 'failed' THEN @give_up_at::timestamptz ELSE give_up_at END
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND purpose = @purpose RETURNING *;
 
 -- CallReportClose ends one without an attempt.
 -- name: CallReportClose :exec
-UPDATE call_reports SET status = @status::text, last_error = coalesce(sqlc.narg('last_error'), last_error),
+UPDATE call_reports SET status = @status::text, last_error = coalesce(sqlc.narg('last_error'), last_error), outcome = NULL,
   written = CASE WHEN @status::text = 'written' THEN revision ELSE written END
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND purpose = @purpose AND status = 'pending';
 
--- CallSetInsightsOf fills in what the conversation's voice agent has not said itself.
+-- CallSetInsightsOf fills in what the conversation's voice agent has not said itself: what is absent, or was given as insights before.
 -- name: CallSetInsightsOf :execrows
-UPDATE calls SET ai_summary = coalesce(ai_summary, sqlc.narg('ai_summary')), ai_sentiment = coalesce(ai_sentiment, sqlc.narg('ai_sentiment')),
-  ai_next_action = coalesce(ai_next_action, sqlc.narg('ai_next_action'))
+UPDATE calls SET
+  ai_summary = CASE WHEN ai_summary IS NULL OR ai_summary = sqlc.narg('was_summary')::text
+    THEN coalesce(sqlc.narg('ai_summary'), ai_summary) ELSE ai_summary END,
+  ai_sentiment = CASE WHEN ai_sentiment IS NULL OR ai_sentiment = sqlc.narg('was_sentiment')::text
+    THEN coalesce(sqlc.narg('ai_sentiment'), ai_sentiment) ELSE ai_sentiment END,
+  ai_next_action = CASE WHEN ai_next_action IS NULL OR ai_next_action = sqlc.narg('was_next_action')::text
+    THEN coalesce(sqlc.narg('ai_next_action'), ai_next_action) ELSE ai_next_action END
 WHERE tenant_id = @tenant_id AND id = @id;
 
 -- CallReportsPending counts what waits to be reported, up to a bound, and tells since when the oldest does: it needs the system's scope.
