@@ -89,7 +89,7 @@ fuzz: ## fuzz every parser, FUZZTIME each
 .PHONY: bench
 bench: postgres speech build ## the benchmarks that print ratios, a short run of the media endpoint's own, and whole the tests that the race detector makes too long
 	-$(BIN) bench media --calls 100 --seconds 5
-	RINGMASTER_BENCH=1 RINGMASTER_BINARY=$(CURDIR)/$(BIN) $(BIN) with-postgres -- $(GO) test -run '$(WHOLE)' -bench . -benchtime 1x -timeout 60m $(PKG)
+	RINGMASTER_BENCH=1 RINGMASTER_BINARY=$(CURDIR)/$(BIN) $(BIN) with-postgres --shared-buffers 2GB -- $(GO) test -run '$(WHOLE)' -bench . -benchtime 1x -timeout 60m $(PKG)
 
 .PHONY: generate
 generate: $(SQLC) $(CODEGEN) ## regenerate the code that comes from .sql files and from the API's description

@@ -6,7 +6,7 @@
 // but the service's method), upload.go (how bodies are read), serve.go
 // (what surrounds a handler: request id, recovery, authentication, limits, log, metrics), admit.go (a credential against an operation),
 // problem.go (the one place that makes answers of errors; what a client is told stands with the error, package fault),
-// places.go (which controller a request is for, and the door for the others' requests; package relay is the way between them), then one file per resource. callrows.go reads calls. A handler decodes, calls one service
+// places.go (which controller a request is for, and the door for the others' requests; package relay is the way between them), then one file per resource. callrows.go reads calls, several requests' together. A handler decodes, calls one service
 // and answers; what is valid is decided by the service. Package auth knows who asks: keys, sessions, callback tokens, how often each may;
 // OAuth's tokens belong there. Package openapi holds the description of both surfaces, apitest a
 // client that holds every response against it, webhook the delivery of events. CONFORMANCE.md names the tests that hold the interface.

@@ -5,7 +5,8 @@
 // or of the service), Read and Write (a transaction of one statement, in one round trip), Tx (queries, Emit, Enqueue), the sealing of numbers and secrets, and the errors.
 //
 // Beside it: fault (kinds of errors, with what a client is told of each), input (members of a request and their checks), form (the shapes of
-// codes), phone (numbers), keyring (keys), retry (pauses between tries), db (generated), devpg (a private server), storetest.
+// codes), phone (numbers), keyring (keys), retry (pauses between tries), lanes (what is done together), db (generated), devpg (a private server),
+// storetest.
 //
 // # Two locks
 //

@@ -102,7 +102,8 @@ func (cmd standInAICmd) Run(ctx context.Context, e env) error {
 
 // withPostgresCmd is what `make test` runs the tests under, so that they share one server.
 type withPostgresCmd struct {
-	Command []string `arg:"" passthrough:"" help:"The command."`
+	SharedBuffers string   `help:"The server's memory for data, such as 2GB; PostgreSQL's default unless given."`
+	Command       []string `arg:"" passthrough:"" help:"The command."`
 }
 
 // postgresStop bounds the end of the private server.
@@ -117,7 +118,7 @@ func (cmd withPostgresCmd) Run(ctx context.Context, e env) (err error) {
 	if len(command) == 0 {
 		return errors.New("no command was given")
 	}
-	pg, err := devpg.Start(ctx, devpg.Config{InMemory: true})
+	pg, err := devpg.Start(ctx, devpg.Config{InMemory: true, SharedBuffers: cmd.SharedBuffers})
 	if err != nil {
 		return err
 	}

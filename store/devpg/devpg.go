@@ -52,6 +52,8 @@ type Config struct {
 	Dir string
 	// InMemory puts the temporary directory into the memory's file system where that has 4 GiB of room and TMPDIR is not set: for tests.
 	InMemory bool
+	// SharedBuffers is the server's memory for data, as shared_buffers has it; PostgreSQL's default when empty.
+	SharedBuffers string
 	// Port to listen on at 127.0.0.1; a free one when zero.
 	Port int
 	// Also are further addresses of this machine to listen at, each with the network that may come.
@@ -67,9 +69,12 @@ type Server struct {
 	dir       string
 	temporary bool
 	also      []netip.Prefix
-	port      int
-	password  string
-	proc      *process
+	// sharedBuffers is a setting of the server; empty for the default.
+	sharedBuffers string
+
+	port     int
+	password string
+	proc     *process
 }
 
 // Start creates the data directory when it is empty, starts the server, and returns when role and database are there. Errors
@@ -87,7 +92,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a private PostgreSQL: %w", err)
 	}
-	s := &Server{dir: cfg.Dir, also: cfg.Also}
+	s := &Server{dir: cfg.Dir, also: cfg.Also, sharedBuffers: cfg.SharedBuffers}
 	if err := s.prepareDir(account, cfg.InMemory); err != nil {
 		return nil, fmt.Errorf("start a private PostgreSQL: %w", err)
 	}
@@ -289,6 +294,9 @@ func (s *Server) arguments() []string {
 	}
 	if s.temporary {
 		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off")
+	}
+	if s.sharedBuffers != "" {
+		settings = append(settings, "shared_buffers="+s.sharedBuffers)
 	}
 	args := []string{"-D", s.dataDir()}
 	for _, setting := range settings {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store/lanes"
@@ -30,14 +31,14 @@ func TestWhatWaitsIsDoneTogether(t *testing.T) {
 		}
 		bounds := lanes.Bounds{Running: 1, Together: 3}
 		for n := range 6 {
-			go func() { require.NoError(t, l.Do(t.Context(), "a", bounds, n, do)) }()
+			go func() { assert.NoError(t, l.Do(t.Context(), "a", bounds, n, do)) }()
 			synctest.Wait()
 		}
-		go func() { require.NoError(t, l.Do(t.Context(), "b", bounds, 100, do)) }()
+		go func() { assert.NoError(t, l.Do(t.Context(), "b", bounds, 100, do)) }()
 		synctest.Wait()
 		require.Equal(t, [][]int{{0}, {100}}, done)
 		gone, leave := context.WithCancel(t.Context())
-		go func() { require.ErrorIs(t, l.Do(gone, "a", bounds, 6, do), context.Canceled) }()
+		go func() { assert.ErrorIs(t, l.Do(gone, "a", bounds, 6, do), context.Canceled) }()
 		synctest.Wait()
 		leave()
 		synctest.Wait()
@@ -73,8 +74,8 @@ func TestSeveralAreUnderWay(t *testing.T) {
 		}
 		for n := range 8 {
 			go func() {
-				defer func() { require.Equal(t, n == 0, recover() != nil) }()
-				require.NoError(t, l.Do(t.Context(), 1, bounds, n, do))
+				defer func() { assert.Equal(t, n == 0, recover() != nil) }()
+				assert.NoError(t, l.Do(t.Context(), 1, bounds, n, do))
 			}()
 			synctest.Wait()
 		}
@@ -126,11 +127,11 @@ func TestRowsAreReadTogether(t *testing.T) {
 				go func() {
 					row, err := reads.One(t.Context(), "a", id, one, many)
 					if id == 9 {
-						require.ErrorIs(t, err, errMissing)
+						assert.ErrorIs(t, err, errMissing)
 						return
 					}
-					require.NoError(t, err)
-					require.Equal(t, "row "+strconv.Itoa(id), row)
+					assert.NoError(t, err)
+					assert.Equal(t, "row "+strconv.Itoa(id), row)
 				}()
 				synctest.Wait()
 			}
