@@ -95,7 +95,7 @@ func (cmd devCmd) show(e env, b stack.Bootstrap) error {
 	acme := b.Tenants[0]
 	_, err := fmt.Fprintf(e.stdout, `Ringmaster is up. Ctrl-C ends it.
 
-  API        %s   (documentation: %[1]s/openapi.json)
+  API        %s   (documentation: %[1]s/docs)
   metrics    %s
   database   %s
   switch     %s, event socket %s, SIP %s

@@ -256,6 +256,18 @@ func LeakOptions() []goleak.Option {
 	}
 }
 
+// ExamplesOf gives the examples of a body, or of an answer, by their names; the only one has none.
+func ExamplesOf(media *openapi3.MediaType) map[string]any {
+	out := map[string]any{}
+	if media.Example != nil {
+		out[""] = media.Example
+	}
+	for name, example := range media.Examples {
+		out[name] = example.Value.Value
+	}
+	return out
+}
+
 // CheckSchema holds JSON against one of the document's named schemas.
 func CheckSchema(name string, body []byte) error {
 	d, err := document()

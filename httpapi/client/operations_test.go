@@ -83,6 +83,12 @@ func example(t *testing.T, doc map[string]any, body any) any {
 	}
 	content, _ := object["content"].(map[string]any)
 	media, _ := content["application/json"].(map[string]any)
+	if examples, ok := media["examples"].(map[string]any); ok {
+		for _, name := range slices.Sorted(maps.Keys(examples)) {
+			one, _ := examples[name].(map[string]any)
+			return one["value"]
+		}
+	}
 	return media["example"]
 }
 

@@ -16,10 +16,11 @@ var examplesFile []byte
 // exampler makes the examples of bodies and answers that don't give their own.
 type exampler struct {
 	whole map[string]any
-	// Requests are by operationId, Schemas and Members by name.
-	Requests map[string]any `yaml:"requests"`
-	Schemas  map[string]any `yaml:"schemas"`
-	Members  map[string]any `yaml:"members"`
+	// Requests are by operationId, Variants of a body by that and a name, Schemas and Members by name.
+	Requests map[string]any            `yaml:"requests"`
+	Variants map[string]map[string]any `yaml:"variants"`
+	Schemas  map[string]any            `yaml:"schemas"`
+	Members  map[string]any            `yaml:"members"`
 }
 
 // describeExamples gives every JSON body and answer of the document an example.
@@ -39,6 +40,7 @@ func describeExamples(whole map[string]any) error {
 			id, _ := operation["operationId"].(string)
 			if body := e.resolve(operation["requestBody"]); body != nil {
 				e.put(body, e.Requests[id])
+				vary(body, e.Variants[id])
 			}
 			responses, _ := operation["responses"].(map[string]any)
 			for _, r := range responses {
@@ -62,6 +64,21 @@ func (e *exampler) put(body map[string]any, given any) {
 		}
 		media["example"] = given
 	}
+}
+
+// vary gives the JSON of a body several examples in place of one.
+func vary(body map[string]any, variants map[string]any) {
+	content, _ := body["content"].(map[string]any)
+	media, _ := content["application/json"].(map[string]any)
+	if media == nil || len(variants) == 0 {
+		return
+	}
+	examples := map[string]any{}
+	for name, value := range variants {
+		examples[name] = map[string]any{"value": value}
+	}
+	media["examples"] = examples
+	delete(media, "example")
 }
 
 // resolve follows a reference.

@@ -114,10 +114,14 @@ func join() (map[string]any, error) {
 	if err := describeCodes(whole); err != nil {
 		return nil, err
 	}
+	if err := describeRefusals(whole); err != nil {
+		return nil, err
+	}
 	if err := describeExamples(whole); err != nil {
 		return nil, err
 	}
 	describeHeaders(whole)
+	spreadParameters(whole)
 	return whole, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -204,4 +205,36 @@ func TestListsHaveOneForm(t *testing.T) {
 	require.Greater(t, lists, 12)
 	require.ElementsMatch(t, []string{"/api/campaigns", "/api/v1/agents", "/api/v1/campaigns", "/api/v1/keys"}, arrays)
 	require.ElementsMatch(t, []string{"/api/supervisor/audit", "/api/supervisor/escalations"}, offsets)
+}
+
+// Each refusal's example is one of its status, and each verb of the control endpoint has one of its own.
+func TestRefusalsAndVerbsHaveTheirExamples(t *testing.T) {
+	t.Parallel()
+	doc := documented(t)
+	e := &exampler{whole: doc}
+	paths, _ := doc["paths"].(map[string]any)
+	var refusals int
+	for path, item := range paths {
+		operations, _ := item.(map[string]any)
+		require.NotContains(t, operations, "parameters", "%s: pages that show the document don't find them there", path)
+		for _, o := range operations {
+			operation, _ := o.(map[string]any)
+			answers, _ := operation["responses"].(map[string]any)
+			for status, answer := range answers {
+				content, _ := e.resolve(answer)["content"].(map[string]any)
+				media, _ := content["application/problem+json"].(map[string]any)
+				example, _ := media["example"].(map[string]any)
+				if shown, ok := example["status"].(float64); ok && status != "default" {
+					require.Equal(t, status, strconv.Itoa(int(shown)), "%s %v", path, operation["operationId"])
+					refusals++
+				}
+			}
+		}
+	}
+	require.Greater(t, refusals, 200)
+	control, _ := paths["/api/v1/ai-sessions/{call_id}/control"].(map[string]any)
+	post, _ := control["post"].(map[string]any)
+	content, _ := e.resolve(post["requestBody"])["content"].(map[string]any)
+	media, _ := content["application/json"].(map[string]any)
+	require.Len(t, media["examples"], 25)
 }
