@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -82,7 +83,7 @@ func TestProfilesOfSeveralLogins(t *testing.T) {
 		one := *b
 		one.stdin = fmt.Sprintf("svc_live_%d\n", i)
 		group.Go(func() {
-			_, _, err := one.run(t, "login", "--with-key", "--api-url", b.URL, "--profile", fmt.Sprint(i))
+			_, _, err := one.run(t, "login", "--with-key", "--api-url", b.URL, "--profile", strconv.Itoa(i))
 			if err != nil {
 				t.Error(err)
 			}

@@ -77,7 +77,7 @@ func file(e Env) (string, error) {
 func profiles(e Env) (map[string]profile, error) {
 	path, err := file(e)
 	if err != nil {
-		return map[string]profile{}, nil //nolint:nilerr // without a home there is none
+		return map[string]profile{}, nil // without a home there is none
 	}
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -150,7 +150,8 @@ func (cmd recordingsDownloadCmd) goOn(ctx context.Context, e Env, c *client.Clie
 	if have > 0 && len(tag) > 0 {
 		err = cmd.fetch(ctx, e, c, file, client.Download{Offset: have, Tag: string(tag)})
 		refusal, refused := errors.AsType[*client.Error](err)
-		if !errors.Is(err, client.ErrOtherRecording) && !(refused && refusal.Status == http.StatusRequestedRangeNotSatisfiable) {
+		other := errors.Is(err, client.ErrOtherRecording) || refused && refusal.Status == http.StatusRequestedRangeNotSatisfiable
+		if !other {
 			return err
 		}
 	}

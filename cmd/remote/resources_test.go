@@ -74,6 +74,9 @@ func TestWebhooks(t *testing.T) {
 		"webhooks test "+anID+" --columns id",
 		"webhooks deliveries --webhook "+anID+" --status dead_lettered --event call.ended --columns id,status",
 		"webhooks replay "+anID+" --columns id",
+		"webhooks replay-events "+anID+" --from 2026-11-25T00:00:00Z --to 2026-11-26T00:00:00Z --event call.ended --only-failed",
+		"webhooks rotate-secret "+anID+" --columns signing_secret",
+		"webhooks events --type call.ended --from 2026-11-25 --columns type,data.call_id",
 		"usage",
 		"usage --from 2026-11-01 --to 2026-12-01 --by campaign --json",
 	))

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -10,14 +11,17 @@ import (
 )
 
 type webhooksCmd struct {
-	List       webhooksListCmd       `cmd:"" help:"List the subscriptions."`
-	Get        webhooksGetCmd        `cmd:"" help:"Show a subscription."`
-	Create     webhooksCreateCmd     `cmd:"" help:"Subscribe a URL to events; the signing secret is shown once."`
-	Update     webhooksUpdateCmd     `cmd:"" help:"Edit a subscription."`
-	Delete     webhooksDeleteCmd     `cmd:"" help:"Remove a subscription; what is still to be delivered to it is dropped."`
-	Test       webhooksTestCmd       `cmd:"" help:"Send a webhook.test event to a subscription."`
-	Deliveries webhooksDeliveriesCmd `cmd:"" help:"List deliveries, the newest first."`
-	Replay     webhooksReplayCmd     `cmd:"" help:"Deliver a finished delivery's event once more."`
+	List         webhooksListCmd         `cmd:"" help:"List the subscriptions."`
+	Get          webhooksGetCmd          `cmd:"" help:"Show a subscription."`
+	Create       webhooksCreateCmd       `cmd:"" help:"Subscribe a URL to events; the signing secret is shown once."`
+	Update       webhooksUpdateCmd       `cmd:"" help:"Edit a subscription."`
+	Delete       webhooksDeleteCmd       `cmd:"" help:"Remove a subscription; what is still to be delivered to it is dropped."`
+	Test         webhooksTestCmd         `cmd:"" help:"Send a webhook.test event to a subscription."`
+	Deliveries   webhooksDeliveriesCmd   `cmd:"" help:"List deliveries, the newest first."`
+	Replay       webhooksReplayCmd       `cmd:"" help:"Deliver a finished delivery's event once more."`
+	ReplayEvents webhooksReplayEventsCmd `cmd:"" help:"Deliver a span of time's events to a subscription again."`
+	RotateSecret webhooksRotateSecretCmd `cmd:"" help:"Replace a signing secret; both sign for a while."`
+	Events       webhooksEventsCmd       `cmd:"" help:"List what happened, delivered or not."`
 }
 
 func webhookColumns() []string {
@@ -178,5 +182,75 @@ func (webhooksReplayCmd) Help() string { return example("webhooks replay " + exa
 func (cmd webhooksReplayCmd) Run(ctx context.Context, e Env) error {
 	return show(ctx, cmd.flags, e, deliveryColumns(), func(ctx context.Context, c *client.Client) (*client.WebhookDelivery, error) {
 		return c.Webhooks.ReplayWebhookDelivery(ctx, cmd.ID)
+	})
+}
+
+type webhooksReplayEventsCmd struct {
+	flags
+	one
+	From       time.Time `required:"" placeholder:"TIME" help:"From when on, as RFC 3339 has it."`
+	To         time.Time `required:"" placeholder:"TIME" help:"Until before when."`
+	Event      []string  `help:"A type of events; may be repeated. All without any."`
+	OnlyFailed bool      `help:"Those alone that were not delivered."`
+}
+
+// Help shows how it is used.
+func (webhooksReplayEventsCmd) Help() string {
+	return example("webhooks replay-events " + exampleID + " --from 2026-11-25T00:00:00Z --to 2026-11-26T00:00:00Z --only-failed")
+}
+
+// Run queues them.
+func (cmd webhooksReplayEventsCmd) Run(ctx context.Context, e Env) error {
+	body := client.ReplayWebhookEventsRequest{From: cmd.From, To: cmd.To, EventTypes: cmd.Event, OnlyFailed: some(cmd.OnlyFailed)}
+	return show(ctx, cmd.flags, e, []string{"queued"}, func(ctx context.Context, c *client.Client) (*client.WebhookReplay, error) {
+		return c.Webhooks.ReplayWebhookEvents(ctx, cmd.ID, body)
+	})
+}
+
+type webhooksRotateSecretCmd struct {
+	flags
+	one
+	OverlapHours int `default:"24" help:"For how long the earlier secret signs as well, 168 at most."`
+}
+
+// Help shows how it is used.
+func (webhooksRotateSecretCmd) Help() string { return example("webhooks rotate-secret " + exampleID) }
+
+// Run replaces it.
+func (cmd webhooksRotateSecretCmd) Run(ctx context.Context, e Env) error {
+	body := &client.RotateWebhookSecretRequest{OverlapHours: &cmd.OverlapHours}
+	return show(ctx, cmd.flags, e, []string{"signing_secret"}, func(ctx context.Context, c *client.Client) (*client.WebhookCreated, error) {
+		made, err := c.Webhooks.RotateWebhookSecret(ctx, cmd.ID, body)
+		switch {
+		case err != nil:
+		case strings.Contains(made.SigningSecret, "•"):
+			e.say("the signing secret was lost on the way: rotate it again")
+		default:
+			e.say("the signing secret is shown this once: keep it now")
+		}
+		return made, err
+	})
+}
+
+type webhooksEventsCmd struct {
+	flags
+	page
+	Type string    `help:"Those of a type, such as call.ended."`
+	Call uuid.UUID `placeholder:"ID" help:"Those of a call."`
+	From string    `placeholder:"TIME" help:"From when on: a date, or a time as RFC 3339 has it."`
+	To   string    `placeholder:"TIME" help:"Until before when."`
+}
+
+// Help shows how it is used.
+func (webhooksEventsCmd) Help() string {
+	return example("webhooks events --type call.ended --from 2026-11-25 --columns id,created_at,data.call_id")
+}
+
+// Run lists.
+func (cmd webhooksEventsCmd) Run(ctx context.Context, e Env) error {
+	return cmd.ofKey(ctx, e, func(ctx context.Context, c *client.Client) error {
+		return list(cmd.flags, e, cmd.page, c.Webhooks.AllEvents(ctx, &client.ListEventsParams{
+			Type: some(cmd.Type), CallID: some(cmd.Call), From: some(cmd.From), To: some(cmd.To), PageSize: cmd.size(),
+		}), "id", "type", "created_at", "data.call_id")
 	})
 }

@@ -4713,6 +4713,9 @@ func (s *Webhooks) AllEvents(ctx context.Context, params *ListEventsParams) iter
 		if params != nil {
 			p = *params
 		}
+		if p.PageSize == nil {
+			p.PageSize = new(200)
+		}
 		for {
 			page, err := s.ListEvents(ctx, &p)
 			if err != nil {
