@@ -108,6 +108,15 @@ func (l *limits) leave(tenant uuid.UUID, now time.Time, took time.Duration, away
 	}
 }
 
+// hold lets nobody in until a moment.
+func (l *limits) hold(tenant uuid.UUID, until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t := l.tenants[tenant]; t != nil && until.After(t.shut) {
+		t.shut = until
+	}
+}
+
 // release gives a slot back that was not used.
 func (l *limits) release(tenant uuid.UUID) {
 	l.mu.Lock()

@@ -199,12 +199,15 @@ func TestPausedAndSuspended(t *testing.T) {
 	settings["is_active"] = false
 	b.configure(t, settings)
 	require.Equal(t, pausedWait, *b.try(t, store.ReportCRM, call))
+	require.GreaterOrEqual(t, b.limits[store.ReportCRM].enter(b.tenant, b.clock.Now()), pausedWait, "the tenant's others aren't looked at for each")
 	settings["is_active"] = true
 	b.configure(t, settings)
+	b.clock.Advance(pausedWait)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET suspended_at = now() WHERE id = $1", b.tenant)
 	require.Equal(t, pausedWait, *b.try(t, store.ReportCRM, call))
 	require.Empty(t, crm.requests())
 	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET suspended_at = NULL WHERE id = $1", b.tenant)
+	b.clock.Advance(pausedWait)
 	require.Nil(t, b.try(t, store.ReportCRM, call))
 	require.Len(t, crm.requests(), 1)
 	require.NoError(t, b.DeleteSettings(t.Context(), b.tenant))

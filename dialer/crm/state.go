@@ -62,12 +62,17 @@ func plan(r db.CallReportLoadRow, now time.Time) (do step, until time.Time, why 
 		return stepFail, now, lastly("it was not possible within 24 hours")
 	case report.NextAttemptAt.After(now):
 		return stepWait, report.NextAttemptAt, ""
-	case !*r.IsActive || r.Suspended:
+	case isPaused(r):
 		return stepWait, now.Add(pausedWait), ""
 	case report.Written == 0:
 		return stepCreate, now, ""
 	}
 	return stepUpdate, now, ""
+}
+
+// isPaused tells whether nothing is to be sent: the integration is not active, or its tenant is suspended.
+func isPaused(r db.CallReportLoadRow) bool {
+	return r.IsActive != nil && !*r.IsActive || r.Suspended
 }
 
 // result is what came of an attempt.

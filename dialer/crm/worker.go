@@ -73,6 +73,8 @@ type claim struct {
 	facts    facts
 	frozen   frozen
 	settings configured
+	// paused says that nothing of its tenant is to be sent just now.
+	paused bool
 }
 
 // attempt does what is due of a report, and tells in how long to look again; nil for never.
@@ -83,6 +85,9 @@ func (s *Service) attempt(ctx context.Context, args store.CallReportArgs) (again
 	}
 	c, wait, err := s.begin(ctx, args)
 	if err != nil || c.do == stepNothing {
+		if c.paused { // and with it all that its tenant has to report: one look a minute tells whether it still is
+			limits.hold(args.TenantID, s.now().Add(pausedWait))
+		}
 		limits.release(args.TenantID)
 		return wait, err
 	}
@@ -111,7 +116,7 @@ func (s *Service) begin(ctx context.Context, args store.CallReportArgs) (c claim
 		case stepNothing:
 			return nil
 		case stepWait:
-			wait = new(until.Sub(now))
+			wait, c.paused = new(until.Sub(now)), isPaused(row)
 			return nil
 		case stepClose, stepFail:
 			return s.close(ctx, tx, args, do, why)
