@@ -63,6 +63,10 @@ func (p *peopleSwitch) Hangup(_ context.Context, _, call uuid.UUID, _ string) er
 	return nil
 }
 
+func (p *peopleSwitch) AgentHangup(ctx context.Context, tenant, call, _ uuid.UUID) error {
+	return p.Hangup(ctx, tenant, call, ledger.CauseNormalClearing)
+}
+
 func (p *peopleSwitch) ringbacks() []bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -82,6 +82,11 @@ func (f *fakePhones) Hangup(ctx context.Context, tenant, call uuid.UUID, _ strin
 	})
 }
 
+// AgentHangup does the same: an agent's call is no conference here.
+func (f *fakePhones) AgentHangup(ctx context.Context, tenant, call, _ uuid.UUID) error {
+	return f.Hangup(ctx, tenant, call, "")
+}
+
 // servePhones runs the agents' service until the test ends.
 func (b *bundle) servePhones(t *testing.T) *fakePhones {
 	t.Helper()

@@ -265,7 +265,8 @@ func (dk *Desk) resolveTarget(ctx context.Context, tenant uuid.UUID, to target) 
 	return to, err
 }
 
-// AgentHangup ends the call that the agent is on; the agent's phone stays up. Errors: store.ErrNotFound, *fault.Error.
+// AgentHangup ends the call that the agent is on, or their part in its conference; the agent's phone stays up. Errors: store.ErrNotFound, *fault.Error,
+// those of the calls.
 func (dk *Desk) AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error) {
 	if dk.Agents == nil {
 		return acd.Agent{}, fault.Wrap("hang up", gate.ErrNoAgents)
@@ -277,7 +278,7 @@ func (dk *Desk) AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.A
 	if a.CurrentCallUUID == nil {
 		return a, &fault.Error{Kind: fault.Conflict, Code: CodeNoCall, Detail: "The agent is on no call."}
 	}
-	err = dk.Calls.Hangup(ctx, tenant, *a.CurrentCallUUID, ledger.CauseNormalClearing)
+	err = dk.Calls.AgentHangup(ctx, tenant, *a.CurrentCallUUID, agent)
 	if err != nil && !errors.Is(err, ledger.ErrCallEnded) {
 		return a, fault.Wrap("hang up", err)
 	}
@@ -348,4 +349,6 @@ func (in DisposeInput) disposal(now time.Time) (disposal, error) {
 type Calls interface {
 	gate.Originator
 	Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error
+	// AgentHangup ends a call for one of its agents; one in a conference leaves it.
+	AgentHangup(ctx context.Context, tenantID, callID, agent uuid.UUID) error
 }

@@ -161,7 +161,7 @@ func TestConferenceMemberFails(t *testing.T) {
 }
 
 // TestConferenceWithAnAgent: an agent who is free joins, hears and is heard, is on_call meanwhile, and has their phone and their wrap-up afterwards;
-// one who isn't free is refused. The agent and the caller go on when the voice agent has left, and the agent's removal ends nothing but that.
+// one who isn't free is refused. Their hanging up ends nothing but their part, with the voice agent there, and with the others when it has left.
 func TestConferenceWithAnAgent(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
 		const caller, other = "9876101104", "9876101105"
@@ -179,21 +179,24 @@ func TestConferenceWithAnAgent(t *testing.T) {
 		problem = c.control(t, http.StatusConflict, callID, agent)
 		require.Equal(t, "agent_not_available", problem["code"])
 		a.api.JSON(t, http.MethodPost, "/api/agent/status", map[string]any{"status": "available"}, http.StatusOK, &a.Agent)
-		var member string
-		eventually(t, 10*time.Second, "the agent's phone is up again", func() bool {
-			status, _, body := c.api.Do(t, http.MethodPost, "/api/v1/ai-sessions/"+callID+"/control", agent)
-			var out struct {
-				Result struct {
-					MemberID string `json:"member_id"`
+		join := func() (member string) {
+			eventually(t, 10*time.Second, "the agent's phone is up again", func() bool {
+				status, _, body := c.api.Do(t, http.MethodPost, "/api/v1/ai-sessions/"+callID+"/control", agent)
+				var out struct {
+					Result struct {
+						MemberID string `json:"member_id"`
+					}
 				}
-			}
-			if status == http.StatusOK {
-				require.NoError(t, json.Unmarshal(body, &out))
-				member = out.Result.MemberID
-			}
-			return status == http.StatusOK
-		})
-		c.toldOfMember(t, callID, member, "added")
+				if status == http.StatusOK {
+					require.NoError(t, json.Unmarshal(body, &out))
+					member = out.Result.MemberID
+				}
+				return status == http.StatusOK
+			})
+			c.toldOfMember(t, callID, member, "added")
+			return member
+		}
+		member := join()
 		require.Equal(t, []string{"caller", "voice_agent", "destination", "agent"}, c.participants(t, callID))
 		c.heardMore(t, caller, agentHz, "the caller hears the agent")
 		c.heardMore(t, other, agentHz, "the other one, too")
@@ -210,11 +213,20 @@ func TestConferenceWithAnAgent(t *testing.T) {
 		var who agentAccount
 		c.do(t, http.StatusOK, http.MethodGet, "/api/v1/agents/"+a.Agent.ID, nil, &who.Agent)
 		require.Equal(t, "on_call", who.Agent.Status)
+		a.api.JSON(t, http.MethodPost, "/api/agent/hangup", nil, http.StatusOK, nil)
+		c.toldOfMember(t, callID, member, "left")
+		require.Equal(t, []string{"caller", "voice_agent", "destination"}, c.participants(t, callID))
+		a.dispose(t, callID)
+		require.True(t, phone().Live, "the leg is kept for the next call")
+		a.api.JSON(t, http.MethodPost, "/api/agent/status", map[string]any{"status": "available"}, http.StatusOK, &a.Agent)
+		join()
 		c.control(t, http.StatusOK, callID, map[string]any{"event": "conference_leave"})
 		c.heardMore(t, caller, agentHz, "caller and agent go on")
+		a.api.JSON(t, http.MethodPost, "/api/agent/hangup", nil, http.StatusOK, nil)
+		a.dispose(t, callID)
+		c.heardMore(t, other, callerHz, "caller and member go on")
 		c.hangUp(t, "+91"+caller)
 		require.Equal(t, "completed", c.endedCall(t, callID).Status)
-		a.dispose(t, callID)
 		require.True(t, phone().Live, "the leg is kept for the next call")
 		c.atRest(t)
 	})

@@ -188,6 +188,22 @@ func (g *guests) phoneLeg(ctx context.Context, l memberLeg) {
 	}
 }
 
+// agentLeaves has an agent leave, as their own hanging up does; a held phone stays up.
+func (g *guests) agentLeaves(ctx context.Context, agent uuid.UUID) error {
+	m := g.member(func(m *member) bool { return m.phone != nil && m.role == roleAgent && m.phone.spec.AgentID == agent })
+	switch {
+	case m == nil:
+		return g.conflict("hangup", "The agent is not in the call's conference.")
+	case g.c.link.Generation() == 0:
+		return switchctl.ErrLinkDown
+	case m.phase == memberIn:
+		g.memberGone(ctx, m, changeLeft, m.source)
+	default:
+		g.memberFailed(ctx, m, "CALL_REJECTED")
+	}
+	return nil
+}
+
 // phoneCause is a phone's reason as a hangup cause.
 func phoneCause(reason string) string {
 	switch reason {

@@ -165,9 +165,15 @@ func (e *ending) killAgain(ctx context.Context) {
 	e.sendKill(ctx)
 }
 
-// hangupLeg is Leg.Hangup and Controller.Hangup.
+// hangupLeg is Leg.Hangup, Controller.Hangup and Controller.AgentHangup.
 func (e *ending) hangupLeg(ctx context.Context, m hangupCommand) (state, error) {
-	if e.killCause == "" {
+	switch {
+	case e.killCause != "":
+	case m.agent != nil && e.conference.holds():
+		if err := e.conference.guests.agentLeaves(ctx, *m.agent); err != nil {
+			return e.state, err
+		}
+	default:
 		e.kill(ctx, m.cause)
 	}
 	m.reply <- nil

@@ -537,7 +537,8 @@ func (h *fakeHandler) JoinAgent(
 	if extension == "1099" {
 		return switchctl.ErrAgentBusy
 	}
-	_, err := connect(ctx, switchctl.AgentConnect{Phone: testPhone(phone.Held), RingTimeout: 20 * time.Second})
+	out, err := connect(ctx, switchctl.AgentConnect{Phone: testPhone(phone.Held), RingTimeout: 20 * time.Second})
+	h.trace.add("agent joined: %q %v", out, err)
 	return err
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 var (
@@ -206,6 +207,10 @@ func (b *bench) faultInput(f []string) {
 	switch f[0] {
 	case "hangup":
 		if err := b.c.Hangup(b.t.Context(), b.tenant, b.call.ID, f[1]); err != nil {
+			b.trace.add("error %v", err)
+		}
+	case "agenthangup":
+		if err := b.c.AgentHangup(b.t.Context(), b.tenant, b.call.ID, testPhone(phone.Held).AgentID); err != nil {
 			b.trace.add("error %v", err)
 		}
 	case "link":

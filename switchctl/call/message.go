@@ -206,9 +206,10 @@ type timerFired struct {
 func (m timerFired) Name() string  { return "timer " + m.timer.String() }
 func (timerFired) Essential() bool { return true }
 
-// hangupCommand ends the call.
+// hangupCommand ends the call; by an agent in its conference it is the agent's leaving.
 type hangupCommand struct {
 	cause string
+	agent *uuid.UUID // who hangs up; nil for nobody in particular
 	reply chan<- error
 }
 

@@ -43,6 +43,10 @@ func terminated(err error) error {
 
 // Hangup ends a call with a switch cause. store.ErrNotFound: the tenant has no such call; [ledger.ErrCallEnded]: it is over.
 func (c *Controller) Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error {
+	return c.hangup(ctx, tenantID, callID, hangupCommand{cause: cause})
+}
+
+func (c *Controller) hangup(ctx context.Context, tenantID, callID uuid.UUID, m hangupCommand) error {
 	a := c.registry.call(callID)
 	if a == nil || a.tenant != tenantID {
 		if _, _, err := c.ledger.CallState(ctx, tenantID, callID); err != nil {
@@ -50,7 +54,16 @@ func (c *Controller) Hangup(ctx context.Context, tenantID, callID uuid.UUID, cau
 		}
 		return ledger.ErrCallEnded
 	}
-	return a.ask(ctx, func(reply chan<- error) message { return hangupCommand{cause: cause, reply: reply} })
+	return a.ask(ctx, func(reply chan<- error) message {
+		m.reply = reply
+		return m
+	})
+}
+
+// AgentHangup ends a call for an agent who is on it: in a conference the agent leaves, and the others talk on; any other call ends. Errors: those of
+// Hangup, [*switchctl.StateError] for one who is not in the conference.
+func (c *Controller) AgentHangup(ctx context.Context, tenantID, callID, agent uuid.UUID) error {
+	return c.hangup(ctx, tenantID, callID, hangupCommand{cause: ledger.CauseNormalClearing, agent: &agent})
 }
 
 // verbs are the control verbs of the call's AI session.
