@@ -467,7 +467,8 @@ func (g *guests) membersDue(ctx context.Context, now time.Time) {
 		switch {
 		case m.phase == memberAdmitting:
 			m.answer(controlResult{err: errUndecided})
-			g.memberFailed(ctx, m, ledger.CauseTemporaryFailure)
+			g.forget(ctx, m)
+			g.conference.considerEnd(ctx)
 		case m.refusal != "":
 			g.memberFailed(ctx, m, m.refusal)
 		default:

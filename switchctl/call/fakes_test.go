@@ -506,6 +506,9 @@ func (h *fakeHandler) SetLeadStatus(_ context.Context, _ db.Call, status string)
 }
 
 func (h *fakeHandler) ScheduleCallback(_ context.Context, _ db.Call, c switchctl.Callback) error {
+	if c.At.Year() < 2002 {
+		return switchctl.InvalidControl("scheduled_at", "is over")
+	}
 	h.trace.add("handler callback at %s", c.At.UTC().Format(time.RFC3339))
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -24,16 +25,18 @@ var errOutcomes error = &fault.Error{
 
 // keepOutcome writes what the voice agent says of its call or lead, in the order of the call's other changes, and answers the verb when it is
 // written, or when nobody can wait for it any longer.
+//
+// kept, unless nil, follows what has been written, before the answer.
 func (vs *verbs) keepOutcome(
-	ctx context.Context, m controlCommand,
+	ctx context.Context, m controlCommand, kept func(),
 	write func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error,
 ) error {
-	return vs.keepOutcomeWith(ctx, m, map[string]any{}, write)
+	return vs.keepOutcomeWith(ctx, m, map[string]any{}, kept, write)
 }
 
 // keepOutcomeWith is keepOutcome of a verb that has a result, which write may fill in.
 func (vs *verbs) keepOutcomeWith(
-	ctx context.Context, m controlCommand, result map[string]any,
+	ctx context.Context, m controlCommand, result map[string]any, kept func(),
 	write func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error,
 ) error {
 	if vs.unwritten.Load() >= maxOutcomes {
@@ -60,8 +63,11 @@ func (vs *verbs) keepOutcomeWith(
 		if err == nil {
 			err = refused
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			vs.c.metrics.rejected.Inc()
+		case kept != nil:
+			kept()
 		}
 		reply <- controlResult{result: result, err: err}
 	})
@@ -78,7 +84,7 @@ func (vs *verbs) requestSupervisor(ctx context.Context, m controlCommand) error 
 		ID: id, VoiceAgentID: vs.voice.ai.agent.ID, Reason: m.req.Reason, Urgency: m.req.Urgency, At: vs.c.clock.Now().UTC(),
 	}
 	result := map[string]any{}
-	return vs.keepOutcomeWith(ctx, m, result, func(
+	return vs.keepOutcomeWith(ctx, m, result, nil, func(
 		ctx context.Context, o switchctl.Outcomes, call db.Call, _ switchctl.ControlRequest,
 	) error {
 		holds, err := o.RequestSupervisor(ctx, call, e)
@@ -87,14 +93,40 @@ func (vs *verbs) requestSupervisor(ctx context.Context, m controlCommand) error 
 	})
 }
 
-// keepInsights keeps what a verb's metadata says of the conversation.
-func (k *core) keepInsights(ctx context.Context, metadata json.RawMessage) {
-	in, err := readInsights(metadata)
-	if err != nil || in == (ledger.Insights{}) {
-		return // the socket's own transfer frame isn't checked before
+// scheduleCallback is schedule_callback: one that is promised stands in the session's log, too.
+func (vs *verbs) scheduleCallback(ctx context.Context, m controlCommand) error {
+	logs, entry := vs.voice.ai.logs, map[string]string{"scheduled_at": m.req.Callback.At.Format(time.RFC3339)}
+	if m.req.Reason != "" {
+		entry["reason"] = m.req.Reason
 	}
+	if agent := m.req.Callback.VoiceAgentID; agent != nil {
+		entry["voice_agent_id"] = agent.String()
+	}
+	metadata, _ := json.Marshal(entry) // strings have no error
+	return vs.keepOutcome(ctx, m, func() {
+		if err := logs.note(ctx, m.req.Event, metadata, m.req.Source, nil); err != nil {
+			vs.log.WarnContext(ctx, "logging a promised callback failed", "error", err)
+		}
+	}, func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error {
+		return o.ScheduleCallback(ctx, call, req.Callback)
+	})
+}
+
+// keepInsights keeps what a verb's metadata says of the conversation, once the verb is carried out.
+func (k *core) keepInsights(ctx context.Context, metadata json.RawMessage) {
+	k.insightKeeper(ctx, metadata)()
+}
+
+// insightKeeper is keepInsights for later, on any goroutine.
+func (k *core) insightKeeper(ctx context.Context, metadata json.RawMessage) func() {
+	in, err := readInsights(metadata)
 	call := k.call
-	k.record(ctx, "insights", func(ctx context.Context) error { return k.c.ledger.KeepInsights(ctx, call, in) }, nil)
+	return func() {
+		if err != nil || in == (ledger.Insights{}) {
+			return // the socket's own transfer frame isn't checked before
+		}
+		k.record(ctx, "insights", func(ctx context.Context) error { return k.c.ledger.KeepInsights(ctx, call, in) }, nil)
+	}
 }
 
 // maxInsight bounds what a conversation came to, and what is to be done next, in bytes.

@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -191,16 +192,18 @@ func (v *voice) endLogs(ctx context.Context) int {
 
 // appendLog keeps an entry with the session's logs; reply, which may be nil, hears what became of it.
 func (v *voice) appendLog(ctx context.Context, typ string, metadata json.RawMessage, source string, reply chan<- controlResult) {
-	if source == "" {
-		source = "api"
-	}
-	id, err := uuid.NewV7()
-	if err == nil {
-		err = v.ai.logs.add(ctx, ledger.LogEntry{ID: id, At: v.c.clock.Now().UTC(), Source: source, Type: typ, Metadata: metadata}, reply)
-	}
-	if err != nil && reply != nil {
+	if err := v.ai.logs.note(ctx, typ, metadata, source, reply); err != nil && reply != nil {
 		reply <- controlResult{err: err}
 	}
+}
+
+// note is add of what comes now; without a source it is the API's.
+func (l *sessionLog) note(ctx context.Context, typ string, metadata json.RawMessage, source string, reply chan<- controlResult) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	return l.add(ctx, ledger.LogEntry{ID: id, At: l.a.c.clock.Now().UTC(), Source: cmp.Or(source, "api"), Type: typ, Metadata: metadata}, reply)
 }
 
 // logReason keeps a verb with its reason, which may be empty, in the session's log.

@@ -55,6 +55,8 @@ type transfer struct {
 	// handover is set for a transfer to people, which is done when the queue has the caller.
 	handover *handover
 	reply    chan<- controlResult
+	// refused: the verb's answer has said that it failed, so that no frame does.
+	refused bool
 	// handler: the call's handler asked for it, and waits on waiter; when it is over the caller is still there. uri is a
 	// destination that is no number, and recording the file that the switch writes meanwhile.
 	handler   bool
@@ -128,7 +130,6 @@ func (x *transfers) startTransfer(ctx context.Context, req switchctl.ControlRequ
 	}
 	t.facts = facts
 	x.now = t
-	x.callState("transferring", "")
 	x.fetchAnnouncement(ctx, t)
 	x.admitTransfer(ctx, req.Metadata)
 	return nil
@@ -183,6 +184,10 @@ func (x *transfers) transferAllowed(ctx context.Context, m transferAdmitted) (st
 	}
 	t.phase = transferDialing
 	t.facts.Destination = shownAs(t.to, t.uri, t.adm.Privacy)
+	if !t.handler {
+		x.callState("transferring", "")
+	}
+	x.keepInsights(ctx, t.facts.Metadata)
 	t.tell(controlResult{result: map[string]any{}})
 	x.dialTransfer(ctx, t.adm.UnitID)
 	return x.state, nil
@@ -192,7 +197,7 @@ func (x *transfers) transferAllowed(ctx context.Context, m transferAdmitted) (st
 func (t *transfer) tell(r controlResult) {
 	if t.reply != nil {
 		t.reply <- r
-		t.reply = nil
+		t.reply, t.refused = nil, r.err != nil
 	}
 }
 
@@ -396,7 +401,9 @@ func (x *transfers) endTransfer(ctx context.Context, cause string) {
 	x.now = nil
 	t.tell(controlResult{err: &switchctl.StateError{State: x.state.String(), Event: VerbTransfer, Detail: cause}})
 	x.dropTransferLeg(ctx, t)
-	x.transferFailed(ctx, switchctl.ControlRequest{DestinationType: t.facts.DestinationType, Destination: t.facts.Destination}, cause)
+	if !t.refused {
+		x.transferFailed(ctx, switchctl.ControlRequest{DestinationType: t.facts.DestinationType, Destination: t.facts.Destination}, cause)
+	}
 	if t.media {
 		x.bypass.switchMediaDone(ctx)
 		return

@@ -142,6 +142,7 @@ func (x *transfers) queueAnswered(ctx context.Context, m queueAllowed) (state, e
 		t.tell(controlResult{err: m.err})
 		x.failTransfer(ctx, failureCause(m.err))
 	default:
+		x.keepInsights(ctx, t.facts.Metadata)
 		t.tell(controlResult{result: map[string]any{}})
 		x.queueTakes(ctx, t)
 	}

@@ -117,7 +117,7 @@ func (vs *verbs) verb(ctx context.Context, v Verb, m controlCommand) (later bool
 		return false, &switchctl.VerbError{Verb: m.req.Event}
 	}
 	later, err = v.run(ctx, vs, m)
-	if err == nil && v.Insights {
+	if err == nil && !later && v.Insights {
 		vs.keepInsights(ctx, m.req.Metadata)
 	}
 	return later, err

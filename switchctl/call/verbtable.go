@@ -75,8 +75,11 @@ func Verbs() []Verb {
 			return false, nil
 		}},
 		{Name: VerbLog, NoKey: true, Insights: true, duringTransfer: true, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
-			vs.voice.appendLog(ctx, VerbLog, m.req.Metadata, m.req.Source, m.reply)
-			return true, nil
+			err := vs.voice.ai.logs.note(ctx, VerbLog, m.req.Metadata, m.req.Source, m.reply)
+			if err == nil {
+				vs.keepInsights(ctx, m.req.Metadata)
+			}
+			return true, err
 		}},
 		{Name: VerbMute, read: readSide, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			vs.sound.mute(ctx, m.req.Target, true)
@@ -100,7 +103,7 @@ func Verbs() []Verb {
 			return true, vs.sound.play(ctx, m)
 		}},
 		{Name: VerbSetDisposition, Insights: true, read: readDisposition, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
-			return true, vs.keepOutcome(ctx, m, func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error {
+			return true, vs.keepOutcome(ctx, m, vs.insightKeeper(ctx, m.req.Metadata), func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error {
 				return o.SetDisposition(ctx, call, req.Disposition, req.Notes)
 			})
 		}},
@@ -142,20 +145,17 @@ func Verbs() []Verb {
 			return false, vs.monitors.stopMonitor(ctx, m.req)
 		}},
 		{Name: VerbSetLeadField, read: readLeadField, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
-			return true, vs.keepOutcome(ctx, m, func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error {
+			return true, vs.keepOutcome(ctx, m, nil, func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error {
 				return o.SetLeadField(ctx, call, req.Field, req.Value)
 			})
 		}},
 		{Name: VerbSetLeadStatus, read: readLeadStatus, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
-			return true, vs.keepOutcome(ctx, m, func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error {
+			return true, vs.keepOutcome(ctx, m, nil, func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error {
 				return o.SetLeadStatus(ctx, call, req.Status)
 			})
 		}},
 		{Name: VerbScheduleCallback, read: readCallback, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
-			vs.voice.logReason(ctx, m.req)
-			return true, vs.keepOutcome(ctx, m, func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error {
-				return o.ScheduleCallback(ctx, call, req.Callback)
-			})
+			return true, vs.scheduleCallback(ctx, m)
 		}},
 	}
 }

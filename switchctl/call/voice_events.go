@@ -91,9 +91,6 @@ func (v *voice) textFrame(ctx context.Context, t media.Text) (state, error) {
 		if err == nil {
 			err = v.transfers.startTransfer(ctx, req, nil)
 		}
-		if err == nil {
-			v.keepInsights(ctx, req.Metadata)
-		}
 		if err != nil {
 			v.transfers.transferFailed(ctx, req, failureCause(err))
 		}
