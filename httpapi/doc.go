@@ -9,5 +9,5 @@
 // places.go (which controller a request is for, and the door for the others' requests; package relay is the way between them), then one file per resource. callrows.go reads calls, several requests' together. A handler decodes, calls one service
 // and answers; what is valid is decided by the service. Package auth knows who asks: keys, sessions, callback tokens, how often each may;
 // OAuth's tokens belong there. Package openapi holds the description of both surfaces, apitest a
-// client that holds every response against it, webhook the delivery of events. CONFORMANCE.md names the tests that hold the interface.
+// client that holds every response against it, client the typed client for everybody's programs, webhook the delivery of events. CONFORMANCE.md names the tests that hold the interface.
 package httpapi

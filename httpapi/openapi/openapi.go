@@ -2,7 +2,7 @@
 //
 // The description is kept in one YAML file per resource (doc/), each with the paths and the schemas of that resource. They
 // are joined once per process, and served as JSON at /openapi.json. The tests check every response they see
-// against the same document.
+// against the same document, and the Go client is generated from a form of it (lean.go).
 package openapi
 
 import (
