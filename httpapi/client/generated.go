@@ -3374,9 +3374,9 @@ func (s *Agents) AgentDispose(ctx context.Context, body DisposeRequest) (*AgentD
 	return ask[*AgentDisposeResult](ctx, s.client, r)
 }
 
-// AgentHangup: End the agent's call; the phone stays up.
+// AgentHangup: End the agent's call, or leave its conference; the phone stays up.
 //
-// Takes a session of an agent.
+// Takes a session of an agent. In a conference the agent leaves, and the others talk on.
 //
 // POST /api/agent/hangup
 func (s *Agents) AgentHangup(ctx context.Context) (*Agent, error) {
