@@ -200,7 +200,7 @@ func (s *Service) open(row db.CallReportLoadRow) (configured, error) {
 }
 
 // numbers are runs of digits that may be a customer's.
-var numbers = regexp.MustCompile(`\+?[0-9][0-9 ()-]{6,}[0-9]`) //nolint:gochecknoglobals // never written
+var numbers = regexp.MustCompile(`\+?[0-9][0-9 ()-]{6,}[0-9]`)
 
 // reason is a failure as it is kept and logged: what a system answers may repeat what it was sent.
 func (c claim) reason(err error) string {
