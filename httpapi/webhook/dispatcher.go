@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 const (
@@ -33,6 +35,18 @@ const (
 	othersFor = 500 * time.Millisecond
 	// adoptEvery is how often deliveries that controllers of the version before have queued are taken over.
 	adoptEvery = 15 * time.Second
+	// aimEvery is how often it is looked where the endpoints with deliveries at hand are now.
+	aimEvery = 250 * time.Millisecond
+	// retrySlot is how exactly the times of retries are remembered.
+	retrySlot = 20 * time.Millisecond
+	// parkFor is how long a delivery waits of which the database refuses what came of it.
+	parkFor = time.Minute
+	// restAfterLook is how many times the length of a look the next one waits at least.
+	restAfterLook = 4
+	// mostOfTenant is how many requests the endpoints of one tenant get at a time.
+	mostOfTenant = 256
+	// mostLarge is how many large events are in memory.
+	mostLarge = 64
 	// disableAfter is how long all deliveries must have failed for a subscription to be disabled.
 	disableAfter = 72 * time.Hour
 )
@@ -105,7 +119,19 @@ type Dispatcher struct {
 	endpoints map[uuid.UUID]*endpoint
 	inFlight  int
 	nextDue   time.Time // of the retries that wait in the queue
-	adopted   time.Time
+	// retries are when those are due that this controller has written, by slots of retrySlot.
+	retries map[int64]bool
+	aimed   time.Time
+	parked  []parked
+	tenants map[uuid.UUID]int // requests at work
+	large   chan struct{}     // a place for each large event that is being sent
+}
+
+// parked is a delivery of which the database refuses what came of it.
+type parked struct {
+	endpoint uuid.UUID
+	seq      int64
+	until    time.Time
 }
 
 // answer is what came of one attempt.
@@ -127,7 +153,7 @@ func New(cfg Config) (*Dispatcher, error) {
 		cfg: cfg, store: cfg.Store, log: cfg.Logger, schedule: schedule{delays: cfg.Delays, random: cfg.Random},
 		sender: newSender(cfg.Targets, cfg.Timeout), metrics: newMetrics(),
 		wake: make(chan struct{}, 1), answers: make(chan answer), stopping: make(chan struct{}), ended: make(chan struct{}),
-		endpoints: map[uuid.UUID]*endpoint{},
+		endpoints: map[uuid.UUID]*endpoint{}, retries: map[int64]bool{}, tenants: map[uuid.UUID]int{}, large: make(chan struct{}, mostLarge),
 	}
 	d.owner = newOwnership(cfg.Store)
 	d.recorder = newRecorder(cfg.Store, cfg.Logger, cfg.Now)
@@ -148,6 +174,7 @@ func (d *Dispatcher) Start(ctx context.Context) {
 	helpers.Go(func() { d.store.WatchWebhooks(watching, d.wake) })
 	helpers.Go(func() { d.recorder.run(ctx) })
 	helpers.Go(func() { d.replayer.run(watching) })
+	helpers.Go(func() { d.adopt(watching) })
 	go func() {
 		defer close(d.ended)
 		d.loop(ctx)
@@ -197,11 +224,11 @@ func (d *Dispatcher) loop(ctx context.Context) {
 		case a := <-d.answers:
 			d.answered(ctx, a)
 			if stopping != nil {
-				d.send(ctx, a.endpoint)
+				d.sendFor(ctx, a.endpoint)
 			}
 			continue
 		case done := <-d.recorder.done:
-			if d.written(done) {
+			if d.written(ctx, done) {
 				sooner(looked.Add(pace))
 			}
 			continue
@@ -218,7 +245,8 @@ func (d *Dispatcher) loop(ctx context.Context) {
 			continue
 		}
 		looked = time.Now()
-		due = looked.Add(d.step(ctx))
+		wait := d.step(ctx)
+		due = time.Now().Add(max(wait, min(poll, restAfterLook*time.Since(looked))))
 		timer.Reset(max(0, time.Until(due)))
 	}
 }
@@ -236,6 +264,14 @@ func (d *Dispatcher) step(ctx context.Context) time.Duration {
 	if !d.nextDue.IsZero() {
 		wait = min(wait, max(pace, d.nextDue.Sub(now)))
 	}
+	for slot := range d.retries {
+		if at := time.Unix(0, slot*int64(retrySlot)); at.After(now) {
+			wait = min(wait, max(pace, at.Sub(now)))
+		} else {
+			delete(d.retries, slot)
+		}
+	}
+	d.unpark(time.Now())
 	for _, e := range d.endpoints {
 		d.expire(e, now)
 		d.send(ctx, e)
@@ -253,12 +289,6 @@ func (d *Dispatcher) step(ctx context.Context) time.Duration {
 // read takes deliveries that are due of the endpoints that are this controller's, or nobody's.
 func (d *Dispatcher) read(ctx context.Context) error {
 	now := d.cfg.Now()
-	if real := time.Now(); real.Sub(d.adopted) >= adoptEvery {
-		if err := d.adopt(ctx); err != nil {
-			return err
-		}
-		d.adopted = real
-	}
 	lost, err := d.owner.check(ctx)
 	if lost {
 		d.forget()
@@ -297,26 +327,83 @@ func (d *Dispatcher) read(ctx context.Context) error {
 			ask = append(ask, e)
 		}
 	}
+	if err := d.aimAll(ctx); err != nil {
+		return err
+	}
 	for len(ask) > 0 {
 		n := min(atOnce, len(ask))
 		if err := d.fetch(ctx, ask[:n], now); err != nil {
-			return err
+			if ctx.Err() != nil || errors.Is(err, store.ErrUnavailable) {
+				return err
+			}
+			for _, e := range ask[:n] { // one of them keeps no other from its deliveries
+				if err := d.fetch(ctx, []*endpoint{e}, now); err != nil {
+					d.log.WarnContext(ctx, "reading a webhook endpoint's deliveries failed", "subscription_id", e.id, "error", err)
+				}
+			}
 		}
 		ask = ask[n:]
 	}
 	return nil
 }
 
-func (d *Dispatcher) adopt(ctx context.Context) error {
-	var n int64
-	err := d.store.InSystem(ctx, func(tx *store.Tx) (err error) {
-		n, err = tx.Q.AdoptWebhookJobs(ctx)
-		return err
-	})
-	if n > 0 {
-		d.log.InfoContext(ctx, "webhook deliveries of an earlier version taken over", "deliveries", n)
+// aimAll looks where the endpoints with deliveries at hand are now: a subscription may have been edited, paused or removed meanwhile.
+func (d *Dispatcher) aimAll(ctx context.Context) error {
+	if time.Since(d.aimed) < aimEvery {
+		return nil
 	}
-	return err
+	var of []*endpoint
+	var ids []uuid.UUID
+	for id, e := range d.endpoints {
+		if len(e.held) > 0 {
+			of, ids = append(of, e), append(ids, id)
+		}
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	d.aimed = time.Now()
+	return d.aimAt(ctx, of, ids)
+}
+
+func (d *Dispatcher) aimAt(ctx context.Context, of []*endpoint, ids []uuid.UUID) error {
+	targets, err := d.store.ReadSystem().WebhookTargets(ctx, ids)
+	if err != nil {
+		return err
+	}
+	byID := make(map[uuid.UUID]db.WebhookTargetsRow, len(targets))
+	for _, t := range targets {
+		byID[t.ID] = t
+	}
+	for _, e := range of {
+		row, there := byID[e.id]
+		d.aim(ctx, e, row, there)
+	}
+	return nil
+}
+
+// adopt takes over what controllers of the version before have queued, until ctx ends.
+func (d *Dispatcher) adopt(ctx context.Context) {
+	for {
+		var n int64
+		err := d.store.InSystem(ctx, func(tx *store.Tx) (err error) {
+			n, err = tx.Q.AdoptWebhookJobs(ctx)
+			if n > 0 {
+				tx.WakeWebhooks()
+			}
+			return err
+		})
+		switch {
+		case err != nil && ctx.Err() == nil:
+			d.log.WarnContext(ctx, "taking over webhook deliveries of an earlier version failed", "error", err)
+		case n > 0:
+			d.log.InfoContext(ctx, "webhook deliveries of an earlier version taken over", "deliveries", n)
+			continue
+		}
+		if retry.Pause(ctx, adoptEvery) != nil {
+			return
+		}
+	}
 }
 
 // fetch reads deliveries of some endpoints.
@@ -334,17 +421,10 @@ func (d *Dispatcher) fetch(ctx context.Context, of []*endpoint, now time.Time) e
 	if err != nil {
 		return err
 	}
-	targets, err := d.store.ReadSystem().WebhookTargets(ctx, args.Subscriptions)
-	if err != nil {
+	if err := d.aimAt(ctx, of, args.Subscriptions); err != nil {
 		return err
 	}
-	byID := make(map[uuid.UUID]db.WebhookTargetsRow, len(targets))
-	for _, t := range targets {
-		byID[t.ID] = t
-	}
 	for i, e := range of {
-		row, there := byID[e.id]
-		d.aim(ctx, e, row, there)
 		counts[e.id] = int(args.Rooms[i])
 	}
 	var orphans []int64
@@ -382,6 +462,9 @@ func (d *Dispatcher) aim(ctx context.Context, e *endpoint, row db.WebhookTargets
 		}
 		t.secrets = secrets
 	}
+	if e.target != nil && e.target.row.Url != row.Url {
+		e.reset()
+	}
 	e.target = t
 }
 
@@ -404,14 +487,31 @@ func secretsOf(st *store.Store, id uuid.UUID, sealed, previous []byte, until *ti
 
 // send makes the requests to an endpoint that it may get.
 func (d *Dispatcher) send(ctx context.Context, e *endpoint) {
-	for {
+	if d.endpoints[e.id] != e || e.target == nil {
+		return // it was given up
+	}
+	for d.tenants[e.target.row.TenantID] < mostOfTenant {
 		it := e.next(d.cfg.Now())
 		if it == nil {
 			return
 		}
 		d.inFlight++
+		d.tenants[it.TenantID]++
 		t := e.target
 		d.requests.Go(func() { d.answers <- d.attempt(ctx, e, it, t) })
+	}
+}
+
+// sendFor sends to an endpoint that has answered, and, where its tenant had as many requests as it may, to the tenant's others.
+func (d *Dispatcher) sendFor(ctx context.Context, e *endpoint) {
+	d.send(ctx, e)
+	if e.target == nil || d.tenants[e.target.row.TenantID] != mostOfTenant-1 {
+		return
+	}
+	for _, other := range d.endpoints {
+		if other.target != nil && other.target.row.TenantID == e.target.row.TenantID {
+			d.send(ctx, other)
+		}
 	}
 }
 
@@ -436,13 +536,23 @@ func entryOf(res result, at time.Time, took time.Duration) Attempt {
 		entry.StatusCode = &res.code
 	}
 	if res.err != nil {
-		text := res.err.Error()
+		text := clean(res.err.Error())
 		entry.Error = &text
 	}
 	return entry
 }
 
 func (d *Dispatcher) request(ctx context.Context, it *item, t *target, at time.Time) result {
+	if it.Large {
+		d.large <- struct{}{}
+		defer func() { <-d.large }()
+		data, err := d.store.ReadSystem().EventData(ctx, it.TenantID, it.EventID)
+		if err != nil {
+			return result{err: errors.New("the event could not be read"), own: true}
+		}
+		it.Data = data
+		defer func() { it.Data = nil }()
+	}
 	data := it.Data
 	if it.replayed() && it.EventType == string(store.EventCallRecordingReady) && d.cfg.SignRecording != nil && it.CallID != nil {
 		fresh, err := d.signAnew(ctx, it)
@@ -484,6 +594,9 @@ func (d *Dispatcher) signAnew(ctx context.Context, it *item) (json.RawMessage, e
 // answered notes what came of an attempt and has it written.
 func (d *Dispatcher) answered(ctx context.Context, a answer) {
 	d.inFlight--
+	if d.tenants[a.item.TenantID]--; d.tenants[a.item.TenantID] == 0 {
+		delete(d.tenants, a.item.TenantID)
+	}
 	if a.cut {
 		a.endpoint.cutOff(a.item)
 		return
@@ -497,9 +610,13 @@ func (d *Dispatcher) answered(ctx context.Context, a answer) {
 
 // expire ends deliveries that have waited too long for a receiver that doesn't answer.
 func (d *Dispatcher) expire(e *endpoint, now time.Time) {
-	for _, it := range e.expired(now) {
-		res := result{err: errors.New("not sent: the receiver has not answered for long"), final: true, own: true}
-		d.record(context.Background(), e, it, entryOf(res, now, 0), StatusDeadLettered, time.Time{}) //nolint:contextcheck // of the log alone
+	gone := e.expired(now)
+	for _, it := range gone {
+		d.recorder.add(record{endpoint: e.id, item: it, status: StatusDeadLettered, silent: true})
+		d.metrics.deliveries.WithLabelValues(string(StatusDeadLettered)).Inc()
+	}
+	if len(gone) > 0 {
+		d.log.Warn("webhook deliveries were given up unsent: their receiver has not answered for an hour", "subscription_id", e.id, "deliveries", len(gone))
 	}
 }
 
@@ -534,9 +651,17 @@ func (d *Dispatcher) record(ctx context.Context, e *endpoint, it *item, entry At
 }
 
 // written forgets deliveries of which was written what came of them, and tells whether the queue is to be looked into.
-func (d *Dispatcher) written(done []record) (look bool) {
+func (d *Dispatcher) written(ctx context.Context, done []record) (look bool) {
 	for _, r := range done {
 		e := d.endpoints[r.endpoint]
+		if r.unwritten {
+			d.log.ErrorContext(ctx, "the database refuses what came of a webhook attempt, the event is sent again", "delivery_id", r.item.DeliveryID, "retry_in", parkFor)
+			d.parked = append(d.parked, parked{r.endpoint, r.item.Seq, time.Now().Add(parkFor)})
+			continue
+		}
+		if r.status == StatusPending {
+			d.retries[r.next.UnixNano()/int64(retrySlot)+1] = true
+		}
 		if e != nil && e.held[r.item.Seq] == r.item {
 			e.written(r.item.Seq)
 			look = look || (e.more && e.room() > 0)
@@ -567,5 +692,20 @@ func (d *Dispatcher) idle(ctx context.Context, busy map[uuid.UUID]bool) {
 // forget drops what was read: the endpoints may be another controller's now.
 func (d *Dispatcher) forget() {
 	d.log.Warn("the connection with the locks of webhook endpoints was lost, deliveries are read anew")
-	d.endpoints = map[uuid.UUID]*endpoint{}
+	for _, e := range d.endpoints {
+		e.dropQueued()
+	}
+}
+
+// unpark has deliveries read again whose outcome the database refused.
+func (d *Dispatcher) unpark(now time.Time) {
+	d.parked = slices.DeleteFunc(d.parked, func(p parked) bool {
+		if p.until.After(now) {
+			return false
+		}
+		if e := d.endpoints[p.endpoint]; e != nil {
+			e.written(p.seq)
+		}
+		return true
+	})
 }

@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -132,4 +133,78 @@ func TestEventThatIsGone(t *testing.T) {
 		return storetest.Count(t, b.st, "SELECT count(*) FROM webhook_queue") == 0
 	}, 30*time.Second, 10*time.Millisecond)
 	require.Empty(t, r.requests())
+}
+
+// A controller whose locks are lost notices, and one controller delivers each event from then on.
+func TestLostLocks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	second := newDispatcher(t, b.st)
+	second.Start(t.Context())
+	r := newReceiver(t)
+	sub := b.subscribe(t, r.URL)
+	deliver := func(n int) {
+		t.Helper()
+		for range 5 {
+			b.emit(t, storetest.NewID(t), store.EventCallEnded)
+		}
+		require.Eventually(t, func() bool {
+			return storetest.Count(t, b.st, "SELECT count(*) FROM webhook_deliveries WHERE subscription_id = $1 AND status = 'delivered'", sub) == n
+		}, 30*time.Second, 10*time.Millisecond)
+	}
+	deliver(5)
+	const locks = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'ringmaster webhook endpoints'`
+	conn, err := b.st.Pool().Acquire(t.Context())
+	require.NoError(t, err)
+	defer func() {
+		_ = conn.Conn().Close(context.WithoutCancel(t.Context())) // it has another role
+		conn.Release()
+	}()
+	_, err = conn.Exec(t.Context(), "SET ROLE NONE")
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), strings.Replace(locks, "count(*)", "pg_terminate_backend(pid)", 1))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return storetest.Count(t, b.st, locks) < 2 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return storetest.Count(t, b.st, locks) == 2 }, 30*time.Second, 10*time.Millisecond, "both have another connection")
+	deliver(10)
+	require.Len(t, r.requests(), 10, "each once")
+	require.NoError(t, second.Stop(t.Context()))
+	second.Close()
+}
+
+// Large events are delivered like any other, and a subscription that is removed gets nothing from then on.
+func TestLargeEventsAndRemovedSubscription(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := newReceiver(t)
+	sub := b.subscribe(t, r.URL)
+	call := storetest.NewID(t)
+	text := make([]byte, 200_000)
+	for i := range text {
+		text[i] = byte('a' + (i*7919+i/13)%26)
+	}
+	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		_, err := tx.Emit(t.Context(), store.Event{TenantID: b.tenant, Type: store.EventCallEnded, CallID: &call, Data: map[string]any{"call_id": call, "notes": string(text)}})
+		return err
+	}))
+	b.delivery(t, sub, "delivered")
+	got := r.requests()
+	require.Len(t, got, 1)
+	verify(t, got[0])
+	require.Contains(t, string(got[0].body), string(text))
+
+	gate := make(chan struct{})
+	r.before = func(*http.Request, int) { <-gate }
+	for range 50 {
+		b.emit(t, storetest.NewID(t), store.EventCallEnded)
+	}
+	require.Eventually(t, func() bool { return len(r.requests()) > 1 }, 30*time.Second, 5*time.Millisecond)
+	storetest.Exec(t, b.st, b.tenant, "DELETE FROM webhook_subscriptions")
+	removed := time.Now()
+	require.Eventually(t, func() bool { return time.Since(removed) > 3*time.Second }, 10*time.Second, 50*time.Millisecond)
+	close(gate)
+	require.Eventually(t, func() bool {
+		return storetest.Count(t, b.st, "SELECT count(*) FROM webhook_queue") == 0
+	}, 30*time.Second, 10*time.Millisecond)
+	require.LessOrEqual(t, len(r.requests()), 1+9, "those at work when it was removed")
 }

@@ -21,8 +21,8 @@ const (
 	// While the breaker is open one request is made per cool-down, which doubles.
 	firstCoolDown = time.Second
 	mostCoolDown  = 15 * time.Second
-	// holdFor is how long a delivery waits for a breaker to close: somewhat longer than its retries would have taken.
-	holdFor = 30 * time.Second
+	// holdFor is how long a delivery waits for an endpoint that doesn't answer; it has had no request meanwhile.
+	holdFor = time.Hour
 )
 
 // item is a delivery in memory.
@@ -32,6 +32,8 @@ type item struct {
 	due time.Time
 	// made counts the attempts of this run.
 	made int
+	// busy tells that it was sent, and what came of it is not written yet.
+	busy bool
 }
 
 func itemOf(row db.TakeWebhookWorkRow) *item {
@@ -72,6 +74,7 @@ type endpoint struct {
 	silent   int       // requests without an answer, in a row
 	failed   int       // attempts that failed, in a row
 	open     bool      // the breaker
+	opened   time.Time // since when it is
 	openTill time.Time // when the next request may be made
 	coolDown time.Duration
 	// more tells that the queue had more than was read.
@@ -119,6 +122,7 @@ func (e *endpoint) next(now time.Time) *item {
 	it := e.ready[0]
 	e.ready = e.ready[1:]
 	e.sending++
+	it.busy = true
 	return it
 }
 
@@ -129,7 +133,8 @@ func (e *endpoint) expired(now time.Time) []*item {
 	}
 	var out, kept []*item
 	for _, it := range e.ready {
-		if now.Sub(it.due) > holdFor {
+		if from := e.opened; now.Sub(from) > holdFor && now.Sub(it.due) > holdFor {
+			it.busy = true
 			out = append(out, it)
 		} else {
 			kept = append(kept, it)
@@ -157,6 +162,9 @@ func (e *endpoint) answered(it *item, res result, now time.Time) {
 		e.limit = max(1, e.limit/2) //nolint:mnd // half
 		if e.open || e.silent >= openAfter {
 			e.coolDown = min(max(firstCoolDown, 2*e.coolDown), mostCoolDown) //nolint:mnd // twice
+			if !e.open {
+				e.opened = now
+			}
 			e.open, e.openTill = true, now.Add(e.coolDown)
 		}
 	case res.code != 0:
@@ -178,13 +186,34 @@ func (e *endpoint) release(it *item) {
 	if !it.first() {
 		return
 	}
-	waiting := e.calls[*it.CallID]
+	waiting, known := e.calls[*it.CallID]
+	if !known {
+		return
+	}
 	if len(waiting) == 0 {
 		delete(e.calls, *it.CallID)
 		return
 	}
 	e.calls[*it.CallID] = waiting[1:]
 	e.ready = append(e.ready, waiting[0])
+}
+
+// dropQueued forgets what wasn't sent yet: the endpoint may be another controller's now. What is at work goes on.
+func (e *endpoint) dropQueued() {
+	e.ready, e.calls, e.more = nil, map[uuid.UUID][]*item{}, false
+	for seq, it := range e.held {
+		switch {
+		case !it.busy:
+			delete(e.held, seq)
+		case it.first():
+			e.calls[*it.CallID] = nil
+		}
+	}
+}
+
+// reset has a new target begin with a clean slate.
+func (e *endpoint) reset() {
+	e.limit, e.silent, e.failed, e.open, e.coolDown = firstLimit, 0, 0, false, 0
 }
 
 // written forgets a delivery of which it was written what came of it, or which is to be read anew.

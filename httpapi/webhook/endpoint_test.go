@@ -3,6 +3,7 @@ package webhook
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,7 +123,9 @@ func TestBreaker(t *testing.T) {
 		require.Len(t, probe, 1, "one at a time")
 		b.answer(probe, silence)
 	}
-	// Who has waited too long is at an end, and nobody else.
+	// Nobody is given up while the receiver may come back; after an hour those are that have waited as long.
+	require.Empty(t, b.expired(b.now))
+	b.now = b.now.Add(holdFor)
 	late := b.queue(nil, 1)
 	gone := b.expired(b.now)
 	require.Len(t, gone, len(items)-openAfter-6)
@@ -176,4 +179,32 @@ func TestSchedule(t *testing.T) {
 		_, next := s.follow(res, 1, now)
 		require.Equal(t, want, next.Sub(now), text)
 	}
+}
+
+// What a receiver says is fit for the database and one line of a log, whatever it is.
+func TestTextsOfReceiversAreCleaned(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "a b c", clean("a\x00b\nc"))
+	require.Equal(t, "certificate of   ", clean("certificate of \xff\x1b"))
+	require.LessOrEqual(t, len(clean(strings.Repeat("é", 1000))), maxError+len("…"))
+	entry := entryOf(result{err: errors.New("x509: certificate is valid for a\x00b")}, time.Now(), 0)
+	require.NotContains(t, *entry.Error, "\x00")
+}
+
+// An endpoint that may be another controller's now forgets what it hasn't sent, and goes on with what is at work.
+func TestEndpointThatWasLost(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	call := uuid.New()
+	mine := b.queue(&call, 2)
+	b.queue(nil, 20)
+	sent := b.all()
+	require.Len(t, sent, firstLimit)
+	b.dropQueued()
+	require.Len(t, b.held, firstLimit)
+	require.Empty(t, b.all())
+	b.add(mine[1]) // read again
+	require.Empty(t, b.all(), "it still waits for the one before")
+	b.answer(sent, success)
+	require.Equal(t, mine[1:], b.all())
 }

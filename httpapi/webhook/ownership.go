@@ -23,6 +23,7 @@ type ownership struct {
 	mine    map[uuid.UUID]bool
 	others  map[uuid.UUID]time.Time // when they are asked for again
 	checked time.Time
+	broken  bool // a statement failed, and with it, as far as anybody knows, the connection
 }
 
 func newOwnership(st *store.Store) *ownership {
@@ -31,19 +32,20 @@ func newOwnership(st *store.Store) *ownership {
 
 // check sees to it that there is a connection. lost tells that the one before is gone, and with it all that was owned.
 func (o *ownership) check(ctx context.Context) (lost bool, err error) {
-	if o.locks != nil && time.Since(o.checked) > checkEvery {
-		if err := o.locks.Ping(ctx); err != nil {
+	if o.locks != nil && (o.broken || time.Since(o.checked) > checkEvery) {
+		if o.broken || o.locks.Ping(ctx) != nil {
 			o.drop(ctx)
 			lost = true
 		}
+		o.checked = time.Now()
 	}
 	if o.locks == nil {
 		if o.locks, err = o.store.OpenLocks(ctx, "ringmaster webhook endpoints", lockTimeout); err != nil {
 			o.locks = nil
 			return lost, err
 		}
+		o.checked, o.broken = time.Now(), false
 	}
-	o.checked = time.Now()
 	return lost, nil
 }
 
@@ -66,7 +68,7 @@ func (o *ownership) take(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]bo
 	}
 	got, err := o.locks.Try(ctx, names)
 	if err != nil {
-		o.checked = time.Time{} // the next look asks the connection
+		o.broken = true
 		return nil, err
 	}
 	for i, id := range ask {
@@ -83,7 +85,9 @@ func (o *ownership) take(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]bo
 // give lets others have an endpoint.
 func (o *ownership) give(ctx context.Context, id uuid.UUID) error {
 	delete(o.mine, id)
-	return o.locks.Unlock(ctx, lockName(id))
+	err := o.locks.Unlock(ctx, lockName(id))
+	o.broken = o.broken || err != nil
+	return err
 }
 
 func (o *ownership) drop(ctx context.Context) {

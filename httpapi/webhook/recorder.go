@@ -36,6 +36,10 @@ type record struct {
 	next     time.Time // of a pending one
 	// failing and recovered tell that the subscription's deliveries begin to fail, or no longer do; disable that they have for too long.
 	failing, recovered, disable bool
+	// silent tells that no request was made, so that there is no attempt to write.
+	silent bool
+	// unwritten tells that the database refuses it.
+	unwritten bool
 }
 
 // recorder writes what came of attempts, all that is there at a time by one transaction.
@@ -114,10 +118,20 @@ func (r *recorder) write(ctx context.Context, batch []record, last bool) {
 			break
 		}
 		r.log.WarnContext(ctx, "writing webhook attempts failed", "attempts", len(batch), "error", err)
-		if last || ctx.Err() != nil || r.isClosed() || retry.Pause(ctx, retryStore) != nil {
+		if last || ctx.Err() != nil || r.isClosed() {
 			return
 		}
 		if !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+			if len(batch) == 1 {
+				batch[0].unwritten = true
+				return
+			}
+			for i := range batch { // one that can't be written keeps no other from it
+				r.write(ctx, batch[i:i+1], last)
+			}
+			return
+		}
+		if retry.Pause(ctx, retryStore) != nil {
 			return
 		}
 	}
@@ -144,7 +158,11 @@ func (r *recorder) persist(ctx context.Context, tx *store.Tx, batch []record) er
 	var args db.RecordWebhookAttemptsParams
 	var failing, recovered []uuid.UUID
 	for _, rec := range batch {
-		text, err := json.Marshal([]Attempt{rec.entry})
+		made := []Attempt{rec.entry}
+		if rec.silent {
+			made = []Attempt{}
+		}
+		text, err := json.Marshal(made)
 		if err != nil {
 			return fmt.Errorf("encode attempt: %w", err)
 		}

@@ -10,7 +10,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/ringmaster/ringmaster/media/netguard"
 )
@@ -18,6 +21,9 @@ import (
 const (
 	// maxResponse is how much of a response is read, so that its connection can be used again.
 	maxResponse = 64 << 10
+	maxHeader   = 16 << 10
+	// maxError bounds what a delivery's record says of a failure.
+	maxError = 300
 	// maxShown is how much of it a test shows.
 	maxShown = 4 << 10
 	// mostIdle is how many connections are kept for the next event.
@@ -55,7 +61,7 @@ func newSender(policy netguard.Policy, timeout time.Duration) *sender {
 		MaxIdleConns:           mostIdle,
 		MaxIdleConnsPerHost:    mostRequests,
 		IdleConnTimeout:        30 * time.Second,
-		MaxResponseHeaderBytes: maxResponse,
+		MaxResponseHeaderBytes: maxHeader,
 		ForceAttemptHTTP2:      true,
 	}
 	return &sender{transport: transport, client: &http.Client{
@@ -127,4 +133,18 @@ func describe(err error) error {
 	default:
 		return err
 	}
+}
+
+// clean makes a text that may have come from a receiver fit for the database and the log: valid, in one line, short.
+func clean(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == utf8.RuneError {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > maxError {
+		s = strings.ToValidUTF8(s[:maxError], "") + "…"
+	}
+	return s
 }

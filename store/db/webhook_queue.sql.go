@@ -103,6 +103,18 @@ func (q *Queries) DropWebhookWork(ctx context.Context, subscriptions []uuid.UUID
 	return err
 }
 
+const eventData = `-- name: EventData :one
+SELECT data FROM events WHERE tenant_id = $1 AND id = $2
+`
+
+// EventData gives an event's data.
+func (q *Queries) EventData(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (json.RawMessage, error) {
+	row := q.db.QueryRow(ctx, eventData, tenantID, iD)
+	var data json.RawMessage
+	err := row.Scan(&data)
+	return data, err
+}
+
 const oldestWebhookWork = `-- name: OldestWebhookWork :one
 SELECT coalesce(min(queued_at), now())::timestamptz AS since FROM webhook_queue
 `
@@ -213,7 +225,8 @@ func (q *Queries) RecordWebhookAttempts(ctx context.Context, arg RecordWebhookAt
 
 const takeWebhookWork = `-- name: TakeWebhookWork :many
 SELECT q.seq, q.tenant_id, q.subscription_id, q.delivery_id, q.event_id, q.call_id, q.made, q.replayed, q.due_at, q.queued_at,
-  coalesce(e.type, '')::text AS event_type, coalesce(e.data, '{}')::jsonb AS data, coalesce(e.created_at, q.queued_at)::timestamptz AS event_at
+  coalesce(e.type, '')::text AS event_type, coalesce(e.data, '{}')::jsonb AS data, coalesce(e.large, false)::boolean AS large,
+  coalesce(e.created_at, q.queued_at)::timestamptz AS event_at
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::int[]) AS room) w
 CROSS JOIN LATERAL (
   (SELECT a.tenant_id, a.seq, a.subscription_id, a.delivery_id, a.event_id, a.call_id, a.made, a.replayed, a.due_at, a.queued_at FROM webhook_queue a WHERE a.subscription_id = w.id AND a.due_at <= $3::timestamptz AND a.seq <> ALL($4::bigint[])
@@ -223,7 +236,7 @@ CROSS JOIN LATERAL (
    ORDER BY f.seq LIMIT w.room)
 ) q
 LEFT JOIN LATERAL (
-  SELECT o.type, o.data, o.created_at FROM events o WHERE o.tenant_id = q.tenant_id AND o.id = q.event_id OFFSET 0
+  SELECT o.type, o.created_at, pg_column_size(o.data) > 2000 AS large, CASE WHEN pg_column_size(o.data) <= 2000 THEN o.data END AS data FROM events o WHERE o.tenant_id = q.tenant_id AND o.id = q.event_id OFFSET 0
 ) e ON true
 ORDER BY q.seq
 `
@@ -248,11 +261,13 @@ type TakeWebhookWorkRow struct {
 	QueuedAt       time.Time
 	EventType      string
 	Data           json.RawMessage
+	Large          bool
 	EventAt        time.Time
 }
 
 // TakeWebhookWork gives deliveries of some subscriptions with their events, up to room of each kind for each: those whose next attempt is
-// due, and those that have had none. held are those that the caller has already. event_type is empty where the event is no longer kept.
+// due, and those that have had none. held are those that the caller has already. event_type is empty where the event is no longer kept. Large data is left out, and
+// read when the event is sent.
 func (q *Queries) TakeWebhookWork(ctx context.Context, arg TakeWebhookWorkParams) ([]TakeWebhookWorkRow, error) {
 	rows, err := q.db.Query(ctx, takeWebhookWork,
 		arg.Subscriptions,
@@ -280,6 +295,7 @@ func (q *Queries) TakeWebhookWork(ctx context.Context, arg TakeWebhookWorkParams
 			&i.QueuedAt,
 			&i.EventType,
 			&i.Data,
+			&i.Large,
 			&i.EventAt,
 		); err != nil {
 			return nil, err

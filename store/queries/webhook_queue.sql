@@ -21,10 +21,12 @@ SELECT f.subscription_id::uuid AS subscription_id, NULL::timestamptz AS due_at F
 UNION ALL SELECT a.subscription_id, a.due_at FROM again a;
 
 -- TakeWebhookWork gives deliveries of some subscriptions with their events, up to room of each kind for each: those whose next attempt is
--- due, and those that have had none. held are those that the caller has already. event_type is empty where the event is no longer kept.
+-- due, and those that have had none. held are those that the caller has already. event_type is empty where the event is no longer kept. Large data is left out, and
+-- read when the event is sent.
 -- name: TakeWebhookWork :many
 SELECT q.seq, q.tenant_id, q.subscription_id, q.delivery_id, q.event_id, q.call_id, q.made, q.replayed, q.due_at, q.queued_at,
-  coalesce(e.type, '')::text AS event_type, coalesce(e.data, '{}')::jsonb AS data, coalesce(e.created_at, q.queued_at)::timestamptz AS event_at
+  coalesce(e.type, '')::text AS event_type, coalesce(e.data, '{}')::jsonb AS data, coalesce(e.large, false)::boolean AS large,
+  coalesce(e.created_at, q.queued_at)::timestamptz AS event_at
 FROM (SELECT unnest(@subscriptions::uuid[]) AS id, unnest(@rooms::int[]) AS room) w
 CROSS JOIN LATERAL (
   (SELECT a.* FROM webhook_queue a WHERE a.subscription_id = w.id AND a.due_at <= @due::timestamptz AND a.seq <> ALL(@held::bigint[])
@@ -34,9 +36,13 @@ CROSS JOIN LATERAL (
    ORDER BY f.seq LIMIT w.room)
 ) q
 LEFT JOIN LATERAL (
-  SELECT o.type, o.data, o.created_at FROM events o WHERE o.tenant_id = q.tenant_id AND o.id = q.event_id OFFSET 0
+  SELECT o.type, o.created_at, pg_column_size(o.data) > 2000 AS large, CASE WHEN pg_column_size(o.data) <= 2000 THEN o.data END AS data FROM events o WHERE o.tenant_id = q.tenant_id AND o.id = q.event_id OFFSET 0
 ) e ON true
 ORDER BY q.seq;
+
+-- EventData gives an event's data.
+-- name: EventData :one
+SELECT data FROM events WHERE tenant_id = @tenant_id AND id = @id;
 
 -- WebhookTargets gives what deliveries to some subscriptions need; those that were removed are not in it.
 -- name: WebhookTargets :many
