@@ -75,8 +75,8 @@ func newParts(k *core) parts {
 	*p.supervised = supervised{core: k, bypass: p.bypass, parties: who, voice: p.voice}
 	*p.monitors = monitors{core: k, voice: p.voice}
 	*p.verbs = verbs{
-		core: k, conference: p.conference, keypad: p.keypad, monitors: p.monitors, parties: who, rec: p.rec, sound: p.sound, transfers: p.transfers,
-		voice: p.voice,
+		core: k, conference: p.conference, keypad: p.keypad, monitors: p.monitors, parties: who, rec: p.rec, sound: p.sound, supervised: p.supervised,
+		transfers: p.transfers, voice: p.voice,
 	}
 	*p.takeaway = takeaway{
 		core: k, agents: p.agents, bypass: p.bypass, handling: p.handling, line: p.line, music: p.music, parties: who, talking: p.talking,

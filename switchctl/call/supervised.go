@@ -213,17 +213,27 @@ func modeChange(mode switchctl.SupervisorMode) string {
 	return changeMonitorStarted
 }
 
+// present are the supervisors who listen, but one who leaves just now.
+func (sv *supervised) present(leaves *supervisorLeg) []ledger.ConferenceMember {
+	var list []ledger.ConferenceMember
+	for _, l := range sv.list {
+		if l.listens && l != leaves {
+			list = append(list, l.member)
+		}
+	}
+	return list
+}
+
 // changed commits the event on this call's AI session. Who listens is among the participants unless they have stopped.
 func (sv *supervised) changed(ctx context.Context, l *supervisorLeg, change string) {
 	if !sv.voice.ai.live() {
 		return
 	}
-	members := sv.parties.members()
-	for _, other := range sv.list {
-		if other.listens && (other != l || change != changeMonitorStopped) {
-			members = append(members, other.member)
-		}
+	leaves := l
+	if change != changeMonitorStopped {
+		leaves = nil
 	}
+	members := append(sv.parties.members(), sv.present(leaves)...)
 	call := sv.call
 	c := ledger.ConferenceChange{
 		ConferenceID: sv.parties.conference.eventID(), Change: change, Actor: roleSupervisor, Members: members, At: sv.c.clock.Now().UTC(), Mode: ledger.MonitorMode(l.mode),

@@ -75,6 +75,7 @@ type verbs struct {
 	parties    *parties
 	rec        *recorder
 	sound      *sound
+	supervised *supervised
 	transfers  *transfers
 	voice      *voice
 	// early are the verbs that wait for the session.
@@ -160,6 +161,13 @@ func (vs *verbs) participants() []map[string]any {
 		}
 		if vs.conference.up() {
 			shown["member_id"] = one.memberID
+		}
+		list = append(list, shown)
+	}
+	for _, one := range vs.supervised.present(nil) {
+		shown := map[string]any{"role": one.Role, "destination": *one.Destination}
+		if vs.conference.up() {
+			shown["member_id"] = one.MemberID
 		}
 		list = append(list, shown)
 	}
