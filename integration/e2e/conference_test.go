@@ -228,6 +228,16 @@ func TestConferenceWithAnAgent(t *testing.T) {
 		c.hangUp(t, "+91"+caller)
 		require.Equal(t, "completed", c.endedCall(t, callID).Status)
 		require.True(t, phone().Live, "the leg is kept for the next call")
+		var of struct {
+			AgentID string `json:"agent_id"`
+		}
+		c.do(t, http.StatusOK, http.MethodGet, "/api/v1/calls/"+callID, nil, &of)
+		require.Equal(t, a.Agent.ID, of.AgentID, "it was the agent's when the voice agent had left")
+		var stats struct {
+			Calls int `json:"calls_total"`
+		}
+		c.do(t, http.StatusOK, http.MethodGet, "/api/v1/agents/"+a.Agent.ID+"/stats", nil, &stats)
+		require.Equal(t, 1, stats.Calls)
 		c.atRest(t)
 	})
 }

@@ -377,6 +377,7 @@ func (cf *conference) voiceAgentLeaves(ctx context.Context, source string, end l
 	if leg := s.leg; leg != "" {
 		cf.command(ctx, jobKillLeg, fs.Kill(leg, ledger.CauseNormalClearing))
 	}
+	cf.guests.takeOver(ctx, end.At)
 }
 
 // considerEnd ends the call when the caller is alone.

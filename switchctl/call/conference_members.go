@@ -321,6 +321,7 @@ func (g *guests) memberJoined(ctx context.Context, channel, number string) bool 
 	g.log.InfoContext(ctx, "member has joined the conference", "role", m.role, "member_id", m.id)
 	g.conference.changed(ctx, changeAdded, m.source, g.conference.parties.members())
 	g.tellState("conference", changeAdded, m, "")
+	g.takeOver(ctx, g.c.clock.Now().UTC())
 	return true
 }
 

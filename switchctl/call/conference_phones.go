@@ -3,6 +3,7 @@ package call
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -185,6 +186,29 @@ func (g *guests) phoneLeg(ctx context.Context, l memberLeg) {
 				fs.Var{Name: varMember, Value: m.id}, fs.Var{Name: varMemberRole, Value: m.role},
 				fs.Var{Name: varMemberBy, Value: m.source}, fs.Var{Name: varDestination, Value: m.phone.spec.Extension}),
 		}, fs.Transfer(m.channel, conferenceExtension, g.c.cfg.Context))
+	}
+}
+
+// takeOver makes a call that its voice agent has left the call of an agent who is in, unless it is one's already.
+func (g *guests) takeOver(ctx context.Context, at time.Time) {
+	if g.conference.voice.ai.live() {
+		return
+	}
+	var heir *uuid.UUID
+	for _, m := range g.list {
+		if m.phase != memberIn || m.phone == nil || m.role != roleAgent {
+			continue
+		}
+		if heir == nil {
+			heir = &m.phone.spec.AgentID
+		}
+		if g.call.AgentID != nil && *g.call.AgentID == m.phone.spec.AgentID {
+			return
+		}
+	}
+	if heir != nil {
+		id := *heir
+		g.noteConnected(ctx, &id, at)
 	}
 }
 
