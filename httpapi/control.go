@@ -36,7 +36,7 @@ func (h controlHandlers) control(ctx context.Context, r *request) (reply, error)
 	if err != nil {
 		return reply{}, err
 	}
-	req.By = r.who.Accessor()
+	r.verb, req.By = req.Event, r.who.Accessor()
 	if r.who.Kind == auth.Callback {
 		req.Source = "ai"
 	}

@@ -296,6 +296,7 @@ func TestControlAfterTheEnd(t *testing.T) {
 		b.calls.answer(nil, err)
 		refused(t, cb, http.MethodPost, controlPath(call), `{"event":"get_call_state"}`, http.StatusConflict, "AISessionTerminated")
 	}
+	require.Contains(t, b.logs.String(), `"verb":"get_call_state","code":"AISessionTerminated"`, "the request's line says why")
 }
 
 // TestControlRate counts each verb before it is looked at, once the credential is known to reach the call; what the call's rate refuses

@@ -51,6 +51,8 @@ type request struct {
 	sentTo  string
 	// unlogged is left out of the log, not of the metrics.
 	unlogged bool
+	// code is that of the error it was answered with, and verb the control verb that it asked for; both are for the log.
+	code, verb string
 	// file is the upload, once opened; fileSum takes its hash, where the request has an Idempotency-Key.
 	file    io.Reader
 	fileSum hash.Hash
@@ -190,6 +192,12 @@ func (s *Server) record(base context.Context, r *request) {
 	}
 	if id, ok := r.rc.UserValue("call_id").(string); ok && len(id) == uuidLength {
 		attrs = append(attrs, slog.String("call_id", id))
+	}
+	if r.verb != "" {
+		attrs = append(attrs, slog.String("verb", r.verb))
+	}
+	if r.code != "" {
+		attrs = append(attrs, slog.String("code", r.code))
 	}
 	if r.sentTo != "" {
 		attrs = append(attrs, slog.String("relayed_to", r.sentTo))
@@ -367,6 +375,7 @@ func (s *Server) answer(r *request, out reply) {
 
 // answerError writes an error in the surface's own style.
 func (s *Server) answerError(r *request, e *apiError) {
+	r.code = e.code
 	encode, contentType := e.problem, problemType
 	if r.op.surface == dialerAPI {
 		encode, contentType = e.dialerBody, jsonType

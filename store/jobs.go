@@ -61,7 +61,7 @@ func (s *Store) NewJobs(cfg JobsConfig) (*Jobs, error) {
 		queues[queue] = river.QueueConfig{MaxWorkers: n}
 	}
 	client, err := river.NewClient(riverpgxv5.New(s.pool), &river.Config{
-		Queues: queues, Workers: cfg.Workers, Logger: cfg.Logger, RescueStuckJobsAfter: rescueAfter,
+		Queues: queues, Workers: cfg.Workers, Logger: riverLogger(cfg.Logger), RescueStuckJobsAfter: rescueAfter,
 		FetchPollInterval: cmp.Or(cfg.Poll, jobsPoll), FetchCooldown: jobsCooldown,
 	})
 	if err != nil {

@@ -104,7 +104,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		master: cfg.MasterKey, keyDelay: cmp.Or(cfg.KeyDelay, defaultKeyDelay), log: log, waker: newWaker(), deliveries: newDeliverySignal(),
 	}
 	// This client enqueues. Of its own notifications the first of each queue alone is sent: once says after a commit what was enqueued.
-	s.river, err = river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: log, FetchCooldown: never, FetchPollInterval: never})
+	s.river, err = river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: riverLogger(log), FetchCooldown: never, FetchPollInterval: never})
 	if err == nil {
 		err = checkRole(ctx, pool, cfg.AllowSuperuser, log)
 	}

@@ -86,6 +86,7 @@ func TestSoundVerbs(t *testing.T) {
 		nowhere := httptest.NewServer(http.NotFoundHandler())
 		problem := c.control(t, http.StatusFailedDependency, callID, map[string]any{"event": "play_audio", "audio_url": nowhere.URL})
 		require.Equal(t, "audio_failed", problem["code"])
+		require.Equal(t, "The audio can't be fetched or played: its server answered 404.", problem["detail"])
 		nowhere.Close()
 		c.control(t, http.StatusOK, callID, verb("hangup"))
 		c.endedCall(t, callID)

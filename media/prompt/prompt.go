@@ -7,9 +7,12 @@
 package prompt
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -83,3 +86,29 @@ func (e *FetchError) Error() string { return "prompt: " + e.Step + ": " + e.Err.
 
 // Unwrap gives the cause.
 func (e *FetchError) Unwrap() error { return e.Err }
+
+// Reason is what whoever gave the URL may be told: it names no address, and nothing of a server that the guard hides. Empty for a failure of ours.
+func (e *FetchError) Reason() string {
+	status, answered := errors.AsType[*StatusError](e.Err)
+	timeout, timed := errors.AsType[net.Error](e.Err)
+	_, nameless := errors.AsType[*net.DNSError](e.Err)
+	switch {
+	case answered:
+		return fmt.Sprintf("its server answered %d", status.Status)
+	case errors.Is(e.Err, ErrAddress), errors.Is(e.Err, netguard.ErrForbidden):
+		return "its address can't be used"
+	case errors.Is(e.Err, ErrTooLarge):
+		return "it is too large, or plays too long"
+	case errors.Is(e.Err, ErrFormat):
+		return "it is neither WAV nor MP3"
+	case nameless:
+		return "its server's name isn't known"
+	case errors.Is(e.Err, syscall.ECONNREFUSED):
+		return "its server refused the connection"
+	case timed && timeout.Timeout(), errors.Is(e.Err, context.DeadlineExceeded):
+		return "its server didn't answer in time"
+	case e.Step == "fetch":
+		return "its server could not be read"
+	}
+	return ""
+}

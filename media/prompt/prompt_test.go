@@ -262,20 +262,22 @@ func TestRefused(t *testing.T) {
 		address string
 		serve   func(w *web)
 		want    error
+		reason  string
 	}{
-		"scheme":       {address: "ftp://127.0.0.1/a", want: ErrAddress},
+		"scheme":       {address: "ftp://127.0.0.1/a", want: ErrAddress, reason: "its address can't be used"},
 		"no host":      {address: "http:///a", want: ErrAddress},
 		"no URL":       {address: "::", want: ErrAddress},
 		"file":         {address: "file:///etc/passwd", want: ErrAddress},
-		"private":      {address: "http://10.0.0.1/a", want: netguard.ErrForbidden},
+		"private":      {address: "http://10.0.0.1/a", want: netguard.ErrForbidden, reason: "its address can't be used"},
+		"refused":      {address: "http://127.0.0.1:1/a", reason: "its server refused the connection"},
 		"no local":     {address: "prompt:welcome.wav", want: ErrAddress},
-		"missing":      {serve: func(w *web) { w.status = http.StatusNotFound }},
-		"no audio":     {serve: func(w *web) { w.body = []byte("<html>") }, want: ErrFormat},
+		"missing":      {serve: func(w *web) { w.status = http.StatusNotFound }, reason: "its server answered 404"},
+		"no audio":     {serve: func(w *web) { w.body = []byte("<html>") }, want: ErrFormat, reason: "it is neither WAV nor MP3"},
 		"empty":        {serve: func(w *web) { w.body = nil }, want: ErrFormat},
 		"too large":    {serve: func(w *web) { w.body = make([]byte, 5000) }, want: ErrTooLarge},
-		"too long":     {serve: func(w *web) { w.body = tone(4000, 1, 440, time.Second/4) }, want: ErrTooLarge},
+		"too long":     {serve: func(w *web) { w.body = tone(4000, 1, 440, time.Second/4) }, want: ErrTooLarge, reason: "it is too large, or plays too long"},
 		"broken MP3":   {serve: func(w *web) { w.body = []byte{0xff, 0xfb, 0x90, 0x64, 0, 0} }},
-		"never answer": {serve: func(w *web) { w.hold = make(chan struct{}) }, want: context.DeadlineExceeded},
+		"never answer": {serve: func(w *web) { w.hold = make(chan struct{}) }, want: context.DeadlineExceeded, reason: "its server didn't answer in time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -295,6 +297,9 @@ func TestRefused(t *testing.T) {
 			require.NotContains(t, err.Error(), "hush")
 			if c.want != nil {
 				require.ErrorIs(t, err, c.want)
+			}
+			if c.reason != "" {
+				require.Equal(t, c.reason, failed.Reason())
 			}
 		})
 	}

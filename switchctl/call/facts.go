@@ -25,6 +25,7 @@ func (k *core) noteAnswered(ctx context.Context, at, ours time.Time) {
 		by := ledger.AnsweredByHuman
 		k.call.AnsweredByAmd = &by
 	}
+	k.log.InfoContext(ctx, "call answered")
 	call := k.call
 	k.record(ctx, "answered", func(ctx context.Context) error { return k.c.ledger.Answered(ctx, call, at) }, nil)
 }

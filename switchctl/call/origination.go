@@ -84,6 +84,9 @@ func (d *origination) startDialing(ctx context.Context) state {
 	d.generation = d.c.link.Generation()
 	d.arm(timerOriginate, d.adm.RingTimeout+fs.OriginateSlack)
 	d.command(ctx, jobOriginate, cmd)
+	if d.route == 0 { // the next ones log why they are tried
+		d.log.InfoContext(ctx, "call dialed", "tenant_id", d.tenant.String())
+	}
 	return stateDialing
 }
 

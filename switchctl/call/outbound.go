@@ -93,7 +93,7 @@ func (c *Controller) takeInbound(ctx context.Context, conn *esl.Conn, ev *esl.Ev
 	call, err := c.routeInbound(ctx, ev)
 	if err != nil {
 		cause := inboundCause(err)
-		c.log.WarnContext(ctx, "inbound call refused", "hangup_cause", cause, "error", err)
+		c.log.WarnContext(ctx, "inbound call refused", "to", callerID(ev.Get("Caller-Destination-Number")), "hangup_cause", cause, "error", err)
 		c.hangupSocket(ctx, conn, cause)
 		return nil
 	}
@@ -102,6 +102,7 @@ func (c *Controller) takeInbound(ctx context.Context, conn *esl.Conn, ev *esl.Ev
 	if !c.registry.add(a.core) || !c.start(a) {
 		return nil
 	}
+	a.log.InfoContext(ctx, "inbound call admitted", "tenant_id", call.TenantID.String())
 	set := fs.SetVars(ev.UUID(), fs.Var{Name: "rm_call_id", Value: call.ID.String()}, fs.Var{Name: "rm_tenant_id", Value: call.TenantID.String()},
 		fs.Var{Name: "rm_node", Value: c.cfg.NodeID}, fs.Var{Name: "rm_role", Value: roleCaller},
 		fs.Var{Name: "continue_on_fail", Value: "true"}, fs.Var{Name: "rtp_notimer_during_bridge", Value: "false"},

@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -186,8 +187,20 @@ func (c *host) clipOf(ctx context.Context, tenant uuid.UUID, url string) (*media
 	return c.clips.Read(file.path)
 }
 
-// errAudioFailed says that audio can't be had (424).
-var errAudioFailed error = &fault.Error{Kind: fault.Dependency, Code: "audio_failed", Detail: "The audio can't be fetched or played."}
+// audioFailed says that audio can't be had, and why as far as the fetch tells (424).
+func audioFailed(err error) error {
+	f := &fault.Error{Kind: fault.Dependency, Code: "audio_failed", Detail: "The audio can't be fetched or played."}
+	if why, ok := errors.AsType[reasoned](err); ok && why.Reason() != "" {
+		f.Detail = "The audio can't be fetched or played: " + why.Reason() + "."
+	}
+	return f
+}
+
+// reasoned is a failure that a client may be told the reason of; empty for none.
+type reasoned interface {
+	error
+	Reason() string
+}
 
 // errPlays refuses audio while too much is being fetched, or waits to be played (429).
 var errPlays error = &fault.Error{Kind: fault.Limit, Code: "rate_limited", Detail: "Too much audio waits to be played to this caller."}
@@ -203,8 +216,8 @@ func (s *sound) use(ctx context.Context, f clipFetched) error {
 	case !ai.live(), ai.media == nil, s.killCause != "":
 		return switchctl.ErrSessionTerminated
 	case f.err != nil:
-		s.log.WarnContext(ctx, "fetching audio for the caller failed", "verb", f.m.req.Event, "error", f.err)
-		return errAudioFailed
+		s.log.InfoContext(ctx, "verb has no audio", "verb", f.m.req.Event, "error", f.err) // the cache has logged the failure
+		return audioFailed(f.err)
 	case s.machine.taken():
 		return errMachineListens
 	case f.m.req.Event == VerbHold && f.holds != s.holds:

@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -460,7 +461,7 @@ func (s *supervision) end(ctx context.Context, reason string, err error) {
 		s.c.phones.Free(s.spec.Phone.AgentID, supervisorClaim{s}, phone.Free{}) // a held leg goes on, in silence
 	})
 	s.book.forget(s)
-	s.log.InfoContext(ctx, "supervisor's session ended", "reason", reason)
+	s.log.InfoContext(ctx, "supervisor's session ended", "reason", cmp.Or(reason, "stopped"))
 	if w := s.c.cfg.Supervisions; w != nil && begun && reason != "" {
 		w.SupervisionEnded(s.id, reason)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/media/prompt"
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/switchctl"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
@@ -45,7 +46,7 @@ type wavPrompts struct{ fakePrompts }
 
 func (p wavPrompts) Path(_ context.Context, _, url string) (string, error) {
 	if strings.HasSuffix(url, "missing") {
-		return "", errors.New("server answered 404")
+		return "", &prompt.FetchError{Step: "fetch", Err: &prompt.StatusError{Status: 404}}
 	}
 	path := filepath.Join(p.dir, filepath.Base(url))
 	return path, os.WriteFile(path, wav.Encode(make([]int16, promptBytes/2)), 0o600)

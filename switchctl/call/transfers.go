@@ -189,6 +189,7 @@ func (x *transfers) transferAllowed(ctx context.Context, m transferAdmitted) (st
 	}
 	x.keepInsights(ctx, t.facts.Metadata)
 	t.tell(controlResult{result: map[string]any{}})
+	x.log.InfoContext(ctx, "transfer dispatched", "destination_type", t.facts.DestinationType)
 	x.dialTransfer(ctx, t.adm.UnitID)
 	return x.state, nil
 }
@@ -392,8 +393,8 @@ func (x *transfers) failTransfer(ctx context.Context, cause string) {
 func (x *transfers) endTransfer(ctx context.Context, cause string) {
 	t := x.now
 	x.disarm(timerTransfer)
+	x.log.InfoContext(ctx, "transfer failed", "destination_type", t.facts.DestinationType, "cause", cause)
 	if t.handler {
-		x.log.InfoContext(ctx, "transfer failed", "destination_type", t.facts.DestinationType, "cause", cause)
 		x.dropTransferLeg(ctx, t)
 		x.handlerTransferOver(ctx, switchctl.OutcomeFailed)
 		return
