@@ -65,6 +65,7 @@ func unaudited() []string {
 		"POST /api/v1/campaigns/{campaign_id}/leads", "POST /api/v1/campaigns/{campaign_id}/leads:bulk",
 		"POST /api/v1/calls", "POST /api/v1/calls/{call_id}/hangup", "POST /api/v1/ai-sessions/{call_id}/control",
 		"POST /api/v1/webhooks/{id}/test", "POST /api/v1/webhooks/deliveries/{id}/replay", "POST /api/v1/webhooks/{id}/replay",
+		"POST /api/settings/crm/test", "POST /api/calls/{call_id}/crm/retry",
 		// An agent's own work, which agents' status log and the calls have.
 		"POST /api/agent/login", "POST /api/agent/logout", "POST /api/agent/status", "POST /api/agent/dial", "POST /api/agent/dispose",
 		"POST /api/agent/hangup",
@@ -117,6 +118,10 @@ func auditBody(op httpapi.Operation, w *sweep) any {
 		return object{"e164": "+918000099999"}
 	case "POST /api/trunks":
 		return object{"name": "audit", "host": "8.8.8.8"}
+	case "PUT /api/settings/crm":
+		return restCRM("http://127.0.0.1:1", nil)
+	case "PUT /api/settings/insights":
+		return object{"url": "http://127.0.0.1:1/"}
 	case "PATCH /api/settings":
 		return object{"pii_retention_days": 11}
 	case "POST /api/flows":

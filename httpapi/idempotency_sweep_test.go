@@ -22,6 +22,11 @@ import (
 // prepare brings the campaign into the state that an operation asks for.
 func (w *sweep) prepare(t *testing.T, op httpapi.Operation) {
 	t.Helper()
+	w.ours["call"] = w.live
+	if strings.HasSuffix(op.Path, "/crm/retry") {
+		w.staff.admin.JSON(t, http.MethodPut, "/api/settings/crm", restCRM("http://127.0.0.1:1", nil), http.StatusOK, nil)
+		w.ours["call"] = w.b.call(t, w.b.tenant, nil, ", status, end_time, hangup_cause, dial_time", "failed", time.Now(), "USER_BUSY", time.Now()).String()
+	}
 	state := "paused"
 	if slices.Contains([]string{"pause", "stop", "resume"}, path.Base(op.Path)) {
 		state = "running"

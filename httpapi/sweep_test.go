@@ -45,7 +45,9 @@ type sweep struct {
 	ops   []httpapi.Operation
 	// ours and theirs name one thing of each kind of the tenant, and of the other one.
 	ours, theirs map[string]string
-	callback     apitest.Client
+	// live is our call that is up.
+	live     string
+	callback apitest.Client
 }
 
 func newSweep(t *testing.T) *sweep {
@@ -54,6 +56,7 @@ func newSweep(t *testing.T) *sweep {
 	b.servePhones(t)
 	b.serveSupervisors(t)
 	w := &sweep{b: b, staff: newStaff(t, b), ops: httpapi.OperationsOf(b.srv), ours: things(t, b, b.tenant, "9812340001"), theirs: things(t, b, b.other, "9812340002")}
+	w.live = w.ours["call"]
 	call := uuid.MustParse(w.ours["call"])
 	w.callback = b.client(b.token(t, b.tenant, call, b.clock.Now().Add(time.Hour)))
 	require.Greater(t, len(w.ops), 90)

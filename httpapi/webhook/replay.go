@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/retry"
 )
 
@@ -38,10 +40,15 @@ const toldWithin = 24 * time.Hour
 
 // ReplayInput says what is delivered once more: events of a span of time, of some types or all that the subscription has, those that failed or all.
 type ReplayInput struct {
-	From       *time.Time `json:"from"`
-	To         *time.Time `json:"to"`
-	EventTypes []string   `json:"event_types"`
-	OnlyFailed bool       `json:"only_failed"`
+	From, To   input.Opt[time.Time]
+	EventTypes input.Opt[[]string]
+	OnlyFailed input.Opt[bool]
+}
+
+// UnmarshalJSON takes the body.
+func (in *ReplayInput) UnmarshalJSON(b []byte) error {
+	*in = ReplayInput{}
+	return input.Members(b, map[string]json.Unmarshaler{"from": &in.From, "to": &in.To, "event_types": &in.EventTypes, "only_failed": &in.OnlyFailed})
 }
 
 // span bounds events by the time of the fact, and their ids by that of the telling.
@@ -80,23 +87,19 @@ func covers(pattern, eventType string) bool {
 }
 
 func (in ReplayInput) check() error {
-	var bad []fault.Field
-	if in.From == nil {
-		bad = append(bad, fault.Field{Field: "from", Message: "is required"})
+	f := input.Form{}
+	from, hasFrom := input.Required(&f, "from", in.From)
+	to, hasTo := input.Required(&f, "to", in.To)
+	if hasFrom && hasTo && from.After(to) {
+		f.Fail("from", "must not lie after to")
 	}
-	if in.To == nil {
-		bad = append(bad, fault.Field{Field: "to", Message: "is required"})
+	if types, ok := input.Given(&f, "event_types", in.EventTypes); ok {
+		for _, bad := range checkEventTypes(types) {
+			f.Fail(bad.Field, "%s", bad.Message)
+		}
 	}
-	if len(bad) == 0 && in.From.After(*in.To) {
-		bad = append(bad, fault.Field{Field: "from", Message: "must not lie after to"})
-	}
-	if in.EventTypes != nil {
-		bad = append(bad, checkEventTypes(in.EventTypes)...)
-	}
-	if len(bad) > 0 {
-		return fault.Fields(bad...)
-	}
-	return nil
+	input.Given(&f, "only_failed", in.OnlyFailed)
+	return f.Err()
 }
 
 // ReplayMany has events of a span of time delivered to a subscription once more, and tells how many. They are queued a batch at a time, behind
@@ -112,21 +115,21 @@ func (s *Subscriptions) ReplayMany(ctx context.Context, tenant, id uuid.UUID, in
 	if !sub.IsActive {
 		return 0, conflict(codePaused, "The subscription is not active.")
 	}
-	until := *in.To
+	until := in.To.Value
 	if now := s.now(); until.After(now) {
 		until = now // what comes is delivered anyway
 	}
-	since := *in.From
+	since := in.From.Value
 	if since.After(until) {
 		since = until
 	}
 	types := typesOf(sub.EventTypes)
-	if in.EventTypes != nil {
-		wanted := typesOf(in.EventTypes)
+	if in.EventTypes.Has() {
+		wanted := typesOf(in.EventTypes.Value)
 		types = slices.DeleteFunc(types, func(t string) bool { return !slices.Contains(wanted, t) })
 	}
 	r := db.InsertReplayParams{
-		TenantID: tenant, SubscriptionID: id, EventTypes: types, CampaignID: sub.CampaignID, Since: since, Until: until, OnlyFailed: in.OnlyFailed,
+		TenantID: tenant, SubscriptionID: id, EventTypes: types, CampaignID: sub.CampaignID, Since: since, Until: until, OnlyFailed: in.OnlyFailed.Value,
 	}
 	if queued, err = s.countReplay(ctx, r); err != nil || queued == 0 {
 		return 0, err

@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/httpapi/webhook"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -114,18 +115,18 @@ func TestReplayMany(t *testing.T) {
 		require.Equal(t, want, n)
 	}
 	now := time.Now().Add(time.Hour) // what comes isn't replayed
-	replay(2, webhook.ReplayInput{From: &begin, To: &now, OnlyFailed: true})
+	replay(2, webhook.ReplayInput{From: input.Some(begin), To: input.Some(now), OnlyFailed: input.Some(true)})
 	delivered(5)
-	replay(0, webhook.ReplayInput{From: &begin, To: &now, OnlyFailed: true})
-	replay(4, webhook.ReplayInput{From: &begin, To: &now})
+	replay(0, webhook.ReplayInput{From: input.Some(begin), To: input.Some(now), OnlyFailed: input.Some(true)})
+	replay(4, webhook.ReplayInput{From: input.Some(begin), To: input.Some(now)})
 	delivered(9)
 	answered := at.Add(time.Minute)
 	ended := at.Add(2 * time.Minute)
-	replay(1, webhook.ReplayInput{From: &answered, To: &ended})
+	replay(1, webhook.ReplayInput{From: input.Some(answered), To: input.Some(ended)})
 	delivered(10)
-	replay(1, webhook.ReplayInput{From: &begin, To: &now, EventTypes: []string{"lead.*", "campaign.paused"}})
+	replay(1, webhook.ReplayInput{From: input.Some(begin), To: input.Some(now), EventTypes: input.Some([]string{"lead.*", "campaign.paused"})})
 	delivered(11)
-	replay(0, webhook.ReplayInput{From: &begin, To: &begin})
+	replay(0, webhook.ReplayInput{From: input.Some(begin), To: input.Some(begin)})
 	var got []string
 	for _, request := range r.requests() {
 		got = append(got, request.event.ID)
@@ -134,19 +135,19 @@ func TestReplayMany(t *testing.T) {
 	require.Equal(t, 4, storetest.Count(t, b.st, "SELECT count(*) FROM webhook_deliveries"), "one for each event")
 
 	for name, in := range map[string]webhook.ReplayInput{
-		"from":           {To: &now},
-		"to":             {From: &now},
-		"must not lie":   {From: &now, To: &begin},
-		"event_types[0]": {From: &begin, To: &now, EventTypes: []string{"moon.*"}},
-		"event_types":    {From: &begin, To: &now, EventTypes: []string{}},
+		"from":           {To: input.Some(now)},
+		"to":             {From: input.Some(now)},
+		"must not lie":   {From: input.Some(now), To: input.Some(begin)},
+		"event_types[0]": {From: input.Some(begin), To: input.Some(now), EventTypes: input.Some([]string{"moon.*"})},
+		"event_types":    {From: input.Some(begin), To: input.Some(now), EventTypes: input.Some([]string{})},
 	} {
 		_, err := service.ReplayMany(t.Context(), b.tenant, sub, in)
 		require.ErrorContains(t, err, name)
 	}
-	_, err := service.ReplayMany(t.Context(), b.tenant, storetest.NewID(t), webhook.ReplayInput{From: &begin, To: &now})
+	_, err := service.ReplayMany(t.Context(), b.tenant, storetest.NewID(t), webhook.ReplayInput{From: input.Some(begin), To: input.Some(now)})
 	require.ErrorIs(t, err, store.ErrNotFound)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE webhook_subscriptions SET is_active = false")
-	_, err = service.ReplayMany(t.Context(), b.tenant, sub, webhook.ReplayInput{From: &begin, To: &now})
+	_, err = service.ReplayMany(t.Context(), b.tenant, sub, webhook.ReplayInput{From: input.Some(begin), To: input.Some(now)})
 	require.ErrorContains(t, err, "not active")
 }
 
@@ -164,7 +165,7 @@ func TestReplayOfMany(t *testing.T) {
 		SELECT $1, (substr(uuidv7_floor(now())::text, 1, 14) || '7' || substr(gen_random_uuid()::text, 16))::uuid, 'call.ended', '{}' FROM generate_series(1, $2::int)`, b.tenant, n)
 	clock.Advance(time.Minute)
 	from, to := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	queued, err := service.ReplayMany(t.Context(), b.tenant, sub, webhook.ReplayInput{From: &from, To: &to})
+	queued, err := service.ReplayMany(t.Context(), b.tenant, sub, webhook.ReplayInput{From: input.Some(from), To: input.Some(to)})
 	require.NoError(t, err)
 	require.EqualValues(t, n, queued)
 	require.Eventually(t, func() bool {

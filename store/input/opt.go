@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"time"
 	"unicode/utf8"
 )
 
@@ -119,6 +120,8 @@ func wanted(v any) string {
 		return "a list of strings"
 	case []json.RawMessage:
 		return "a list"
+	case time.Time:
+		return "a time such as 2026-11-26T09:00:00Z"
 	default:
 		return "an object"
 	}
