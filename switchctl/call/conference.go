@@ -216,6 +216,9 @@ func (cf *conference) dissolve(ctx context.Context) {
 func (cf *conference) close(ctx context.Context) {
 	cf.answer(controlResult{err: switchctl.ErrSessionTerminated})
 	for _, m := range cf.guests.list {
+		if m.phone != nil {
+			m.phone.answer(m.parting(), nil) // the actor won't be there when the phone is free
+		}
 		cf.guests.drop(ctx, m)
 	}
 	cf.guests.list, cf.phase = nil, conferenceNone

@@ -243,28 +243,40 @@ func phoneCause(reason string) string {
 	return ledger.CauseTemporaryFailure
 }
 
-// freePhone gives a member's phone back: a held one hears silence again, another is hung up.
+// parting is how a member's time in the conference ends for whoever has the agent.
+func (m *member) parting() switchctl.AgentOutcome {
+	if m.phase != memberIn {
+		return switchctl.AgentCallerGone // it is no fault of theirs
+	}
+	return switchctl.AgentEnded
+}
+
+// freePhone gives a member's phone back: a held one hears silence again, another is hung up. Whoever has the agent hears of it once the phone is free,
+// so that the next call finds it so.
 func (g *guests) freePhone(ctx context.Context, m *member) {
 	p := m.phone
-	outcome := switchctl.AgentEnded
-	if m.phase != memberIn {
-		outcome = switchctl.AgentCallerGone // it is no fault of theirs
-	}
-	p.answer(outcome, nil)
 	if m.channel != "" {
 		g.c.registry.unbind(m.channel)
 	}
 	if !p.claimed {
+		p.answer(m.parting(), nil)
 		return
 	}
 	p.claimed = false
 	free := func() { g.c.phones.Free(p.spec.AgentID, memberClaim{g.core, m.id}, phone.Free{}) }
 	if m.channel == "" || p.spec.Mode == phone.OnHook {
 		free()
+		p.answer(m.parting(), nil)
 		return
 	}
+	waits := memberPhone{reply: p.reply}
+	p.reply = nil
+	outcome := m.parting()
 	// Freed before it has left, it could be taken out of the call that comes next.
-	g.inOrder(ctx, nil, fs.Transfer(m.channel, phone.Extension, g.c.cfg.Context), func(string, error) { free() })
+	g.inOrder(ctx, nil, fs.Transfer(m.channel, phone.Extension, g.c.cfg.Context), func(string, error) {
+		free()
+		waits.answer(outcome, nil)
+	})
 }
 
 // peerNumber is the number of the party outside, as far as the call's row may hold it.
