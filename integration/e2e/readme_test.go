@@ -32,7 +32,7 @@ func TestReadme(t *testing.T) {
 	// What a person waits for: the addresses, that the two talk, and that they have hung up.
 	waits := func(at, until string) {
 		require.Equal(t, 1, strings.Count(script, at), at)
-		script = strings.Replace(script, at, `for i in $(seq 300); do `+until+` && break; sleep 0.1; done`+"\n"+at, 1)
+		script = strings.Replace(script, at, `for i in $(seq 900); do `+until+` && break; sleep 0.1; done`+"\n"+at, 1)
 	}
 	waits("BASE=$(jq", "[ -s dev.json ]")
 	waits("CALL=$(curl", `[ "$(curl -s $BASE/api/calls -H "Authorization: Bearer $TOKEN" | jq -r '.items[0].status')" = agent_connected ]`)
