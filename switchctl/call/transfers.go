@@ -106,6 +106,9 @@ func (x *transfers) startTransfer(ctx context.Context, req switchctl.ControlRequ
 	if facts.Destination == "" && !people && x.voice.ai.agent.TransferDestination != nil {
 		facts.Destination = *x.voice.ai.agent.TransferDestination
 	}
+	if facts.Destination == "" && !people {
+		return switchctl.MalformedControl("destination", "is missing, and the voice agent has no transfer_destination")
+	}
 	if facts.DestinationType == "" {
 		facts.DestinationType = destinationE164
 		if strings.HasPrefix(facts.Destination, "sip:") {
