@@ -27,7 +27,8 @@ import (
 // singleSwitch originates through the gate, for those who ask for single calls.
 type singleSwitch struct{ fakeSwitch }
 
-func (*singleSwitch) Hangup(context.Context, uuid.UUID, uuid.UUID, string) error         { return nil }
+func (*singleSwitch) Hangup(context.Context, uuid.UUID, uuid.UUID, string) error { return nil }
+
 func (*singleSwitch) AgentHangup(context.Context, uuid.UUID, uuid.UUID, uuid.UUID) error { return nil }
 
 func (b *bundle) place(t *testing.T, body string) (db.Call, error) {

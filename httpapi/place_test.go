@@ -51,7 +51,8 @@ func (g *gateSwitch) Originate(_ context.Context, adm *admission.Admission) (db.
 	return terms.Call, err
 }
 
-func (*gateSwitch) Hangup(context.Context, uuid.UUID, uuid.UUID, string) error         { return nil }
+func (*gateSwitch) Hangup(context.Context, uuid.UUID, uuid.UUID, string) error { return nil }
+
 func (*gateSwitch) AgentHangup(context.Context, uuid.UUID, uuid.UUID, uuid.UUID) error { return nil }
 
 func (g *gateSwitch) fail(err error) {

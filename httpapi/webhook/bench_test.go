@@ -180,7 +180,7 @@ func BenchmarkDelivery(b *testing.B) {
 		first := measureDelivery(b, st, tenant, r, "empty history")
 		seedDelivered(b, st, tenant, sub)
 		second := measureDelivery(b, st, tenant, r, "a million delivered")
-		fmt.Printf("a million delivered / empty: events per CPU-second of PostgreSQL %.2f\n", first/second)
+		_, _ = fmt.Fprintf(os.Stdout, "a million delivered / empty: events per CPU-second of PostgreSQL %.2f\n", first/second)
 		b.ReportMetric(first/second, "flat")
 		b.ReportMetric(0, "ns/op")
 	}
@@ -210,7 +210,7 @@ func measureDelivery(b *testing.B, st *store.Store, tenant uuid.UUID, r *counter
 	require.NoError(b, d.Stop(stopping))
 	d.Close()
 	perEvent := func(cpu time.Duration) float64 { return float64(cpu.Microseconds()) / benchEvents }
-	fmt.Printf("%-20s %6.0f events/s in a burst; CPU per event: PostgreSQL %.0f µs to commit, %.0f µs to deliver, controller and receiver %.0f µs; "+
+	_, _ = fmt.Fprintf(os.Stdout, "%-20s %6.0f events/s in a burst; CPU per event: PostgreSQL %.0f µs to commit, %.0f µs to deliver, controller and receiver %.0f µs; "+
 		"at %d/s commit to receiver p50 %v p99 %v\n", name, benchEvents/took.Seconds(), perEvent(emitted-pg), perEvent(delivered-emitted),
 		perEvent(ownDone-own), benchRate, quantile(all, .5).Round(10*time.Microsecond), quantile(all, .99).Round(10*time.Microsecond))
 	return perEvent(delivered - pg)

@@ -13,12 +13,11 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-var (
-	errSilent = errors.New("no answer in time")
-	success   = result{code: http.StatusOK}
-	failure   = judge(http.StatusInternalServerError)
-	silence   = result{err: errSilent}
-)
+var errSilent = errors.New("no answer in time")
+
+func success() result { return result{code: http.StatusOK} }
+func failure() result { return judge(http.StatusInternalServerError) }
+func silence() result { return result{err: errSilent} }
 
 // bench is an endpoint with a clock that the test sets.
 type bench struct {
@@ -64,13 +63,13 @@ func TestEndpointGrowsAndShrinks(t *testing.T) {
 	require.Zero(t, b.room(), "until half of the places are free")
 	first := b.all()
 	require.Len(t, first, firstLimit)
-	b.answer(first, success)
+	b.answer(first, success())
 	second := b.all()
 	require.Len(t, second, 2*firstLimit, "each success adds one")
-	b.answer(second, failure)
+	b.answer(second, failure())
 	require.Len(t, b.all(), 2*firstLimit, "an answer of 500 costs nobody time")
 	for range 10 {
-		b.answered(&item{}, silence, b.now)
+		b.answered(&item{}, silence(), b.now)
 		b.sending++
 	}
 	require.Equal(t, 1, b.limit, "one that doesn't answer gets one request at a time")
@@ -85,18 +84,18 @@ func TestEndpointKeepsTheOrderOfACall(t *testing.T) {
 	mine := b.queue(&call, 3)
 	others := b.queue(&other, 1)
 	require.Equal(t, []*item{mine[0], others[0]}, b.all())
-	b.answer(mine[:1], failure)
+	b.answer(mine[:1], failure())
 	require.Equal(t, mine[1:2], b.all(), "a failure holds nobody up")
 	again := itemOf(db.TakeWebhookWorkRow{Seq: mine[0].Seq, CallID: &call, Made: 1, DueAt: &b.now})
 	b.add(again)
 	require.Equal(t, []*item{again}, b.all(), "a retry waits for nobody")
-	b.answer(mine[1:2], success)
+	b.answer(mine[1:2], success())
 	require.Equal(t, mine[2:], b.all())
-	b.answer(mine[2:], success)
-	b.answer([]*item{again}, success)
+	b.answer(mine[2:], success())
+	b.answer([]*item{again}, success())
 	require.Empty(t, b.calls[call])
 	require.NotContains(t, b.calls, call)
-	b.answer(others, success)
+	b.answer(others, success())
 	require.Empty(t, b.held)
 }
 
@@ -108,7 +107,7 @@ func TestBreaker(t *testing.T) {
 		require.False(t, b.open)
 		one := b.next(b.now)
 		require.NotNil(t, one)
-		b.answer([]*item{one}, silence)
+		b.answer([]*item{one}, silence())
 	}
 	require.True(t, b.open)
 	require.Empty(t, b.all())
@@ -121,7 +120,7 @@ func TestBreaker(t *testing.T) {
 		b.now = b.openTill
 		probe := b.all()
 		require.Len(t, probe, 1, "one at a time")
-		b.answer(probe, silence)
+		b.answer(probe, silence())
 	}
 	// Nobody is given up while the receiver may come back; after an hour those are that have waited as long.
 	require.Empty(t, b.expired(b.now))
@@ -132,7 +131,7 @@ func TestBreaker(t *testing.T) {
 	require.Equal(t, late, b.ready)
 	// Any answer closes it.
 	b.now = b.openTill
-	b.answer(b.all(), failure)
+	b.answer(b.all(), failure())
 	require.False(t, b.open)
 	require.Empty(t, b.expired(b.now.Add(time.Hour)))
 	b.queue(nil, 3)
@@ -148,7 +147,7 @@ func TestSchedule(t *testing.T) {
 			if made == 0 {
 				continue
 			}
-			for _, res := range []result{failure, silence, judge(408), judge(429), judge(302)} {
+			for _, res := range []result{failure(), silence(), judge(408), judge(429), judge(302)} {
 				status, next := s.follow(res, made, now)
 				require.Equal(t, StatusPending, status)
 				require.InDelta(t, float64(want), float64(next.Sub(now)), float64(want)/4)
@@ -156,7 +155,7 @@ func TestSchedule(t *testing.T) {
 			}
 		}
 		for _, made := range []int{1, 2, 3, 4} {
-			status, next := s.follow(success, made, now)
+			status, next := s.follow(success(), made, now)
 			require.Equal(t, StatusDelivered, status)
 			require.Zero(t, next)
 			for _, code := range []int{400, 401, 404, 410, 422} {
@@ -164,7 +163,7 @@ func TestSchedule(t *testing.T) {
 				require.Equal(t, StatusDeadLettered, status, "%d after %d", code, made)
 			}
 		}
-		status, _ := s.follow(failure, Attempts, now)
+		status, _ := s.follow(failure(), Attempts, now)
 		require.Equal(t, StatusDeadLettered, status)
 	}
 	// A receiver may ask for a longer wait, within the schedule.
@@ -205,6 +204,6 @@ func TestEndpointThatWasLost(t *testing.T) {
 	require.Empty(t, b.all())
 	b.add(mine[1]) // read again
 	require.Empty(t, b.all(), "it still waits for the one before")
-	b.answer(sent, success)
+	b.answer(sent, success())
 	require.Equal(t, mine[1:], b.all())
 }
