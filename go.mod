@@ -50,7 +50,7 @@ require (
 
 require golang.org/x/oauth2 v0.37.0
 
-require github.com/standard-webhooks/standard-webhooks/libraries v0.0.1 // indirect
+require github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
