@@ -2,8 +2,8 @@
 //
 // An event commits with the state change that it tells of, together with one delivery, and that delivery's place in the queue, per
 // subscription that wants it (store.Tx.Emit). Read subscriptions.go for what customers subscribe, edit.go for what they may say of it. Then
-// dispatcher.go: one loop reads the queue and owns the endpoints (endpoint.go: how many requests one gets, the order within a call, the
-// breaker); sender.go makes a request, sign.go signs it, schedule.go says what follows from the answer, recorder.go writes that, many at a
+// dispatcher.go: one loop reads the queue (take.go) and owns the endpoints (endpoint.go: how many requests one gets, the order within a call,
+// the breaker); attempt.go and sender.go make a request, sign.go signs it, schedule.go says what follows from the answer, recorder.go writes that, many at a
 // time. A subscription is one controller's at a time (ownership.go). What is in memory is never the only copy: a process that is killed loses
 // nothing, and another one reads the queue.
 package webhook

@@ -1,0 +1,198 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/ringmaster/ringmaster/store"
+)
+
+// replayed tells whether the event is told again.
+func (it *item) replayed() bool { return it.Replayed }
+
+// sendFor sends to an endpoint that has answered, and, where its tenant had as many requests as it may, to the tenant's others.
+func (d *Dispatcher) sendFor(ctx context.Context, e *endpoint) {
+	d.send(ctx, e)
+	if e.target == nil || d.tenants[e.target.row.TenantID] != mostOfTenant-1 {
+		return
+	}
+	for _, other := range d.endpoints {
+		if other.target != nil && other.target.row.TenantID == e.target.row.TenantID {
+			d.send(ctx, other)
+		}
+	}
+}
+
+// send makes the requests to an endpoint that it may get.
+func (d *Dispatcher) send(ctx context.Context, e *endpoint) {
+	if d.endpoints[e.id] != e || e.target == nil {
+		return // it was given up
+	}
+	for d.tenants[e.target.row.TenantID] < mostOfTenant {
+		it := e.next(d.cfg.Now())
+		if it == nil {
+			return
+		}
+		d.inFlight++
+		d.tenants[it.TenantID]++
+		t := e.target
+		d.requests.Go(func() { d.answers <- d.attempt(ctx, e, it, t) })
+	}
+}
+
+// attempt makes one request.
+func (d *Dispatcher) attempt(ctx context.Context, e *endpoint, it *item, t *target) answer {
+	began, clock := d.cfg.Now(), time.Now()
+	out := answer{endpoint: e, item: it}
+	if t.fault != "" {
+		out.result = result{err: errors.New(t.fault), final: true, own: true}
+	} else {
+		out.result = d.request(ctx, it, t, began)
+	}
+	out.cut = ctx.Err() != nil && out.result.code == 0
+	out.entry = entryOf(out.result, began, time.Since(clock))
+	return out
+}
+
+// entryOf is what a delivery's record says of an attempt.
+func entryOf(res result, at time.Time, took time.Duration) Attempt {
+	entry := Attempt{At: at.UTC(), LatencyMS: took.Milliseconds()}
+	if res.code != 0 {
+		entry.StatusCode = &res.code
+	}
+	if res.err != nil {
+		text := clean(res.err.Error())
+		entry.Error = &text
+	}
+	return entry
+}
+
+func (d *Dispatcher) request(ctx context.Context, it *item, t *target, at time.Time) result {
+	if it.Large {
+		d.large <- struct{}{}
+		defer func() { <-d.large }()
+		data, err := d.store.ReadSystem().EventData(ctx, it.TenantID, it.EventID)
+		if err != nil {
+			return result{err: errors.New("the event could not be read"), own: true}
+		}
+		it.Data = data
+		defer func() { it.Data = nil }()
+	}
+	data := it.Data
+	if it.replayed() && it.EventType == string(store.EventCallRecordingReady) && d.cfg.SignRecording != nil && it.CallID != nil {
+		fresh, err := d.signAnew(ctx, it)
+		if err != nil {
+			return result{err: errors.New("the recording could not be signed anew"), own: true}
+		}
+		data = fresh
+	}
+	body, err := encodeEvent(it.EventID, it.EventType, it.EventAt, it.TenantID, data)
+	if err != nil {
+		return result{err: errors.New("the event could not be encoded"), final: true, own: true}
+	}
+	return d.sender.post(ctx, t.row.Url, headers(store.EventID(it.EventID), it.EventType, at, body, t.secrets), body)
+}
+
+// signAnew gives the data of a call.recording_ready with a signed URL of now.
+func (d *Dispatcher) signAnew(ctx context.Context, it *item) (json.RawMessage, error) {
+	signed, err := d.cfg.SignRecording(ctx, it.TenantID, *it.CallID, it.EventID)
+	if errors.Is(err, store.ErrNotFound) {
+		return it.Data, nil // the recording is gone
+	}
+	if err != nil {
+		d.log.WarnContext(ctx, "signing a recording anew failed", "call_id", *it.CallID, "error", err)
+		return nil, err
+	}
+	var data map[string]json.RawMessage
+	if err := json.Unmarshal(it.Data, &data); err != nil {
+		return nil, fmt.Errorf("decode the data of an event: %w", err)
+	}
+	if data["signed_url"], err = json.Marshal(signed); err != nil {
+		return nil, fmt.Errorf("encode a signed URL: %w", err)
+	}
+	return json.Marshal(data)
+}
+
+// answered notes what came of an attempt and has it written.
+func (d *Dispatcher) answered(ctx context.Context, a answer) {
+	d.inFlight--
+	if d.tenants[a.item.TenantID]--; d.tenants[a.item.TenantID] == 0 {
+		delete(d.tenants, a.item.TenantID)
+	}
+	if a.cut {
+		a.endpoint.cutOff(a.item)
+		return
+	}
+	now := d.cfg.Now()
+	a.endpoint.answered(a.item, a.result, now)
+	status, next := d.schedule.follow(a.result, a.item.made+1, now)
+	d.metrics.attempt(a.result, a.entry)
+	d.record(ctx, a.endpoint, a.item, a.entry, status, next)
+}
+
+// expire ends deliveries that have waited too long for a receiver that doesn't answer.
+func (d *Dispatcher) expire(e *endpoint, now time.Time) {
+	gone := e.expired(now)
+	for _, it := range gone {
+		d.recorder.add(record{endpoint: e.id, item: it, status: StatusDeadLettered, silent: true})
+		d.metrics.deliveries.WithLabelValues(string(StatusDeadLettered)).Inc()
+	}
+	if len(gone) > 0 {
+		d.log.Warn("webhook deliveries were given up unsent: their receiver has not answered for an hour", "subscription_id", e.id, "deliveries", len(gone))
+	}
+}
+
+func (d *Dispatcher) record(ctx context.Context, e *endpoint, it *item, entry Attempt, status Status, next time.Time) {
+	r := record{endpoint: e.id, item: it, entry: entry, status: status, next: next}
+	if e.target.fault == "" {
+		switch {
+		case status == StatusDeadLettered && e.target.failing == nil:
+			now := d.cfg.Now()
+			e.target.failing, r.failing = &now, true
+		case status == StatusDeadLettered && d.cfg.Now().Sub(*e.target.failing) >= disableAfter:
+			r.disable = true
+		case status == StatusDelivered && e.target.failing != nil:
+			e.target.failing, r.recovered = nil, true
+		}
+	}
+	d.recorder.add(r)
+	if status != StatusPending {
+		d.metrics.deliveries.WithLabelValues(string(status)).Inc()
+	}
+	level := slog.LevelDebug
+	attrs := []slog.Attr{
+		slog.String("delivery_id", it.DeliveryID.String()), slog.String("tenant_id", it.TenantID.String()),
+		slog.String("event_type", it.EventType), slog.String("event_id", store.EventID(it.EventID)),
+		slog.Int("attempt", it.made+1), slog.String("status", string(status)), slog.Int64("latency_ms", entry.LatencyMS),
+	}
+	if entry.Error != nil {
+		level = slog.LevelWarn
+		attrs = append(attrs, slog.String("error", *entry.Error))
+	}
+	d.log.LogAttrs(ctx, level, "webhook attempt", attrs...)
+}
+
+// written forgets deliveries of which was written what came of them, and tells whether the queue is to be looked into.
+func (d *Dispatcher) written(ctx context.Context, done []record) (look bool) {
+	for _, r := range done {
+		e := d.endpoints[r.endpoint]
+		if r.unwritten {
+			d.log.ErrorContext(ctx, "the database refuses what came of a webhook attempt, the event is sent again", "delivery_id", r.item.DeliveryID, "retry_in", parkFor)
+			d.parked = append(d.parked, parked{r.endpoint, r.item.Seq, time.Now().Add(parkFor)})
+			continue
+		}
+		if r.status == StatusPending {
+			d.retries[r.next.UnixNano()/int64(retrySlot)+1] = true
+		}
+		if e != nil && e.held[r.item.Seq] == r.item {
+			e.written(r.item.Seq)
+			look = look || (e.more && e.room() > 0)
+		}
+		look = look || r.status == StatusPending
+	}
+	return look
+}
