@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,6 +43,27 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.steps = s.steps[1:]
 	s.mu.Unlock()
 	step(w, r)
+}
+
+// came gives the requests' keys.
+func (s *script) came() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.keys)
+}
+
+// lengths gives the lengths that requests said.
+func (s *script) lengths() []int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.sizes)
+}
+
+// again begins another script.
+func (s *script) again(steps ...http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.steps, s.keys = steps, nil
 }
 
 // serve gives a client of a script, which doesn't wait.
@@ -120,21 +142,21 @@ func TestLostConnections(t *testing.T) {
 		err := ask[c.what](t.Context(), api)
 		if !c.repeated {
 			require.ErrorIs(t, err, io.EOF, c.what)
-			require.Equal(t, []string{""}, s.keys, c.what)
+			require.Equal(t, []string{""}, s.came(), c.what)
 			continue
 		}
 		require.NoError(t, err, c.what)
-		require.Len(t, s.keys, 3)
-		require.Equal(t, []string{s.keys[0], s.keys[0], s.keys[0]}, s.keys, "the same request")
+		require.Len(t, s.came(), 3)
+		require.Equal(t, []string{s.came()[0], s.came()[0], s.came()[0]}, s.came(), "the same request")
 		require.Less(t, s.waits[0], 400*time.Millisecond)
 		require.Greater(t, s.waits[1], 200*time.Millisecond)
 		if strings.HasPrefix(c.what, "POST") {
-			require.Equal(t, uuid.Version(4), uuid.MustParse(s.keys[0]).Version())
+			require.Equal(t, uuid.Version(4), uuid.MustParse(s.came()[0]).Version())
 		}
 
-		s.steps, s.keys = []http.HandlerFunc{lost, lost, lost, lost, answers(http.StatusOK, aCall)}, nil
+		s.again(lost, lost, lost, lost, answers(http.StatusOK, aCall))
 		require.ErrorIs(t, ask[c.what](t.Context(), api), io.EOF, "it gives up")
-		require.Len(t, s.keys, 4)
+		require.Len(t, s.came(), 4)
 	}
 }
 
@@ -160,7 +182,7 @@ func TestRefusalsThatPass(t *testing.T) {
 		_, err := s.serve(t, "svc_live_1").Calls.PlaceCall(t.Context(), client.PlaceCall{To: "9876543210"})
 		if c.waited == 0 {
 			require.Error(t, err, c.what)
-			require.Len(t, s.keys, 1, c.what)
+			require.Len(t, s.came(), 1, c.what)
 			continue
 		}
 		require.NoError(t, err, c.what)
@@ -179,7 +201,7 @@ func TestKeysOfACaller(t *testing.T) {
 	s := &script{steps: []http.HandlerFunc{answers(http.StatusOK, aCall)}}
 	_, err := s.serve(t, "svc_live_1").Calls.PlaceCall(client.WithIdempotencyKey(t.Context(), "order 7"), client.PlaceCall{})
 	require.NoError(t, err)
-	require.Equal(t, []string{"order 7"}, s.keys)
+	require.Equal(t, []string{"order 7"}, s.came())
 }
 
 func TestCancelled(t *testing.T) {
@@ -191,7 +213,7 @@ func TestCancelled(t *testing.T) {
 	}}}
 	_, err := s.serve(t, "svc_live_1").Calls.GetCall(ctx, uuid.UUID{})
 	require.ErrorIs(t, err, context.Canceled)
-	require.Len(t, s.keys, 1)
+	require.Len(t, s.came(), 1)
 }
 
 func TestErrors(t *testing.T) {
@@ -248,7 +270,7 @@ func TestRedirections(t *testing.T) {
 		require.ErrorAs(t, err, &refusal)
 		require.Equal(t, status, refusal.Status)
 		require.Contains(t, refusal.Detail, "/elsewhere")
-		require.Len(t, s.keys, 1)
+		require.Len(t, s.came(), 1)
 	}
 }
 
@@ -337,19 +359,19 @@ func TestUploads(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 17, done.Total)
 	require.Equal(t, "leads.csv", done.Errors[0].Field)
-	require.Equal(t, s.keys[0], s.keys[1])
-	require.Greater(t, s.sizes[0], int64(17), "the length is said")
+	require.Equal(t, s.came()[0], s.came()[1])
+	require.Greater(t, s.lengths()[0], int64(17), "the length is said")
 
 	s = &script{steps: []http.HandlerFunc{takes}}
 	done, err = s.serve(t, "svc_live_1").Leads.UploadLeads(t.Context(), uuid.UUID{}, "leads.csv", iotest.OneByteReader(strings.NewReader("Phone\n")))
 	require.NoError(t, err)
 	require.Equal(t, 6, done.Total)
-	require.EqualValues(t, -1, s.sizes[0])
+	require.EqualValues(t, -1, s.lengths()[0])
 
 	s = &script{steps: []http.HandlerFunc{lost, takes}}
 	_, err = s.serve(t, "svc_live_1").Leads.UploadLeads(t.Context(), uuid.UUID{}, "leads.csv", iotest.OneByteReader(strings.NewReader("Phone\n")))
 	require.Error(t, err)
-	require.Len(t, s.keys, 1, "half of it is gone")
+	require.Len(t, s.came(), 1, "half of it is gone")
 }
 
 // TestVerbs has every verb under the name that the document has for it.
@@ -382,10 +404,20 @@ func TestVerbs(t *testing.T) {
 // TestPages reads lists by their cursors, and those without by numbers.
 func TestPages(t *testing.T) {
 	t.Parallel()
+	var mu sync.Mutex // guards asked
 	var asked []string
+	taken := func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		out := asked
+		asked = nil
+		return out
+	}
 	page := func(body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
 			asked = append(asked, r.URL.RawQuery)
+			mu.Unlock()
 			_, _ = io.WriteString(w, body)
 		}
 	}
@@ -405,10 +437,9 @@ func TestPages(t *testing.T) {
 	require.Equal(t, []string{
 		"from=2026-11-01&page_size=2&status=completed",
 		"cursor=0197a3f2-0000-7000-8000-000000000002&from=2026-11-01&page_size=2&status=completed",
-	}, asked)
+	}, taken())
 	require.Nil(t, params.Cursor, "the caller's own are untouched")
 
-	asked = nil
 	s = &script{steps: []http.HandlerFunc{
 		page(`{"items": [{"id": "0197a3f2-0000-7000-8000-000000000001"}], "total": 2, "page": 1, "page_size": 1}`),
 		page(`{"items": [{"id": "0197a3f2-0000-7000-8000-000000000002"}], "total": 2, "page": 2, "page_size": 1}`),
@@ -421,7 +452,7 @@ func TestPages(t *testing.T) {
 		n++
 	}
 	require.Equal(t, 2, n)
-	require.Equal(t, []string{"page_size=200", "page=2&page_size=200"}, asked)
+	require.Equal(t, []string{"page_size=200", "page=2&page_size=200"}, taken())
 	for _, err := range api.Webhooks.AllWebhookDeliveries(t.Context(), nil) {
 		require.Equal(t, client.ErrorCodeInsufficientScope, client.CodeOf(err))
 	}
