@@ -315,7 +315,11 @@ func (m *model) considerEnd(c *modelCall) {
 }
 
 // participants are the roles that get_call_state shows; those who are on their way may be there already.
-func (c *modelCall) participants() string {
+func (m *model) participants(c *modelCall) string {
+	all := []string{"caller", "voice_agent"}
+	if m.supervised == c {
+		all = append(all, "supervisor")
+	}
 	var members []string
 	for _, one := range c.members {
 		if one.in {
@@ -323,7 +327,7 @@ func (c *modelCall) participants() string {
 		}
 	}
 	slices.Sort(members) // of those who were added at a time nobody knows who was first
-	return strings.Join(append([]string{"caller", "voice_agent"}, members...), ", ")
+	return strings.Join(append(all, members...), ", ")
 }
 
 // legs are how many channels the switch has of a call, by their role: at least and at most.

@@ -307,7 +307,7 @@ func (r *rehearsal) shows(t *testing.T, call *modelCall) {
 	var shown string
 	defer func() {
 		if t.Failed() {
-			t.Logf("get_call_state of call %d shows %q, want %q", call.slot, shown, call.participants())
+			t.Logf("get_call_state of call %d shows %q, want %q", call.slot, shown, r.model.participants(call))
 		}
 	}()
 	eventually(t, patience, "get_call_state shows who is there", func() bool {
@@ -328,7 +328,7 @@ func (r *rehearsal) shows(t *testing.T, call *modelCall) {
 			require.NotEqual(t, "transferring", state["state"])
 		}
 		shown = shownParticipants(state)
-		return shown == call.participants()
+		return shown == r.model.participants(call)
 	})
 	eventually(t, patience, "the voice agent has as many connections as it should", func() bool {
 		r.catchUp(t)

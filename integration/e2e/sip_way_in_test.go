@@ -64,6 +64,7 @@ func TestPhoneIsDialedWhereItRegistered(t *testing.T) {
 func TestReplacesTakesNoCall(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
 		callID := c.live(t, "9876512001", "/echo")
+		eventually(t, 10*time.Second, "the voice agent has the call", func() bool { return c.call(t, callID).Status == "agent_connected" })
 		for i, replaces := range []string{";to-tag=a;from-tag=b", ";to-tag=a;from-tag=b;a-leg=true", ";to-tag=a;from-tag=b;early-only"} {
 			for profile, at := range map[string]string{"external": c.Bootstrap.Switch.SIP, "internal": c.Bootstrap.Switch.Registrar} {
 				t.Run(fmt.Sprint(profile, i), func(t *testing.T) {
