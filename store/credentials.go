@@ -2,16 +2,11 @@ package store
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 const (
@@ -36,73 +31,23 @@ type CredentialWatcher interface {
 func (s *Store) WatchCredentials(ctx context.Context, w CredentialWatcher) {
 	s.watchers.add(w)
 	defer s.watchers.remove(w)
-	for wait := firstRetryWait; ; wait = min(wait*2, maxRetryWait) {
-		began := time.Now()
-		err := s.listenForCredentials(ctx, w)
-		w.Watch(false)
-		if ctx.Err() != nil {
-			return
-		}
-		if time.Since(began) > maxRetryWait {
-			wait = firstRetryWait
-		}
-		s.log.WarnContext(ctx, "watching credentials failed, each is read from the database meanwhile", "retry_in", wait, "error", err)
-		if retry.Pause(ctx, retry.Jitter(wait)) != nil {
-			return
-		}
-	}
-}
-
-// listenForCredentials returns when its connection is lost or ctx ends.
-func (s *Store) listenForCredentials(ctx context.Context, w CredentialWatcher) error {
-	return s.listen(ctx, "ringmaster credentials", listenCredentials, func() { w.Watch(true) }, func(payload string) {
-		tenant, err := uuid.Parse(payload)
-		if err != nil {
-			w.Watch(true) // whatever it says, what was known before may have changed
-			return
-		}
-		w.Forget(tenant)
-	})
-}
-
-// listen has a connection of its own on which it waits for notifications. It returns when that is lost or ctx ends.
-func (s *Store) listen(ctx context.Context, application, statement string, listening func(), told func(payload string)) error {
-	cfg := s.pool.Config().ConnConfig.Copy()
-	cfg.RuntimeParams["application_name"] = application
-	cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { told(n.Payload) }
-	conn, err := pgconn.ConnectConfig(ctx, &cfg.Config)
-	if err != nil {
-		return fmt.Errorf("connect: %w", err)
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listenPing)
-		defer cancel()
-		_ = conn.Close(ctx) // it may be lost
-	}()
-	if _, err := within(ctx, func(ctx context.Context) ([]*pgconn.Result, error) {
-		return conn.Exec(ctx, statement).ReadAll()
-	}); err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	listening()
-	for {
-		quiet, cancel := context.WithTimeout(ctx, listenQuiet)
-		err := conn.WaitForNotification(quiet)
-		cancel()
-		if err != nil && ctx.Err() == nil && pgconn.Timeout(err) {
-			_, err = within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, conn.Ping(ctx) })
-		}
-		if err != nil {
-			return errors.Join(ctx.Err(), err)
-		}
-	}
-}
-
-// within bounds an exchange on the connection.
-func within[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, listenPing)
-	defer cancel()
-	return do(ctx)
+	listener{
+		pool: s.pool, application: "ringmaster credentials", statement: listenCredentials, listening: func() { w.Watch(true) },
+		told: func(payload string) {
+			tenant, err := uuid.Parse(payload)
+			if err != nil {
+				w.Watch(true) // whatever it says, what was known before may have changed
+				return
+			}
+			w.Forget(tenant)
+		},
+		lost: func(err error, retryIn time.Duration) {
+			w.Watch(false)
+			if ctx.Err() == nil {
+				s.log.WarnContext(ctx, "watching credentials failed, each is read from the database meanwhile", "retry_in", retryIn, "error", err)
+			}
+		},
+	}.keep(ctx)
 }
 
 // watchers are those of one store. The zero value is ready.

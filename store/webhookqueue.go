@@ -3,10 +3,9 @@ package store
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 const (
@@ -63,21 +62,20 @@ func (t *Tx) WakeWebhooks() {
 func (s *Store) WatchWebhooks(ctx context.Context, ch chan<- struct{}) {
 	s.deliveries.add(ch)
 	defer s.deliveries.remove(ch)
-	for wait := firstRetryWait; ; wait = min(wait*2, maxRetryWait) {
-		err := s.listen(ctx, "ringmaster webhooks", listenWebhooks, func() { wait = firstRetryWait }, func(sender string) {
+	listener{
+		pool: s.pool, application: "ringmaster webhooks", statement: listenWebhooks, listening: func() {},
+		told: func(sender string) {
 			if sender != s.deliveries.id {
 				select {
 				case ch <- struct{}{}:
 				default:
 				}
 			}
-		})
-		if ctx.Err() != nil {
-			return
-		}
-		s.log.DebugContext(ctx, "listening for deliveries failed, they are looked for meanwhile", "retry_in", wait, "error", err)
-		if retry.Pause(ctx, retry.Jitter(wait)) != nil {
-			return
-		}
-	}
+		},
+		lost: func(err error, retryIn time.Duration) {
+			if ctx.Err() == nil {
+				s.log.DebugContext(ctx, "listening for deliveries failed, they are looked for meanwhile", "retry_in", retryIn, "error", err)
+			}
+		},
+	}.keep(ctx)
 }

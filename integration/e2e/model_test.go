@@ -239,7 +239,8 @@ func (r *rehearsal) outcome(t *testing.T, call *modelCall) *string {
 func (r *rehearsal) ask(t *testing.T, call *modelCall, v verb) (answer string, result map[string]any) {
 	t.Helper()
 	if n := len(r.asked[call.id]); n >= switchctl.VerbsPerSecond {
-		<-time.After(time.Until(r.asked[call.id][n-switchctl.VerbsPerSecond].Add(1050 * time.Millisecond)))
+		due := r.asked[call.id][n-switchctl.VerbsPerSecond].Add(1050 * time.Millisecond)
+		eventually(t, patience, "the call takes a verb again", func() bool { return time.Now().After(due) })
 		r.asked[call.id] = r.asked[call.id][n-switchctl.VerbsPerSecond+1:]
 	}
 	status, _, raw := r.c.api.Do(t, http.MethodPost, "/api/v1/ai-sessions/"+call.id+"/control", v.body())
