@@ -244,6 +244,38 @@ func TestFlowWithMenu(t *testing.T) {
 	})
 }
 
+// A key is its caller's alone: another caller who hears the same menu is led nowhere by it.
+func TestKeysOfAnotherCaller(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		agent := c.voiceAgent(t, "/tone?hz=1000", nil)
+		c.flowOfTheNumber(t, `[{"id":"s","type":"start","next":{"default":"menu"}},
+			{"id":"menu","type":"gather_dtmf","data":{"audio_url":"`+prompts(t, 4*time.Second)+`","variable":"key","max_digits":1,"timeout_s":20},"next":{"default":"which"}},
+			{"id":"which","type":"branch","data":{"variable":"key"},"next":{"1":"ai","2":"bye"}},
+			{"id":"ai","type":"connect_voice_agent","data":{"voice_agent_id":"`+agent+`"}},
+			{"id":"bye","type":"hangup"}]`)
+		caller := func(from string) (phone, callID string) {
+			out := c.dialIn(t, from, c.tenant.Numbers[0])
+			require.True(t, out.Answered, "%+v", out)
+			found, ok := c.inboundCall(t, from)
+			require.True(t, ok)
+			return out.CallID, found.String()
+		}
+		waiting, waits := caller("9877600000")
+		pressing, leaves := caller("9877600001")
+		c.hearsMenu(t, waiting)
+		c.hearsMenu(t, pressing)
+		require.NoError(t, c.phones().Press(t.Context(), pressing, simcarrier.PressRequest{Digits: "2"}))
+		c.endedCall(t, leaves)
+		require.NoError(t, c.phones().Press(t.Context(), waiting, simcarrier.PressRequest{Digits: "1"}))
+		c.hears(t, waiting, 1000, 1, "the other caller hears the voice agent")
+		c.hangUp(t, waiting)
+		c.endedCall(t, waits)
+		_, steps := c.traced(t, waits)
+		require.Equal(t, []string{"s=default", "menu=default", "which=1"}, steps[:3])
+		c.atRest(t)
+	})
+}
+
 // A caller is led to a number; when they have parted the flow goes on.
 func TestFlowTransfers(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {

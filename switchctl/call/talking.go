@@ -16,9 +16,11 @@ import (
 
 // A handler talks with its caller (plays, asks for digits, takes a message) through applications of the switch on the caller's
 // socket. That socket brings the two events that this takes: the end of an application, and the digits. They are asked for when
-// a call's first conversation begins, so that other calls don't pay for them.
+// a call's first conversation begins, so that other calls don't pay for them. Without the filter the switch would bring those of every
+// call that it has (mod_event_socket.c, event_handler): one caller's key would be taken for another's.
 
 const (
+	talkFilter = "filter Unique-ID "
 	talkEvents = "event plain " + fs.ChannelExecuteComplete + " " + fs.DTMF
 
 	// playSlack is how long after its length a playback must have told of its end, and how long one that was cut has.
@@ -221,12 +223,18 @@ func (s *talking) listen(ctx context.Context, t *conversation, apps ...esl.Execu
 	if !subscribe && len(apps) == 0 {
 		return
 	}
-	app := t.app
+	app, channel := t.app, s.channel
 	s.inTurn(&s.sends, func() {
 		var err error
 		if subscribe {
-			sock.Handle(func(ev *esl.Event) { s.post(socketEvent{sock: sock, ev: ev}) })
-			_, err = sock.Command(ctx, talkEvents)
+			sock.Handle(func(ev *esl.Event) {
+				if ev.UUID() == channel {
+					s.post(socketEvent{sock: sock, ev: ev})
+				}
+			})
+			if _, err = sock.Command(ctx, talkFilter+channel); err == nil {
+				_, err = sock.Command(ctx, talkEvents)
+			}
 		}
 		for _, req := range apps {
 			if err == nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/prompt"
@@ -71,6 +72,8 @@ func (b *bench) talkInput(f []string) {
 	case "digit": // with how it came
 		ev := b.event(fs.DTMF, map[string]string{"DTMF-Digit": f[1], "DTMF-Source": f[2]})
 		b.sock.say(ev)
+	case "others_digit": // of another call, which a switch tells a socket that has no filter
+		b.sock.say(b.event(fs.DTMF, map[string]string{"DTMF-Digit": f[1], "DTMF-Source": "RTP", "Unique-ID": uuid.NewString()}))
 	case "played": // the newest playback, as the switch says
 		b.sock.mu.Lock()
 		id := b.sock.played
