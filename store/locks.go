@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,6 +23,8 @@ const (
 		AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())`
 	nodesWithLock = `SELECT n.id FROM nodes n WHERE hashtextextended($1 || n.id, 0) IN (` + advisoryKeys + `) ORDER BY n.id`
 	tryLocks      = "SELECT pg_try_advisory_lock(hashtextextended(u.name, 0)) FROM unnest($1::text[]) WITH ORDINALITY u (name, n) ORDER BY u.n"
+	unlockAll     = "SELECT pg_advisory_unlock(hashtextextended(u.name, 0)) FROM unnest($1::text[]) u (name)"
+	sharers       = "SELECT count(*) FROM (" + advisoryKeys + ") k (key) WHERE k.key = hashtextextended($1, 0)"
 	heldLocks     = `SELECT hashtextextended(u.name, 0) IN (` + advisoryKeys + `)
 		FROM unnest($1::text[]) WITH ORDINALITY u (name, n) ORDER BY u.n`
 )
@@ -55,6 +58,27 @@ func (l *Locks) Share(ctx context.Context, name string) error {
 // Unshare gives up what Share took.
 func (l *Locks) Unshare(ctx context.Context, name string) error {
 	return l.exec(ctx, "SELECT pg_advisory_unlock_shared(hashtextextended($1, 0))", name)
+}
+
+// Sharers counts those who hold a lock that several may hold.
+func (l *Locks) Sharers(ctx context.Context, name string) (int, error) {
+	n, err := collect[int](ctx, l, sharers, name)
+	if err != nil {
+		return 0, err
+	}
+	return n[0], nil
+}
+
+// EndWhenSilent has the server end the connection, and so free the locks, when nothing has come on it for some time: the process may have been
+// stopped, or its host cut off.
+func (l *Locks) EndWhenSilent(ctx context.Context, after time.Duration) error {
+	return l.exec(ctx, "SELECT set_config('idle_session_timeout', $1, false)", strconv.FormatInt(after.Milliseconds(), 10))
+}
+
+// UnlockAll gives up what Try took.
+func (l *Locks) UnlockAll(ctx context.Context, names []string) error {
+	_, err := collect[bool](ctx, l, unlockAll, names)
+	return err
 }
 
 // Unlock gives up what Try took.

@@ -29,8 +29,8 @@ func (d *Dispatcher) sendFor(ctx context.Context, e *endpoint) {
 
 // send makes the requests to an endpoint that it may get.
 func (d *Dispatcher) send(ctx context.Context, e *endpoint) {
-	if d.endpoints[e.id] != e || e.target == nil {
-		return // it was given up
+	if e.target == nil || !d.owner.sure() {
+		return
 	}
 	for d.tenants[e.target.row.TenantID] < mostOfTenant {
 		it := e.next(d.cfg.Now())

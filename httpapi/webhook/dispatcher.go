@@ -26,10 +26,8 @@ const (
 	stepTimeout = 10 * time.Second
 	// atOnce is for how many endpoints deliveries are read by one query.
 	atOnce = 32
-	// idleFor is how long an endpoint without deliveries stays this controller's.
-	idleFor = 30 * time.Second
-	// othersFor is how long an endpoint that another controller works isn't asked for again.
-	othersFor = 500 * time.Millisecond
+	// idleFor is how long an endpoint without deliveries is remembered: how many requests it gets, and whether it is silent.
+	idleFor = 10 * time.Minute
 	// adoptEvery is how often deliveries that controllers of the version before have queued are taken over.
 	adoptEvery = 15 * time.Second
 	// aimEvery is how often it is looked where the endpoints with deliveries at hand are now.
@@ -257,7 +255,7 @@ func (d *Dispatcher) step(ctx context.Context) time.Duration {
 		return poll
 	}
 	now := d.cfg.Now()
-	wait := poll
+	wait := min(poll, max(pace, time.Until(d.owner.next)))
 	if !d.nextDue.IsZero() {
 		wait = min(wait, max(pace, d.nextDue.Sub(now)))
 	}

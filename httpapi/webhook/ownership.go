@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -10,97 +11,195 @@ import (
 )
 
 const (
+	// buckets are what controllers share the endpoints by: an endpoint belongs to a bucket, by its id, and a bucket to the controller that holds its
+	// lock. A lock for each endpoint would fill PostgreSQL's table of locks.
+	buckets = 256
+
 	lockTimeout = 5 * time.Second
-	// checkEvery is how often the connection that holds the locks is asked for a sign of life.
-	checkEvery = 2 * time.Second
+	// checkEvery is how often the connection that holds the locks is asked for a sign of life, and how many share the buckets; while some are
+	// to change hands it is every shareEvery.
+	checkEvery = time.Second
+	shareEvery = 200 * time.Millisecond
+	// silentFor is how long the connection may be silent before PostgreSQL ends it: a process that was stopped, or cut off, keeps nothing for ever.
+	// sureFor, which is shorter, is how long after a sign of life a controller goes on sending.
+	silentFor = 15 * time.Second
+	sureFor   = 10 * time.Second
+
+	// dispatchersLock is shared by all dispatchers: as many as hold it share the buckets.
+	dispatchersLock = "ringmaster webhook dispatchers"
 )
 
-// ownership are the endpoints that this controller works, each by an advisory lock on one connection: when that breaks they are free for
+// bucketOf gives an endpoint's bucket. Ids end in random bits.
+func bucketOf(id uuid.UUID) int { return int(id[len(id)-1]) }
+
+// holding is what a bucket is to this controller.
+type holding int
+
+const (
+	notMine holding = iota
+	mine
+	leaving // it becomes another's when nothing of it is at work any more
+)
+
+// ownership are the buckets that this controller works, each by an advisory lock on one connection: when that breaks they are free for
 // others at once. It is the dispatcher's loop's.
 type ownership struct {
 	store   *store.Store
 	locks   *store.Locks
-	mine    map[uuid.UUID]bool
-	others  map[uuid.UUID]time.Time // when they are asked for again
-	checked time.Time
-	broken  bool // a statement failed, and with it, as far as anybody knows, the connection
+	holds   [buckets]holding
+	checked time.Time // the last sign of life
+	next    time.Time // when the next is due
 }
 
-func newOwnership(st *store.Store) *ownership {
-	return &ownership{store: st, mine: map[uuid.UUID]bool{}, others: map[uuid.UUID]time.Time{}}
-}
+func newOwnership(st *store.Store) *ownership { return &ownership{store: st} }
 
-// check sees to it that there is a connection. lost tells that the one before is gone, and with it all that was owned.
-func (o *ownership) check(ctx context.Context) (lost bool, err error) {
-	if o.locks != nil && (o.broken || time.Since(o.checked) > checkEvery) {
-		if o.broken || o.locks.Ping(ctx) != nil {
-			o.drop(ctx)
-			lost = true
-		}
-		o.checked = time.Now()
-	}
-	if o.locks == nil {
-		if o.locks, err = o.store.OpenLocks(ctx, "ringmaster webhook endpoints", lockTimeout); err != nil {
-			o.locks = nil
-			return lost, err
-		}
-		o.checked, o.broken = time.Now(), false
-	}
-	return lost, nil
-}
+// owns tells whether deliveries of an endpoint may be read.
+func (o *ownership) owns(id uuid.UUID) bool { return o.holds[bucketOf(id)] == mine }
 
-// take gives those of the endpoints that are this controller's, having taken those that were nobody's.
-func (o *ownership) take(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
-	out := make(map[uuid.UUID]bool, len(ids))
-	var ask []uuid.UUID
-	var names []string
-	now := time.Now()
-	for _, id := range ids {
-		switch {
-		case o.mine[id]:
-			out[id] = true
-		case now.After(o.others[id]):
-			ask, names = append(ask, id), append(names, lockName(id))
-		}
+// sure tells whether what is owned is certainly no other controller's.
+func (o *ownership) sure() bool { return o.locks != nil && time.Since(o.checked) < sureFor }
+
+// due tells whether check has something to do.
+func (o *ownership) due() bool { return !time.Now().Before(o.next) }
+
+// check sees to it that there is a connection and that this controller has its share of the buckets. busy are those of which something is at
+// work. lost tells that the connection before is gone, and with it all that was owned.
+func (o *ownership) check(ctx context.Context, busy *[buckets]bool) (lost bool, err error) {
+	had := o.locks != nil
+	if !had {
+		err = o.open(ctx)
 	}
-	if len(ask) == 0 {
-		return out, nil
+	if err == nil {
+		err = o.share(ctx, busy)
 	}
-	got, err := o.locks.Try(ctx, names)
 	if err != nil {
-		o.broken = true
-		return nil, err
+		o.close(ctx) // whatever failed, the connection may be lost
+		return had, err
 	}
-	for i, id := range ask {
-		if got[i] {
-			o.mine[id], out[id] = true, true
-			delete(o.others, id)
-		} else {
-			o.others[id] = now.Add(othersFor)
-		}
-	}
-	return out, nil
+	return false, nil
 }
 
-// give lets others have an endpoint.
-func (o *ownership) give(ctx context.Context, id uuid.UUID) error {
-	delete(o.mine, id)
-	err := o.locks.Unlock(ctx, lockName(id))
-	o.broken = o.broken || err != nil
+func (o *ownership) open(ctx context.Context) (err error) {
+	if o.locks, err = o.store.OpenLocks(ctx, "ringmaster webhook endpoints", lockTimeout); err != nil {
+		o.locks = nil
+		return err
+	}
+	if err = o.locks.EndWhenSilent(ctx, silentFor); err == nil {
+		err = o.locks.Share(ctx, dispatchersLock)
+	}
 	return err
 }
 
-func (o *ownership) drop(ctx context.Context) {
-	_ = o.locks.Close(ctx) // it is lost, or about to be
-	o.locks = nil
-	clear(o.mine)
-	clear(o.others)
+// share takes buckets that are nobody's where this controller has fewer than an equal share, and gives up some where it has more.
+func (o *ownership) share(ctx context.Context, busy *[buckets]bool) error {
+	began := time.Now()
+	n, err := o.locks.Sharers(ctx, dispatchersLock)
+	if err != nil {
+		return err
+	}
+	o.checked = began
+	most := (buckets + n - 1) / max(1, n)
+	o.settle(most, busy)
+	if err := o.giveUp(ctx, busy); err != nil {
+		return err
+	}
+	if err := o.take(ctx, most-o.count(mine)); err != nil {
+		return err
+	}
+	o.next = began.Add(checkEvery)
+	if o.count(mine) < buckets/max(1, n) || o.count(leaving) > 0 {
+		o.next = began.Add(shareEvery)
+	}
+	return nil
 }
 
-func (o *ownership) close(ctx context.Context) {
-	if o.locks != nil {
-		o.drop(ctx)
+// settle says which buckets stay: most at the most, of those that are to stay already the busy ones before others.
+func (o *ownership) settle(most int, busy *[buckets]bool) {
+	before := o.holds
+	stay := 0
+	for _, was := range []holding{mine, leaving} {
+		for _, atWork := range []bool{true, false} {
+			for b, h := range before {
+				if h != was || busy[b] != atWork {
+					continue
+				}
+				if o.holds[b] = leaving; stay < most {
+					o.holds[b] = mine
+					stay++
+				}
+			}
+		}
 	}
 }
 
-func lockName(id uuid.UUID) string { return "ringmaster webhook endpoint " + id.String() }
+// giveUp lets others have what leaves and is not busy.
+func (o *ownership) giveUp(ctx context.Context, busy *[buckets]bool) error {
+	var names []string
+	for b, h := range o.holds {
+		if h == leaving && !busy[b] {
+			names = append(names, lockName(b))
+			o.holds[b] = notMine
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return o.locks.UnlockAll(ctx, names)
+}
+
+// take takes up to so many buckets that are nobody's.
+func (o *ownership) take(ctx context.Context, n int) error {
+	var others []int
+	var names []string
+	for b, h := range o.holds {
+		if h == notMine {
+			others, names = append(others, b), append(names, lockName(b))
+		}
+	}
+	if n <= 0 || len(others) == 0 {
+		return nil
+	}
+	held, err := o.locks.Held(ctx, names)
+	if err != nil {
+		return err
+	}
+	var free []int
+	var ask []string
+	for i, b := range others {
+		if !held[i] && len(free) < n {
+			free, ask = append(free, b), append(ask, names[i])
+		}
+	}
+	if len(free) == 0 {
+		return nil
+	}
+	got, err := o.locks.Try(ctx, ask)
+	if err != nil {
+		return err
+	}
+	for i, b := range free {
+		if got[i] {
+			o.holds[b] = mine
+		}
+	}
+	return nil
+}
+
+func (o *ownership) count(of holding) (n int) {
+	for _, h := range o.holds {
+		if h == of {
+			n++
+		}
+	}
+	return n
+}
+
+// close lets others have everything.
+func (o *ownership) close(ctx context.Context) {
+	if o.locks != nil {
+		_ = o.locks.Close(ctx) // it may be lost already
+	}
+	o.locks, o.holds, o.next = nil, [buckets]holding{}, time.Time{}
+}
+
+func lockName(bucket int) string { return "ringmaster webhook bucket " + strconv.Itoa(bucket) }

@@ -16,11 +16,7 @@ import (
 // read takes deliveries that are due of the endpoints that are this controller's, or nobody's.
 func (d *Dispatcher) read(ctx context.Context) error {
 	now := d.cfg.Now()
-	lost, err := d.owner.check(ctx)
-	if lost {
-		d.forget()
-	}
-	if err != nil {
+	if err := d.ownShare(ctx); err != nil {
 		return err
 	}
 	work, err := d.store.ReadSystem().WebhookWork(ctx)
@@ -28,22 +24,19 @@ func (d *Dispatcher) read(ctx context.Context) error {
 		return err
 	}
 	d.nextDue = time.Time{}
-	var due []uuid.UUID
+	due := map[uuid.UUID]bool{}
 	for _, w := range work {
 		switch {
+		case !d.owner.owns(w.SubscriptionID):
 		case w.DueAt == nil || !w.DueAt.After(now):
-			due = append(due, w.SubscriptionID)
+			due[w.SubscriptionID] = true
 		case d.nextDue.IsZero() || w.DueAt.Before(d.nextDue):
 			d.nextDue = *w.DueAt
 		}
 	}
-	mine, err := d.owner.take(ctx, due)
-	if err != nil {
-		return err
-	}
-	d.idle(ctx, mine)
+	d.idle(due)
 	var ask []*endpoint
-	for id := range mine {
+	for id := range due {
 		e := d.endpoints[id]
 		if e == nil {
 			e = newEndpoint(id)
@@ -212,8 +205,32 @@ func secretsOf(st *store.Store, id uuid.UUID, sealed, previous []byte, until *ti
 	return out, nil
 }
 
-// idle gives up endpoints that have had nothing for long.
-func (d *Dispatcher) idle(ctx context.Context, busy map[uuid.UUID]bool) {
+// ownShare sees to it that this controller has its share of the endpoints, and drops what it no longer has.
+func (d *Dispatcher) ownShare(ctx context.Context) error {
+	if !d.owner.due() {
+		return nil
+	}
+	var busy [buckets]bool
+	for id, e := range d.endpoints {
+		busy[bucketOf(id)] = busy[bucketOf(id)] || len(e.held) > 0
+	}
+	lost, err := d.owner.check(ctx, &busy)
+	if lost {
+		d.log.WarnContext(ctx, "the connection with the locks of webhook endpoints was lost, deliveries are read anew", "error", err)
+	}
+	for id, e := range d.endpoints {
+		if d.owner.owns(id) {
+			continue
+		}
+		if e.dropQueued(); len(e.held) == 0 {
+			delete(d.endpoints, id)
+		}
+	}
+	return err
+}
+
+// idle forgets endpoints that have had nothing for long.
+func (d *Dispatcher) idle(busy map[uuid.UUID]bool) {
 	now := time.Now()
 	for id, e := range d.endpoints {
 		switch {
@@ -221,19 +238,8 @@ func (d *Dispatcher) idle(ctx context.Context, busy map[uuid.UUID]bool) {
 			e.idle = time.Time{}
 		case e.idle.IsZero():
 			e.idle = now
-		case now.Sub(e.idle) > idleFor && !e.open:
-			if err := d.owner.give(ctx, id); err != nil {
-				d.log.WarnContext(ctx, "giving up a webhook endpoint failed", "subscription_id", id, "error", err)
-			}
+		case now.Sub(e.idle) > idleFor:
 			delete(d.endpoints, id)
 		}
-	}
-}
-
-// forget drops what was read: the endpoints may be another controller's now.
-func (d *Dispatcher) forget() {
-	d.log.Warn("the connection with the locks of webhook endpoints was lost, deliveries are read anew")
-	for _, e := range d.endpoints {
-		e.dropQueued()
 	}
 }
