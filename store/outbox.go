@@ -81,7 +81,7 @@ func ParseEventID(s string) (uuid.UUID, error) {
 }
 
 // Emit writes an event to the outbox, with a pending delivery and its place in the queue for every active subscription to its type. All of it
-// commits with the transaction. It gives the event's id as it stands on the wire.
+// commits with the transaction. It gives the event's id as it stands on the wire, but for one that is held, which gets another (ReleaseEvents).
 func (t *Tx) Emit(ctx context.Context, e Event) (string, error) {
 	id, data, err := e.encode()
 	if err != nil {
@@ -131,16 +131,20 @@ func (e Event) time() time.Time {
 	return e.At
 }
 
-// ReleaseEvents moves the events of a call that were held to the outbox, in the order in which they were emitted. Whoever
-// decides the answer (CallDecideAnswer) calls it in the same transaction, after call.answered.
+// ReleaseEvents moves the events of a call that were held to the outbox, in the order in which they were emitted. They get ids of now, behind
+// that of call.answered: lists and replays go by the ids. Whoever decides the answer (CallDecideAnswer) calls it in the same transaction, after call.answered.
 func (t *Tx) ReleaseEvents(ctx context.Context, tenantID, callID uuid.UUID) error {
 	held, err := t.Q.TakeHeldEvents(ctx, tenantID, callID)
 	if err != nil {
 		return fmt.Errorf("release held events: %w", err)
 	}
 	for _, h := range held {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return fmt.Errorf("release held %s: %w", h.Type, err)
+		}
 		e := Event{TenantID: tenantID, Type: EventType(h.Type), CallID: &h.CallID, CampaignID: h.CampaignID}
-		if err := t.insertEvent(ctx, e, h.ID, h.Data, h.CreatedAt); err != nil {
+		if err := t.insertEvent(ctx, e, id, h.Data, h.CreatedAt); err != nil {
 			return fmt.Errorf("release held %s: %w", h.Type, err)
 		}
 	}

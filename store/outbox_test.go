@@ -1,8 +1,10 @@
 package store_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -171,7 +173,7 @@ func TestParseEventIDRefuses(t *testing.T) {
 }
 
 // Events of a call whose answer waits for a verdict are nobody's until it is decided; then they follow in their order, with
-// the ids and times that they were given.
+// the times that they were given and ids behind that of the answer, by which they are listed and replayed.
 func TestEventsWaitForTheAnswer(t *testing.T) {
 	t.Parallel()
 	st := storetest.New(t)
@@ -184,8 +186,8 @@ func TestEventsWaitForTheAnswer(t *testing.T) {
 	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	emitOf(call, store.EventCallStarted, at)
 	storetest.Exec(t, st, tenantID, "UPDATE calls SET status = 'answered', answer_time = now(), amd = true WHERE id = $1", call)
-	started := emitOf(call, store.EventAISessionStarted, at.Add(time.Second))
-	ended := emitOf(call, store.EventAISessionEnded, at.Add(2*time.Second))
+	emitOf(call, store.EventAISessionStarted, at.Add(time.Second))
+	emitOf(call, store.EventAISessionEnded, at.Add(2*time.Second))
 	emitOf(other, store.EventCallStarted, at)
 	list := func() []db.Event {
 		var events []db.Event
@@ -210,11 +212,12 @@ func TestEventsWaitForTheAnswer(t *testing.T) {
 	events := list()
 	require.Len(t, events, 4)
 	require.Equal(t, "call.answered", events[1].Type)
-	require.Equal(t, started, events[2].ID)
+	require.Equal(t, "ai_session.started", events[2].Type)
 	require.True(t, at.Add(time.Second).Equal(events[2].CreatedAt))
 	require.JSONEq(t, `{"n":1}`, string(events[2].Data))
-	require.Equal(t, ended, events[3].ID)
-	require.Equal(t, []uuid.UUID{subscription}, deliveriesOf(t, st, tenantID, started))
+	require.Equal(t, "ai_session.ended", events[3].Type)
+	require.True(t, slices.IsSortedFunc(events, func(a, b db.Event) int { return bytes.Compare(a.ID[:], b.ID[:]) }))
+	require.Equal(t, []uuid.UUID{subscription}, deliveriesOf(t, st, tenantID, events[2].ID))
 	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM held_events"))
 	require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
 		_, err := tx.Q.CallDecideAnswer(t.Context(), "human", tenantID, call)
