@@ -58,7 +58,7 @@ func (s *Subscriptions) Test(ctx context.Context, tenant, id uuid.UUID) (out Tri
 	if !sub.IsActive {
 		return out, conflict(codePaused, "The subscription is not active.")
 	}
-	now := s.now()
+	now := s.now().Truncate(time.Microsecond) // as it is stored: what is tried again is the same
 	secrets, err := secretsOf(s.st, id, sub.SecretSealed, sub.PreviousSecretSealed, sub.PreviousSecretUntil, now)
 	if err != nil {
 		return out, err
