@@ -155,8 +155,14 @@ func printJSON(e Env, v any) error {
 	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("encode what is to be printed: %w", err)
 	}
-	var out strings.Builder // what a terminal would obey stands in texts alone, where JSON can write it otherwise
-	for _, r := range raw.String() {
+	_, err := io.WriteString(e.Stdout, printable(raw.String()))
+	return err
+}
+
+// printable writes JSON so that there is nothing for a terminal to obey: that stands in texts alone, where JSON can write it otherwise.
+func printable(raw string) string {
+	var out strings.Builder
+	for _, r := range raw {
 		if r == '\n' || !obeyed(r) {
 			out.WriteRune(r)
 			continue
@@ -165,8 +171,7 @@ func printJSON(e Env, v any) error {
 			fmt.Fprintf(&out, `\u%04x`, unit)
 		}
 	}
-	_, err := io.WriteString(e.Stdout, out.String())
-	return err
+	return out.String()
 }
 
 // remade reads a value as what it is in JSON.

@@ -2,7 +2,8 @@
 // credential, and neither its configuration nor its database.
 //
 // How to read it: this file (the commands, and what all have in common), profile.go (where addresses and credentials come from), output.go
-// (tables and JSON), input.go (members of bodies), then one file per resource.
+// (tables and JSON), input.go (members of bodies), then one file per resource. `webhooks listen` is listen.go (what is printed and forwarded) and tail.go (which
+// events are new).
 package remote
 
 import (

@@ -22,6 +22,7 @@ type webhooksCmd struct {
 	ReplayEvents webhooksReplayEventsCmd `cmd:"" help:"Deliver a span of time's events to a subscription again."`
 	RotateSecret webhooksRotateSecretCmd `cmd:"" help:"Replace a signing secret; both sign for a while."`
 	Events       webhooksEventsCmd       `cmd:"" help:"List what happened, delivered or not."`
+	Listen       webhooksListenCmd       `cmd:"" help:"Show events as they come, and forward them to an address while one develops."`
 }
 
 func webhookColumns() []string {

@@ -20,6 +20,8 @@ func TestCompletion(t *testing.T) {
 		"calls get --ap":                    {"--api-url", "--api-key"},
 		"leads import ":                     {}, // an id, and then a file
 		"completion ":                       {"bash", "zsh", "fish"},
+		"webhooks l":                        {"list", "listen"},
+		"webhooks listen --f":               {"--forward-to"},
 		"with":                              {}, // hidden
 		"nothing ":                          {},
 		"tenant create acme --privacy s":    {"standard", "strict"},
