@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,20 +11,24 @@ import (
 )
 
 const (
-	// listenCredentials asks for the word that triggers give of each change of a credential (migration 0049).
+	// listenCredentials asks for the word that triggers give of each change of a credential (migrations 0049 and 0066).
 	listenCredentials = "LISTEN ringmaster_credentials"
+	// toldOfToken stands before the hash of a callback token's jti, where the word is of one.
+	toldOfToken = "callback "
 	// A connection on which nothing was told for listenQuiet is asked for a sign of life, which must come in listenPing.
 	listenQuiet = time.Second
 	listenPing  = 2 * time.Second
 )
 
-// CredentialWatcher keeps in memory what it has read of keys and users. Its methods are called from one goroutine at a time and another, and
+// CredentialWatcher keeps in memory what it has read of keys, users and callback tokens. Its methods are called from one goroutine at a time and another, and
 // must return at once.
 type CredentialWatcher interface {
 	// Watch tells whether every change is told from now on. What was read before that is worth nothing.
 	Watch(on bool)
 	// Forget tells that what is known of a tenant's credentials may have changed.
 	Forget(tenant uuid.UUID)
+	// ForgetToken tells the same of one callback token, by the hash of its jti.
+	ForgetToken(hash string)
 }
 
 // WatchCredentials tells a watcher of each change to what a credential is good for, whoever makes it, as soon as it is committed, until ctx
@@ -34,6 +39,10 @@ func (s *Store) WatchCredentials(ctx context.Context, w CredentialWatcher) {
 	listener{
 		pool: s.pool, application: "ringmaster credentials", statement: listenCredentials, listening: func() { w.Watch(true) },
 		told: func(payload string) {
+			if hash, ok := strings.CutPrefix(payload, toldOfToken); ok {
+				w.ForgetToken(hash)
+				return
+			}
 			tenant, err := uuid.Parse(payload)
 			if err != nil {
 				w.Watch(true) // whatever it says, what was known before may have changed
@@ -69,15 +78,22 @@ func (ws *watchers) remove(w CredentialWatcher) {
 }
 
 // changed tells them without the way through the database, so that no request that begins after a change's answer finds what was before.
-func (ws *watchers) changed(tenant uuid.UUID) {
+func (ws *watchers) changed(change func(CredentialWatcher)) {
 	ws.mu.Lock()
 	list := slices.Clone(ws.list)
 	ws.mu.Unlock()
 	for _, w := range list {
-		w.Forget(tenant)
+		change(w)
 	}
 }
 
 // ForgetCredentials says that this transaction changes what credentials of a tenant are good for. The database tells everybody so; this
 // store's own watchers are told before the transaction's call returns.
-func (t *Tx) ForgetCredentials(tenant uuid.UUID) { t.credentials = append(t.credentials, tenant) }
+func (t *Tx) ForgetCredentials(tenant uuid.UUID) {
+	t.credentials = append(t.credentials, func(w CredentialWatcher) { w.Forget(tenant) })
+}
+
+// ForgetToken says the same of a callback token, by the hash of its jti.
+func (t *Tx) ForgetToken(hash string) {
+	t.credentials = append(t.credentials, func(w CredentialWatcher) { w.ForgetToken(hash) })
+}

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ type heard struct {
 	watched bool
 	syncs   int
 	tenants map[uuid.UUID]int
+	tokens  []string
 }
 
 func (h *heard) Watch(on bool) {
@@ -33,6 +35,18 @@ func (h *heard) Forget(tenant uuid.UUID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.tenants[tenant]++
+}
+
+func (h *heard) ForgetToken(hash string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tokens = append(h.tokens, hash)
+}
+
+func (h *heard) ofTokens() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.tokens)
 }
 
 func (h *heard) look() (watched bool, syncs int) {
@@ -96,6 +110,27 @@ func TestCredentialChangesAreTold(t *testing.T) {
 		require.Eventually(t, func() bool { return h.of(tenant) == before+1 }, 30*time.Second, time.Millisecond, change)
 	}
 	require.Zero(t, h.of(bystander))
+}
+
+// A callback token that is revoked, or changed in any other way, is told by itself; one that is over by time needs no word.
+func TestCallbackTokenChangesAreTold(t *testing.T) {
+	t.Parallel()
+	url := storetest.NewURL(t)
+	st, other := storetest.Open(t, url), storetest.Open(t, url)
+	h := watch(t, other)
+	tenant := storetest.Tenant(t, st)
+	add := func(hash string, life string) {
+		storetest.Exec(t, st, tenant, `INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at)
+			VALUES ($1, $2, gen_random_uuid(), gen_random_uuid(), 'a..b', 'voice_agent:control', now() + $3::interval)`, tenant, hash, life)
+	}
+	add("over", "-1 minute")
+	add("long", "1 hour")
+	storetest.Exec(t, st, tenant, "DELETE FROM callback_tokens WHERE jti_hash = 'over'")
+	storetest.Exec(t, st, tenant, "UPDATE callback_tokens SET revoked_at = now()")
+	storetest.Exec(t, st, tenant, "DELETE FROM callback_tokens")
+	require.Eventually(t, func() bool { return len(h.ofTokens()) >= 2 }, 30*time.Second, time.Millisecond)
+	require.Equal(t, []string{"long", "long"}, h.ofTokens())
+	require.Zero(t, h.of(tenant), "the tenant's keys are what they were")
 }
 
 // A key's use is written all the time, and no change.

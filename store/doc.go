@@ -37,8 +37,9 @@
 //
 // # Credentials in memory
 //
-// Triggers tell ringmaster_credentials of each change to what keys, users and tenants are good for (migration 0049); WatchCredentials passes that
-// on to whoever keeps them in memory. A transaction that makes such a change calls ForgetCredentials, for its own process.
+// Triggers tell ringmaster_credentials of each change to what keys, users and tenants are good for (migration 0049), and of each callback token that
+// ends before its time (0066); WatchCredentials passes that on to whoever keeps them in memory. A transaction that makes such a change calls
+// ForgetCredentials or ForgetToken, for its own process.
 //
 // # Keys
 //

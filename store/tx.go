@@ -36,8 +36,8 @@ type Tx struct {
 	enqueued []string
 	// webhooks tells that it queued deliveries.
 	webhooks bool
-	// credentials are the tenants whose credentials it changes.
-	credentials []uuid.UUID
+	// credentials tell of those that it changes.
+	credentials []func(CredentialWatcher)
 }
 
 // Pgx gives the driver's transaction, for what the generated queries don't cover (COPY, batches). Its errors are the driver's;
@@ -161,8 +161,8 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) erro
 	for _, queue := range t.enqueued { // whatever became of the commit: to look in vain costs little
 		s.wake(queue, time.Time{}) //nolint:contextcheck // it outlives the transaction
 	}
-	for _, tenant := range t.credentials { // as well
-		s.watchers.changed(tenant)
+	for _, change := range t.credentials { // as well
+		s.watchers.changed(change)
 	}
 	if err != nil {
 		return fmt.Errorf("commit transaction: %w", commitError(ctx, err))

@@ -87,6 +87,7 @@ type Authenticator struct {
 	callbackKeys func() []keyring.Key
 	keys         *memory[keyHash, *db.FindAPIKeyByHashRow]
 	users        *memory[userRef, *db.FindSessionUserRow]
+	tokens       *memory[string, *db.FindCallbackTokenRow] // callback tokens, by the hashes of their jti
 	metrics      Metrics
 	changes      broadcast
 	// Touched writes when keys were last used; its Run is its owner's to start.
@@ -102,7 +103,7 @@ type userRef struct{ tenantID, id uuid.UUID }
 
 // Metrics are what an Authenticator counts.
 type Metrics struct {
-	// Lookups are of keys and users, by credential (key, session) and source (memory, database).
+	// Lookups are of keys, users and callback tokens, by credential (key, session, callback) and source (memory, database).
 	Lookups *prometheus.CounterVec
 	// Watched is 1 while changes of credentials are told, so that they are remembered.
 	Watched prometheus.Gauge
@@ -112,6 +113,7 @@ type Metrics struct {
 func (a *Authenticator) Watch(on bool) {
 	a.keys.watch(on)
 	a.users.watch(on)
+	a.tokens.watch(on)
 	a.metrics.Watched.Set(0)
 	if on {
 		a.metrics.Watched.Set(1)
@@ -123,8 +125,12 @@ func (a *Authenticator) Watch(on bool) {
 func (a *Authenticator) Forget(tenant uuid.UUID) {
 	a.keys.forget(tenant)
 	a.users.forget(tenant)
+	a.tokens.forget(tenant)
 	a.changes.tell()
 }
+
+// ForgetToken implements store.CredentialWatcher.
+func (a *Authenticator) ForgetToken(hash string) { a.tokens.forgetOne(hash) }
 
 // Changes gives a channel that is closed when what credentials are good for may have changed since. Whoever works for long on the word of one
 // asks again then.
@@ -138,9 +144,9 @@ func (a *Authenticator) counted(credential string, remembered bool) {
 	a.metrics.Lookups.WithLabelValues(credential, source).Inc()
 }
 
-// Authenticate finds out whose credential it is. What the database says of keys and users is remembered for a few seconds while
+// Authenticate finds out whose credential it is. What the database says of it is remembered for a few seconds while
 // store.WatchCredentials tells of every change: a revocation takes effect with the next request here, and as soon as its word comes on other
-// hosts. Callback tokens are looked up for every request.
+// hosts. What ends by time ends by this host's clock.
 func (a *Authenticator) Authenticate(ctx context.Context, token string) (Principal, error) {
 	switch {
 	case strings.HasPrefix(token, account.PrefixLive), strings.HasPrefix(token, account.PrefixTest):
@@ -203,13 +209,20 @@ func (a *Authenticator) callbackPrincipal(ctx context.Context, wire string) (Pri
 	if !valid {
 		return Principal{}, refused(CodeInvalid, "The callback token is malformed.")
 	}
-	row, err := a.store.ReadSystem().FindCallbackToken(ctx, callbacktoken.Hash(jti))
+	hash := callbacktoken.Hash(jti)
+	row, remembered, err := a.tokens.look(hash, func() (*db.FindCallbackTokenRow, uuid.UUID, error) {
+		row, err := a.store.ReadSystem().FindCallbackToken(ctx, hash)
+		return &row, row.CallbackToken.TenantID, err
+	})
+	a.counted("callback", remembered)
+	if errors.Is(err, store.ErrNotFound) {
+		return Principal{}, errInvalidCredential()
+	}
+	if err != nil {
+		return Principal{}, err
+	}
 	token := row.CallbackToken
 	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return Principal{}, errInvalidCredential()
-	case err != nil:
-		return Principal{}, err
 	case row.Suspended:
 		return Principal{}, errSuspended()
 	case token.RevokedAt != nil && !token.RevokedAt.After(a.now()):
@@ -279,6 +292,7 @@ func (a *Authenticator) Take(who Principal) Verdict {
 func New(st *store.Store, signer *Signer, callbackKeys func() []keyring.Key, now func() time.Time, log *slog.Logger, metrics Metrics) *Authenticator {
 	return &Authenticator{
 		store: st, signer: signer, callbackKeys: callbackKeys, Touched: newTouchLog(st, log), limiter: newLimiter(time.Minute), now: now, log: log,
-		keys: newMemory[keyHash, *db.FindAPIKeyByHashRow](), users: newMemory[userRef, *db.FindSessionUserRow](), metrics: metrics,
+		keys: newMemory[keyHash, *db.FindAPIKeyByHashRow](), users: newMemory[userRef, *db.FindSessionUserRow](),
+		tokens: newMemory[string, *db.FindCallbackTokenRow](), metrics: metrics,
 	}
 }

@@ -69,6 +69,13 @@ func (m *memory[K, V]) forget(tenant uuid.UUID) {
 	maps.DeleteFunc(m.kept, func(_ K, r remembered[V]) bool { return r.tenant == tenant })
 }
 
+func (m *memory[K, V]) forgetOne(key K) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.era++
+	delete(m.kept, key)
+}
+
 func (m *memory[K, V]) watch(on bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,9 +18,11 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
 
 // host is one controller as far as it knows who asks.
@@ -43,7 +45,8 @@ func newHost(tb testing.TB, url string) *host {
 		}),
 	}
 	// What is found out by time alone is found out too late for these tests.
-	h.keys.now, h.users.now = func() time.Time { return time.Time{} }, func() time.Time { return time.Time{} }
+	never := func() time.Time { return time.Time{} }
+	h.keys.now, h.users.now, h.tokens.now = never, never, never
 	ctx, cancel := context.WithCancel(tb.Context())
 	done := make(chan struct{})
 	go func() {
@@ -83,6 +86,24 @@ func (h *host) key(tb testing.TB, tenant uuid.UUID) (id uuid.UUID, secret string
 	return k.ID, s.Key
 }
 
+// token gives a callback token and what revokes it.
+func (h *host) token(tb testing.TB, tenant uuid.UUID, life time.Duration) (wire string, revoke func() error) {
+	tb.Helper()
+	call := storetest.NewID(tb)
+	token, err := callbacktoken.Mint(h.callbackKeys(), tenant, call, time.Now(), life)
+	require.NoError(tb, err)
+	require.NoError(tb, h.st.InTenant(tb.Context(), tenant, func(tx *store.Tx) error {
+		return tx.Q.CallbackTokenInsert(tb.Context(), db.CallbackTokenInsertParams{
+			TenantID: tenant, JtiHash: token.Hash(), CallID: call, SessionID: storetest.NewID(tb), Jwt: token.Kept, Scope: callbacktoken.Scope,
+			ExpiresAt: token.ExpiresAt, CreatedAt: token.CreatedAt,
+		})
+	}))
+	return token.Wire(), func() error {
+		_, _, err := Tokens{Store: h.st, Now: time.Now}.Revoke(tb.Context(), tenant, call, token.Wire())
+		return err
+	}
+}
+
 func (h *host) session(tb testing.TB, tenant uuid.UUID, email string) (id uuid.UUID, token string) {
 	tb.Helper()
 	var user account.UserEdit
@@ -108,7 +129,9 @@ func TestCredentialsAreRemembered(t *testing.T) {
 	one, two, tenant := hosts(t)
 	_, secret := one.key(t, tenant)
 	_, session := one.session(t, tenant, "u@x.test")
+	token, _ := one.token(t, tenant, time.Hour)
 	for range 10 {
+		require.True(t, one.good(t, token))
 		require.True(t, one.good(t, secret))
 		require.True(t, one.good(t, session))
 		require.True(t, two.good(t, secret))
@@ -119,20 +142,50 @@ func TestCredentialsAreRemembered(t *testing.T) {
 	}
 	require.Equal(t, 1, one.lookups("session", "database"))
 	require.Equal(t, 9, one.lookups("session", "memory"))
+	require.Equal(t, 1, one.lookups("callback", "database"))
+	require.Equal(t, 9, one.lookups("callback", "memory"))
 }
 
-// revocationLatencies revokes keys on one host and gives how long after the answer the other still took each.
-func revocationLatencies(tb testing.TB, keys int) []time.Duration {
+// A callback token that is remembered ends when its time is over all the same.
+func TestRememberedTokensExpire(t *testing.T) {
+	t.Parallel()
+	one, _, tenant := hosts(t)
+	token, _ := one.token(t, tenant, time.Hour)
+	require.True(t, one.good(t, token))
+	one.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+	_, err := one.Authenticate(t.Context(), token)
+	e, ok := fault.As(err, fault.Unauthorized)
+	require.True(t, ok)
+	require.Equal(t, codeExpiredCredential, e.Code)
+	require.Equal(t, 1, one.lookups("callback", "memory"))
+}
+
+// credential makes one that a host may revoke.
+type credential func(tb testing.TB, h *host, tenant uuid.UUID) (secret string, revoke func() error)
+
+func aKey(tb testing.TB, h *host, tenant uuid.UUID) (secret string, revoke func() error) {
+	tb.Helper()
+	id, secret := h.key(tb, tenant)
+	return secret, func() error { return h.accounts.RevokeKey(tb.Context(), tenant, id, "leaked") }
+}
+
+func aToken(tb testing.TB, h *host, tenant uuid.UUID) (secret string, revoke func() error) {
+	tb.Helper()
+	return h.token(tb, tenant, time.Hour)
+}
+
+// revocationLatencies revokes credentials on one host and gives how long after the answer the other still took each.
+func revocationLatencies(tb testing.TB, kind credential, number int) []time.Duration {
 	tb.Helper()
 	one, two, tenant := hosts(tb)
-	took := make([]time.Duration, 0, keys)
+	took := make([]time.Duration, 0, number)
 	tick := time.NewTicker(100 * time.Microsecond)
 	defer tick.Stop()
-	for range keys {
-		id, secret := one.key(tb, tenant)
+	for range number {
+		secret, revoke := kind(tb, one, tenant)
 		require.True(tb, one.good(tb, secret))
 		require.True(tb, two.good(tb, secret))
-		require.NoError(tb, one.accounts.RevokeKey(tb.Context(), tenant, id, "leaked"))
+		require.NoError(tb, revoke())
 		answered := time.Now()
 		require.False(tb, one.good(tb, secret), "here it is refused from the answer on")
 		for two.good(tb, secret) {
@@ -148,15 +201,25 @@ func revocationLatencies(tb testing.TB, keys int) []time.Duration {
 // A revoked key is refused on the host that revoked it from the answer on, and on the other one within 100 ms.
 func TestRevokedKeysAreRefusedOnEveryHost(t *testing.T) {
 	t.Parallel()
-	const keys = 200
-	took := revocationLatencies(t, keys)
-	t.Logf("refused on the other host after p50 %v, p99 %v, most %v", took[keys/2], took[keys*99/100], took[keys-1])
-	require.Less(t, took[keys/2], 100*time.Millisecond)
+	requireSoonRefused(t, aKey, 200)
+}
+
+// So is a callback token.
+func TestRevokedTokensAreRefusedOnEveryHost(t *testing.T) {
+	t.Parallel()
+	requireSoonRefused(t, aToken, 100)
+}
+
+func requireSoonRefused(t *testing.T, kind credential, number int) {
+	t.Helper()
+	took := revocationLatencies(t, kind, number)
+	t.Logf("refused on the other host after p50 %v, p99 %v, most %v", took[number/2], took[number*99/100], took[number-1])
+	require.Less(t, took[number/2], 100*time.Millisecond)
 }
 
 // BenchmarkRevocation tells how long after a revocation's answer another host still takes the key; -benchtime 1000x for a p99.
 func BenchmarkRevocation(b *testing.B) {
-	took := revocationLatencies(b, b.N)
+	took := revocationLatencies(b, aKey, b.N)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
 }
@@ -178,6 +241,7 @@ func TestCredentialsEndOnEveryHost(t *testing.T) {
 	one, two, tenant := hosts(t)
 	id, secret := one.key(t, tenant)
 	user, session := one.session(t, tenant, "u@x.test")
+	token, revoke := one.token(t, tenant, time.Hour)
 	renew := func() {
 		row, err := one.accounts.User(t.Context(), tenant, user)
 		require.NoError(t, err)
@@ -201,6 +265,14 @@ func TestCredentialsEndOnEveryHost(t *testing.T) {
 			_, err := one.accounts.Resume(t.Context(), tenant)
 			require.NoError(t, err)
 		}, false},
+		{"suspension", &token, func() error {
+			_, err := one.accounts.Suspend(t.Context(), tenant, time.Now(), "unpaid")
+			return err
+		}, func() {
+			_, err := one.accounts.Resume(t.Context(), tenant)
+			require.NoError(t, err)
+		}, false},
+		{"revocation", &token, func() error { return revoke() }, nil, false},
 		{"suspension", &secret, func() error {
 			_, err := one.accounts.Suspend(t.Context(), tenant, time.Now(), "unpaid")
 			return err
@@ -238,8 +310,8 @@ func TestCredentialsEndOnEveryHost(t *testing.T) {
 func TestRevokedKeysStayRefusedUnderLoad(t *testing.T) {
 	t.Parallel()
 	one, two, tenant := hosts(t)
-	for range 3 {
-		id, secret := one.key(t, tenant)
+	for _, kind := range []credential{aKey, aToken, aKey, aToken} {
+		secret, revoke := kind(t, one, tenant)
 		var answered atomic.Bool
 		var asking sync.WaitGroup
 		ask := func(h *host, local bool) {
@@ -260,10 +332,10 @@ func TestRevokedKeysStayRefusedUnderLoad(t *testing.T) {
 		// Others' changes have what is known read anew meanwhile.
 		asking.Go(func() {
 			for !answered.Load() {
-				_ = one.accounts.EndSessions(t.Context(), tenant, id)
+				_ = one.accounts.EndSessions(t.Context(), tenant, tenant)
 			}
 		})
-		require.NoError(t, one.accounts.RevokeKey(t.Context(), tenant, id, "leaked"))
+		require.NoError(t, revoke())
 		answered.Store(true)
 		asking.Wait()
 	}

@@ -23,7 +23,7 @@ type Tokens struct {
 }
 
 // Revoke ends a callback token of a tenant's call, and tells its jti and when it would have ended. Once more is no fault. It counts with the
-// next request, on every host. Errors: [*fault.Error] for what is no token, is unknown, or is another call's.
+// next request here, and as soon as its word comes on other hosts. Errors: [*fault.Error] for what is no token, is unknown, or is another call's.
 func (k Tokens) Revoke(ctx context.Context, tenant, call uuid.UUID, wire string) (jti string, until time.Time, err error) {
 	jti, valid := callbacktoken.JTI(wire)
 	if !valid {
@@ -44,6 +44,7 @@ func (k Tokens) Revoke(ctx context.Context, tenant, call uuid.UUID, wire string)
 		if err != nil || revoked == 0 {
 			return err
 		}
+		tx.ForgetToken(hash)
 		return tx.Audit(ctx, store.AuditEntry{
 			TenantID: tenant, Action: "callback_token.revoked", ObjectID: row.SessionID.String(), CallID: &call, At: k.Now(),
 		})

@@ -88,9 +88,10 @@ func (q *Queries) CallbackTokenRevoke(ctx context.Context, revokedAt time.Time, 
 	return result.RowsAffected(), nil
 }
 
-const callbackTokenRevokeOfSession = `-- name: CallbackTokenRevokeOfSession :execrows
+const callbackTokenRevokeOfSession = `-- name: CallbackTokenRevokeOfSession :many
 UPDATE callback_tokens SET revoked_at = $1::timestamptz
 WHERE tenant_id = $2 AND call_id = $3 AND session_id = $4 AND revoked_at IS NULL
+RETURNING jti_hash
 `
 
 type CallbackTokenRevokeOfSessionParams struct {
@@ -100,17 +101,30 @@ type CallbackTokenRevokeOfSessionParams struct {
 	SessionID uuid.UUID
 }
 
-func (q *Queries) CallbackTokenRevokeOfSession(ctx context.Context, arg CallbackTokenRevokeOfSessionParams) (int64, error) {
-	result, err := q.db.Exec(ctx, callbackTokenRevokeOfSession,
+// CallbackTokenRevokeOfSession gives the hashes of those that it ends.
+func (q *Queries) CallbackTokenRevokeOfSession(ctx context.Context, arg CallbackTokenRevokeOfSessionParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, callbackTokenRevokeOfSession,
 		arg.RevokedAt,
 		arg.TenantID,
 		arg.CallID,
 		arg.SessionID,
 	)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var jti_hash string
+		if err := rows.Scan(&jti_hash); err != nil {
+			return nil, err
+		}
+		items = append(items, jti_hash)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const liveUnitClearVoiceAgent = `-- name: LiveUnitClearVoiceAgent :execrows

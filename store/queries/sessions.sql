@@ -44,9 +44,11 @@ UPDATE ai_sessions SET token_hash = @token_hash::text WHERE tenant_id = @tenant_
 INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at, created_at)
 VALUES (@tenant_id, @jti_hash, @call_id, @session_id, @jwt, @scope, @expires_at::timestamptz, @created_at::timestamptz);
 
--- name: CallbackTokenRevokeOfSession :execrows
+-- CallbackTokenRevokeOfSession gives the hashes of those that it ends.
+-- name: CallbackTokenRevokeOfSession :many
 UPDATE callback_tokens SET revoked_at = @revoked_at::timestamptz
-WHERE tenant_id = @tenant_id AND call_id = @call_id AND session_id = @session_id AND revoked_at IS NULL;
+WHERE tenant_id = @tenant_id AND call_id = @call_id AND session_id = @session_id AND revoked_at IS NULL
+RETURNING jti_hash;
 
 -- name: CallbackTokenRevoke :execrows
 UPDATE callback_tokens SET revoked_at = @revoked_at::timestamptz WHERE tenant_id = @tenant_id AND jti_hash = @jti_hash AND revoked_at IS NULL;

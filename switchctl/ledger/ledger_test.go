@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -212,6 +213,16 @@ func TestLedgerOfACallThatWasAnsweredUnseen(t *testing.T) {
 	require.Equal(t, []string{"call.answered", "call.ended"}, types, "in the order in which it happened")
 }
 
+// tokenWatch counts the callback tokens that are to be forgotten.
+type tokenWatch struct {
+	watched atomic.Bool
+	told    atomic.Int64
+}
+
+func (w *tokenWatch) Watch(on bool)      { w.watched.Store(on) }
+func (w *tokenWatch) Forget(uuid.UUID)   {}
+func (w *tokenWatch) ForgetToken(string) { w.told.Add(1) }
+
 func TestLedgerEndsASessionByTransfer(t *testing.T) {
 	t.Parallel()
 	b := newPGBench(t)
@@ -221,7 +232,15 @@ func TestLedgerEndsASessionByTransfer(t *testing.T) {
 		Session: g.Session.ID, Outcome: SessionTransferredE164, At: at, Revoke: true, Final: json.RawMessage(`{"destination":"x"}`),
 		Transfer: &TransferFacts{DestinationType: "e164", Destination: "+919876500000"},
 	}
+	watch := &tokenWatch{}
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() { b.st.WatchCredentials(ctx, watch) })
+	defer watching.Wait()
+	defer cancel()
+	require.Eventually(t, func() bool { return watch.watched.Load() }, 30*time.Second, time.Millisecond)
 	require.NoError(t, b.l.EndSession(t.Context(), b.call, end))
+	require.NotZero(t, watch.told.Load(), "this host takes its token no more")
 	require.NoError(t, b.l.EndSession(t.Context(), b.call, end), "told twice")
 	types, data := b.events(t)
 	require.Equal(t, []string{"ai_session.transferred", "ai_session.ended"}, types)

@@ -188,10 +188,14 @@ func endSession(ctx context.Context, tx *store.Tx, call db.Call, end SessionEnd)
 		return err
 	}
 	if end.Revoke {
-		if _, err := tx.Q.CallbackTokenRevokeOfSession(ctx, db.CallbackTokenRevokeOfSessionParams{
+		ended, err := tx.Q.CallbackTokenRevokeOfSession(ctx, db.CallbackTokenRevokeOfSessionParams{
 			RevokedAt: end.At, TenantID: call.TenantID, CallID: call.ID, SessionID: end.Session,
-		}); err != nil {
+		})
+		if err != nil {
 			return err
+		}
+		for _, hash := range ended {
+			tx.ForgetToken(hash)
 		}
 	}
 	if err := emitSessionEnded(ctx, tx, call, session, end); err != nil {
