@@ -22,7 +22,7 @@ func admit(ctx context.Context, r *request, a *auth.Authenticator) error {
 		return err
 	}
 	r.who = who
-	if err := limit(r, a); err != nil {
+	if err := limit(ctx, r, a); err != nil {
 		return err
 	}
 	return authorize(r)
@@ -83,9 +83,12 @@ func authorize(r *request) error {
 	return wrong
 }
 
-// limit counts the request and says what is left.
-func limit(r *request, a *auth.Authenticator) error {
-	v := a.Take(r.who)
+// limit counts the request and says what is left. What another controller has sent was counted there.
+func limit(ctx context.Context, r *request, a *auth.Authenticator) error {
+	if r.relayed {
+		return nil
+	}
+	v := a.Take(ctx, r.who)
 	h := &r.rc.Response.Header
 	h.Set(headerRateLimit, strconv.Itoa(v.Limit))
 	h.Set(headerRateLeft, strconv.Itoa(v.Remaining))

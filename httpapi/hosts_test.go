@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -126,6 +127,27 @@ func TestOperationsHaveTheirPlace(t *testing.T) {
 }
 
 // A verb for another host's call is carried out there, with its client's credential, key and answer; a key acts once whichever host is asked.
+// A key's limit is one over both hosts, and what one of them sends to the other counts once.
+func TestRateLimitOverHosts(t *testing.T) {
+	t.Parallel()
+	h := twoHosts(t)
+	key := account.KeyInput{RatePerMin: 6, Scopes: []string{"voice_agents:read", "ai_sessions:control_admin"}}
+	one := h.client(h.key(t, h.tenant, key))
+	two := h.at2(one)
+	for range 2 {
+		one.JSON(t, http.MethodGet, voiceAgents, nil, http.StatusOK, nil)
+		two.JSON(t, http.MethodGet, voiceAgents, nil, http.StatusOK, nil)
+	}
+	call := h.liveCall(t, h.tenant)
+	for left := 1; left >= 0; left-- {
+		header := two.JSON(t, http.MethodPost, controlPath(call), `{"event":"hold"}`, http.StatusOK, nil)
+		require.Equal(t, strconv.Itoa(left), header.Get("X-Ratelimit-Remaining"))
+	}
+	refused(t, one, http.MethodGet, voiceAgents, nil, http.StatusTooManyRequests, "rate_limited")
+	refused(t, two, http.MethodGet, voiceAgents, nil, http.StatusTooManyRequests, "rate_limited")
+	require.Len(t, h.calls.requests(), 2)
+}
+
 func TestVerbGoesToTheHostOfTheCall(t *testing.T) {
 	t.Parallel()
 	h := twoHosts(t)

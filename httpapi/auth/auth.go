@@ -93,6 +93,7 @@ type Authenticator struct {
 	// Touched writes when keys were last used; its Run is its owner's to start.
 	Touched *TouchLog
 	limiter *limiter
+	leases  *leases
 	now     func() time.Time
 	log     *slog.Logger
 }
@@ -282,8 +283,11 @@ func Bearer(header string) (string, error) {
 	return token, nil
 }
 
-// Take counts a request against its principal's limit.
-func (a *Authenticator) Take(who Principal) Verdict {
+// Take counts a request against its principal's limit: a key's over all hosts together, a session's and a callback token's at each.
+func (a *Authenticator) Take(ctx context.Context, who Principal) Verdict {
+	if who.Kind == Key {
+		return a.leases.take(ctx, keyRef{who.TenantID, who.ID}, who.PerMinute)
+	}
 	return a.limiter.take(who.Accessor(), who.PerMinute, a.now())
 }
 
@@ -291,7 +295,7 @@ func (a *Authenticator) Take(who Principal) Verdict {
 // watches for it.
 func New(st *store.Store, signer *Signer, callbackKeys func() []keyring.Key, now func() time.Time, log *slog.Logger, metrics Metrics) *Authenticator {
 	return &Authenticator{
-		store: st, signer: signer, callbackKeys: callbackKeys, Touched: newTouchLog(st, log), limiter: newLimiter(time.Minute), now: now, log: log,
+		store: st, signer: signer, callbackKeys: callbackKeys, Touched: newTouchLog(st, log), limiter: newLimiter(time.Minute), now: now, log: log, leases: newLeases(st, now, log),
 		keys: newMemory[keyHash, *db.FindAPIKeyByHashRow](), users: newMemory[userRef, *db.FindSessionUserRow](),
 		tokens: newMemory[string, *db.FindCallbackTokenRow](), metrics: metrics,
 	}

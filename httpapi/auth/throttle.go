@@ -147,7 +147,7 @@ func since(list []time.Time, from time.Time) []time.Time {
 	return nil
 }
 
-// limiter counts requests per credential in windows of one minute. A window opens with a credential's first request and is
+// limiter counts requests per session or callback token in windows of one minute. A window opens with a credential's first request and is
 // shared by no other, so that a limit of n lets n requests through and tells when the next is let through.
 type limiter struct {
 	window time.Duration

@@ -122,6 +122,51 @@ func (q *Queries) FindSessionUser(ctx context.Context, tenantID uuid.UUID, iD uu
 	return i, err
 }
 
+const leaseRequests = `-- name: LeaseRequests :one
+INSERT INTO request_windows AS w (tenant_id, key_id, opened_at, leased, last_lease)
+VALUES ($1, $2, clock_timestamp(), request_lease($3, 0, $4), request_lease($3, 0, $4))
+ON CONFLICT (tenant_id, key_id) DO UPDATE SET
+  opened_at = CASE WHEN same_minute(w.opened_at, excluded.opened_at) THEN w.opened_at ELSE excluded.opened_at END,
+  leased = CASE WHEN same_minute(w.opened_at, excluded.opened_at) THEN w.leased + request_lease($3, w.leased, $4)
+    ELSE excluded.leased END,
+  last_lease = CASE WHEN same_minute(w.opened_at, excluded.opened_at) THEN request_lease($3, w.leased, $4)
+    ELSE excluded.leased END
+RETURNING opened_at, leased, last_lease, (extract(epoch FROM opened_at - clock_timestamp()) * 1000 + 60000)::bigint AS left_ms
+`
+
+type LeaseRequestsParams struct {
+	TenantID  uuid.UUID
+	KeyID     uuid.UUID
+	PerMinute int32
+	Used      int32
+}
+
+type LeaseRequestsRow struct {
+	OpenedAt  time.Time
+	Leased    int32
+	LastLease int32
+	LeftMs    int64
+}
+
+// LeaseRequests gives a controller some of a key's requests of this minute, which begins with the first lease after the one before. used are those
+// that it has let through already without a lease.
+func (q *Queries) LeaseRequests(ctx context.Context, arg LeaseRequestsParams) (LeaseRequestsRow, error) {
+	row := q.db.QueryRow(ctx, leaseRequests,
+		arg.TenantID,
+		arg.KeyID,
+		arg.PerMinute,
+		arg.Used,
+	)
+	var i LeaseRequestsRow
+	err := row.Scan(
+		&i.OpenedAt,
+		&i.Leased,
+		&i.LastLease,
+		&i.LeftMs,
+	)
+	return i, err
+}
+
 const signInFailed = `-- name: SignInFailed :one
 INSERT INTO sign_in_failures AS f (email_hash, since, failures) VALUES ($1, $2::timestamptz, 1)
 ON CONFLICT (email_hash) DO UPDATE SET

@@ -483,6 +483,14 @@ type RecordingAccess struct {
 	RemoteAddr  *string
 }
 
+type RequestWindow struct {
+	TenantID  uuid.UUID
+	KeyID     uuid.UUID
+	OpenedAt  time.Time
+	Leased    int32
+	LastLease int32
+}
+
 type Scrub struct {
 	TenantID   uuid.UUID
 	CampaignID uuid.UUID

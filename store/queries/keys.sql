@@ -40,3 +40,16 @@ UPDATE users SET session_epoch = session_epoch + 1, updated_at = now() WHERE ten
 UPDATE api_keys k SET last_used_at = greatest(k.last_used_at, u.at)
 FROM (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id, unnest(@ats::timestamptz[]) AS at) u
 WHERE k.tenant_id = u.tenant_id AND k.id = u.id;
+
+-- LeaseRequests gives a controller some of a key's requests of this minute, which begins with the first lease after the one before. used are those
+-- that it has let through already without a lease.
+-- name: LeaseRequests :one
+INSERT INTO request_windows AS w (tenant_id, key_id, opened_at, leased, last_lease)
+VALUES (@tenant_id, @key_id, clock_timestamp(), request_lease(@per_minute, 0, @used), request_lease(@per_minute, 0, @used))
+ON CONFLICT (tenant_id, key_id) DO UPDATE SET
+  opened_at = CASE WHEN same_minute(w.opened_at, excluded.opened_at) THEN w.opened_at ELSE excluded.opened_at END,
+  leased = CASE WHEN same_minute(w.opened_at, excluded.opened_at) THEN w.leased + request_lease(@per_minute, w.leased, @used)
+    ELSE excluded.leased END,
+  last_lease = CASE WHEN same_minute(w.opened_at, excluded.opened_at) THEN request_lease(@per_minute, w.leased, @used)
+    ELSE excluded.leased END
+RETURNING opened_at, leased, last_lease, (extract(epoch FROM opened_at - clock_timestamp()) * 1000 + 60000)::bigint AS left_ms;
