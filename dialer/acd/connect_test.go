@@ -198,6 +198,7 @@ func TestAgentWhoCannot(t *testing.T) {
 			o.answer <- c.outcome
 			a := b.eventually(t, first, Paused)
 			require.Equal(t, c.reason, *a.Reason)
+			b.waitsAgain(t, call)
 			later := b.connect(t, Request{})
 			b.clock.Advance(time.Minute)
 			second := b.online(t)
@@ -213,6 +214,17 @@ func TestAgentWhoCannot(t *testing.T) {
 			require.Equal(t, first, later.offer(t).req.Phone.AgentID)
 		})
 	}
+}
+
+// waitsAgain waits until a caller has no agent any more: their agent's row says so a moment earlier.
+func (b *bundle) waitsAgain(t *testing.T, call uuid.UUID) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		b.svc.mu.Lock()
+		defer b.svc.mu.Unlock()
+		c := b.svc.desk.callers[call]
+		return c != nil && c.seat == nil
+	}, 30*time.Second, time.Millisecond)
 }
 
 func TestCallerLeaves(t *testing.T) {

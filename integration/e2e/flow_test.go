@@ -358,6 +358,14 @@ func TestFlowToAnAgent(t *testing.T) {
 		c.checkMono(t, callID, callerHz, agentHz)
 		c.menuRecorded(t, callID, 1)
 
+		out, callID = press("9877500003")
+		c.hears(t, out.CallID, 1000, 1, "the caller hears the agent, who hangs up by the API")
+		agent.JSON(t, http.MethodPost, "/api/agent/hangup", nil, http.StatusOK, nil)
+		c.endedCall(t, callID)
+		_, steps = c.traced(t, callID)
+		require.Equal(t, []string{"person=ended", "sorry=default", "bye=default"}, steps[3:], "the flow goes on")
+		agent.JSON(t, http.MethodPost, "/api/agent/dispose", map[string]any{"call_id": callID, "disposition": "done"}, http.StatusOK, nil)
+
 		out, callID = press("9877500002")
 		c.hears(t, out.CallID, 1000, 1, "the caller hears the agent again")
 		_, err := c.phones().HangupAgent(t.Context(), login.SIP.Extension)

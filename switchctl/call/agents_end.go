@@ -3,6 +3,8 @@ package call
 import (
 	"context"
 
+	"github.com/google/uuid"
+
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
@@ -44,6 +46,18 @@ func (b *agentBridge) agentGone(ctx context.Context, reason string) state {
 		b.line.resume(ctx, b.state) // after a restart nobody waits for the outcome
 	}
 	return b.state
+}
+
+// givesBack: an agent hangs up by the API, and whoever had the caller connected wants them back. The agent's leg follows the bridge's end.
+func (b *agentBridge) givesBack(ctx context.Context, agent uuid.UUID) bool {
+	h := b.human
+	if !h.bridged() || h.agent != agent || !h.req.KeepCaller || h.reply == nil {
+		return false
+	}
+	b.leave(switchctl.AgentEnded)
+	b.away = true
+	b.line.reattach(ctx, "", false)
+	return true
 }
 
 // part ends the agent's part with the call, whatever the reason, and answers whoever asked for them: by the outcome, or by an error. The phone is

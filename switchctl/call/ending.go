@@ -173,6 +173,7 @@ func (e *ending) hangupLeg(ctx context.Context, m hangupCommand) (state, error) 
 		if err := e.conference.guests.agentLeaves(ctx, *m.agent); err != nil {
 			return e.state, err
 		}
+	case m.agent != nil && e.agents.givesBack(ctx, *m.agent):
 	default:
 		e.kill(ctx, m.cause)
 	}

@@ -97,8 +97,6 @@ func (ms *monitors) monitorTarget(req switchctl.ControlRequest) (uuid.UUID, erro
 		return uuid.Nil, switchctl.MalformedControl("target_call_id", "is needed")
 	case err != nil:
 		return uuid.Nil, switchctl.MalformedControl("target_call_id", "must be a UUID")
-	case target == ms.id:
-		return uuid.Nil, switchctl.InvalidControl("target_call_id", "must be another call")
 	}
 	return target, nil
 }
@@ -106,8 +104,11 @@ func (ms *monitors) monitorTarget(req switchctl.ControlRequest) (uuid.UUID, erro
 // startMonitor forks a call's audio to a second connection of the session's voice agent. The reply comes when it runs.
 func (ms *monitors) startMonitor(ctx context.Context, req switchctl.ControlRequest, reply chan<- controlResult) error {
 	target, err := ms.monitorTarget(req)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case target == ms.id:
+		return switchctl.InvalidControl("target_call_id", "must be another call")
 	}
 	mode := ledger.MonitorMode(cmp.Or(req.Mode, string(ledger.MonitorListen)))
 	if mode != ledger.MonitorListen && mode != ledger.MonitorWhisper {

@@ -101,7 +101,8 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		}
 		return a.transfers.transferRouteFound(ctx, m)
 	case controlCommand:
-		return a.verbs.control(ctx, m)
+		a.verbs.control(ctx, m)
+		return a.state, nil
 	case handlerDone:
 		return a.handling.handlerReturned(ctx, m)
 	case secondStarted:
@@ -191,7 +192,7 @@ func (a *actor) answeredTimer(ctx context.Context, m timerFired) (state, error) 
 	case timerOpening:
 		a.voice.openingDue(ctx)
 	case timerVerbs:
-		a.verbs.verbsDue()
+		a.verbs.runVerbs(ctx)
 	case timerQuiet:
 		a.music.quietDue(ctx)
 	case timerVerdict:

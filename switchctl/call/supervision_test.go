@@ -103,16 +103,17 @@ func (b *bench) supervisorLeg(hears string) {
 	case "gone":
 		b.link.setChannel(leg, "")
 		return
-	case "answers":
+	}
+	raw, err := json.Marshal(dump)
+	require.NoError(b.t, err)
+	b.link.setChannel(leg, string(raw))
+	if hears == "answers" {
 		b.link.placed(leg)
 		ev := esl.NewEvent("CHANNEL_ANSWER")
 		ev.Set("Unique-ID", leg)
 		ev.Set("variable_rm_role", phone.Role)
 		b.c.dispatch(ev)
 	}
-	raw, err := json.Marshal(dump)
-	require.NoError(b.t, err)
-	b.link.setChannel(leg, string(raw))
 }
 
 // ofSupervisor tells whether a phone's leg is the supervisor's.

@@ -96,7 +96,7 @@ const (
 	// decisionLimit is how long the database has for what a caller on the line waits for: a session's row, the gate's word on a
 	// transfer, the queue's.
 	decisionLimit = 4 * time.Second
-	// verbLimit is how long a verb waits for the session that is being opened.
+	// verbLimit is how long a verb waits for the session that is being opened, or for the caller to hear it.
 	verbLimit = 5 * time.Second
 	// quietLimit is how long an answered caller hears nobody before ringback.
 	quietLimit = 3 * time.Second

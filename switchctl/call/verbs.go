@@ -85,16 +85,16 @@ type verbs struct {
 }
 
 // control is a verb in a state that may have an AI session.
-func (vs *verbs) control(ctx context.Context, m controlCommand) (state, error) {
-	vs.runVerb(ctx, m)
-	return vs.state, nil
+func (vs *verbs) control(ctx context.Context, m controlCommand) {
+	vs.runVerb(ctx, waitingVerb{m: m, due: vs.c.clock.Now().Add(verbLimit)})
 }
 
-// runVerb runs one verb and answers it.
-func (vs *verbs) runVerb(ctx context.Context, m controlCommand) {
+// runVerb runs one verb and answers it, now or once what it waits for is there.
+func (vs *verbs) runVerb(ctx context.Context, w waitingVerb) {
+	m := w.m
 	v, _ := VerbNamed(m.req.Event)
-	if vs.voice.ai != nil && vs.voice.ai.phase == phaseOpening && vs.killCause == "" && !v.whileOpening {
-		vs.verbWaits(m)
+	if why := vs.waitsFor(v); why != "" {
+		vs.verbWaits(w, why)
 		return
 	}
 	later, err := vs.verb(ctx, v, m)
@@ -174,41 +174,46 @@ func (vs *verbs) participants() []map[string]any {
 	return list
 }
 
-// waitingVerb is a verb that came while the session opened; due is when it is refused.
+// waitingVerb is a verb that came too early; due is when it is refused.
 type waitingVerb struct {
 	m   controlCommand
 	due time.Time
 }
 
-// verbWaits keeps a verb until the session is open.
-func (vs *verbs) verbWaits(m controlCommand) {
-	vs.early = append(vs.early, waitingVerb{m: m, due: vs.c.clock.Now().Add(verbLimit)})
+// waitsFor says what a verb has to wait for; empty: nothing. One that changes something waits behind those that came before it.
+func (vs *verbs) waitsFor(v Verb) string {
+	ai := vs.voice.ai
+	switch {
+	case !ai.live() || vs.killCause != "" || v.whileOpening:
+	case ai.phase == phaseOpening:
+		return "the AI session is being opened"
+	case ai.phase == phaseOpen && vs.voice.legComes() && (v.needsLeg || len(vs.early) > 0 && !v.NoKey):
+		return "the caller does not hear the voice agent now"
+	}
+	return ""
+}
+
+// verbWaits keeps a verb until it is due, when it is refused.
+func (vs *verbs) verbWaits(w waitingVerb, why string) {
+	now := vs.c.clock.Now()
+	if !w.due.After(now) {
+		vs.c.metrics.rejected.Inc()
+		w.m.reply <- controlResult{err: &switchctl.StateError{State: vs.state.String(), Event: w.m.req.Event, Detail: why}}
+		return
+	}
+	vs.early = append(vs.early, w)
 	if len(vs.early) == 1 {
-		vs.arm(timerVerbs, verbLimit)
+		vs.arm(timerVerbs, w.due.Sub(now))
 	}
 }
 
-// runVerbs runs the verbs that have waited, in order.
+// runVerbs runs the verbs that have waited, in order: those that can go on, and refuses those that are due.
 func (vs *verbs) runVerbs(ctx context.Context) {
 	early := vs.early
 	vs.early = nil
 	vs.disarm(timerVerbs)
 	for _, w := range early {
-		vs.runVerb(ctx, w.m)
-	}
-}
-
-// verbsDue refuses the verbs that have waited long enough.
-func (vs *verbs) verbsDue() {
-	now := vs.c.clock.Now()
-	for len(vs.early) > 0 && !vs.early[0].due.After(now) {
-		m := vs.early[0].m
-		vs.early = vs.early[1:]
-		vs.c.metrics.rejected.Inc()
-		m.reply <- controlResult{err: &switchctl.StateError{State: vs.state.String(), Event: m.req.Event, Detail: "the AI session is being opened"}}
-	}
-	if len(vs.early) > 0 {
-		vs.arm(timerVerbs, vs.early[0].due.Sub(now))
+		vs.runVerb(ctx, w)
 	}
 }
 

@@ -58,6 +58,8 @@ type Verb struct {
 	read func(r *switchctl.ControlRequest, m members) error
 	// whileOpening: it doesn't wait for a session that is being opened. duringTransfer: it isn't refused while a transfer is under way.
 	whileOpening, duringTransfer bool
+	// needsLeg: it waits until caller and voice agent hear each other.
+	needsLeg bool
 	// run acts. later: it answers m itself, at once or when it is done.
 	run func(ctx context.Context, vs *verbs, m controlCommand) (later bool, err error)
 }
@@ -96,7 +98,7 @@ func Verbs() []Verb {
 			vs.sound.unhold(ctx)
 			return false, nil
 		}},
-		{Name: VerbSendDTMF, Repeatable: true, read: readDigits, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbSendDTMF, Repeatable: true, needsLeg: true, read: readDigits, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.keypad.sendDTMF(ctx, m)
 		}},
 		{Name: VerbPlayAudio, Repeatable: true, read: readAudio, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
@@ -117,7 +119,7 @@ func Verbs() []Verb {
 			vs.replyCallState(ctx, m.reply)
 			return true, nil
 		}},
-		{Name: VerbConferenceStart, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbConferenceStart, needsLeg: true, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.conference.start(ctx, m)
 		}},
 		{Name: VerbConferenceAdd, read: readMember, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {

@@ -113,7 +113,7 @@ func (v *voice) commandFrame(ctx context.Context, t media.Text) {
 	}
 	req.Source = ledger.SourceAI
 	reply := make(chan controlResult, 1)
-	v.verbs.runVerb(ctx, controlCommand{req: req, reply: reply})
+	v.verbs.control(ctx, controlCommand{req: req, reply: reply})
 	v.beside(func() {
 		select {
 		case r := <-reply:

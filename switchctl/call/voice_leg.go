@@ -85,6 +85,11 @@ func (v *voice) joinConference(ctx context.Context) error {
 	return nil
 }
 
+// legComes: caller and session are led to each other, and soon hear each other.
+func (v *voice) legComes() bool {
+	return !v.ai.legUp && v.conference.phase == conferenceNone && !v.transfers.now.pending() && !v.transfers.now.bridged()
+}
+
 // bridgeRefused: the bridge could not be asked for; the socket is most likely closing, and a new one comes.
 func (v *voice) bridgeRefused() (state, error) {
 	if v.ai.live() && v.ai.bridging {
@@ -150,6 +155,9 @@ func (v *voice) legAnswered(ctx context.Context, at time.Time) state {
 		v.transfers.callState("answered", "")
 	}
 	s.answered = true
+	if len(v.verbs.early) > 0 {
+		v.arm(timerVerbs, 0)
+	}
 	if v.state != stateAnswered {
 		return v.state // an agent had the call before
 	}
