@@ -256,6 +256,15 @@ func TestLeads(t *testing.T) {
 		require.Equal(t, row["status"] == "added", row["id"] != nil)
 	}
 	require.Equal(t, []string{"added", "duplicate", "invalid", "duplicate", "invalid"}, statuses)
+	for _, escaped := range []string{"/leads%3Abulk", "/leads%3abulk"} { // a client's library may write it so
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.api.BaseURL+path+escaped, strings.NewReader(`{"leads":[{"phone":"9812345601"}]}`))
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+b.api.Key)
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, http.StatusOK, res.StatusCode, escaped)
+	}
 	b.api.JSON(t, http.MethodPost, path+"/leads:bulk",
 		`{"leads":[{"phone":"9812345602","name":"\u0000"},{"phone":"9812345603","name":"\\u0000 \ud83d\ude00"}]}`, http.StatusOK, &bulk)
 	require.Equal(t, []int{2, 1, 1, 0}, []int{bulk.Total, bulk.Valid, bulk.Invalid, bulk.Duplicates})

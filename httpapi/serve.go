@@ -106,7 +106,23 @@ func (s *Server) handler(base context.Context, operations []operation) fasthttp.
 			rt.Handle(http.MethodHead, op.path, serve)
 		}
 	}
-	return s.surround(base, rt.Handler)
+	return s.surround(base, func(rc *fasthttp.RequestCtx) {
+		plainColons(rc)
+		rt.Handler(rc)
+	})
+}
+
+// plainColons takes the escapes off a path's colons (leads%3Abulk), which need none (RFC 3986, 3.3): some clients escape them all the same, and
+// routes are matched as they are written.
+func plainColons(rc *fasthttp.RequestCtx) {
+	path := rc.URI().PathOriginal()
+	if !bytes.Contains(path, []byte("%3")) {
+		return
+	}
+	plain := bytes.ReplaceAll(bytes.ReplaceAll(path, []byte("%3A"), []byte{':'}), []byte("%3a"), []byte{':'})
+	if len(plain) < len(path) {
+		rc.URI().SetPathBytes(plain)
+	}
 }
 
 // surround gives each request its id, survives its panics, and writes its log line and metrics.
