@@ -195,14 +195,19 @@ func (p page) offset() int32 { return int32((p.number - 1) * p.size) }
 
 // itemPage is a page of a list.
 type itemPage[T any] struct {
-	Items    []T   `json:"items"`
-	Total    int64 `json:"total"`
-	Page     int   `json:"page"`
-	PageSize int   `json:"page_size"`
+	Items []T   `json:"items"`
+	Total int64 `json:"total"`
+	// Page is its number; null for one that a cursor led to.
+	Page     *int `json:"page"`
+	PageSize int  `json:"page_size"`
 }
 
 func pageOf[T any](items []T, total int64, pg page) itemPage[T] {
-	return itemPage[T]{Items: orEmpty(items), Total: total, Page: pg.number, PageSize: pg.size}
+	out := itemPage[T]{Items: orEmpty(items), Total: total, PageSize: pg.size}
+	if pg.after == nil {
+		out.Page = &pg.number
+	}
+	return out
 }
 
 func (r *request) page() (page, []*fault.Field) {
