@@ -73,6 +73,7 @@ func TestCampaignValidation(t *testing.T) {
 	}{
 		"nothing":       {`{}`, []string{"dial_mode", "name"}},
 		"null required": {`{"name":null,"dial_mode":null}`, []string{"dial_mode", "name"}},
+		"blank name":    {`{"name":" \u00a0\t","dial_mode":"preview"}`, []string{"name"}},
 		"wrong types":   {`{"name":1,"dial_mode":[],"amd":"yes","max_concurrent":"9","retry":3,"notes":{}}`, []string{"amd", "dial_mode", "max_concurrent", "name", "notes", "retry"}},
 		"abandon":       {`{"name":"a","dial_mode":"predictive","predictive_target_abandon":0.031}`, []string{"predictive_target_abandon"}},
 		"enums":         {`{"name":"a","dial_mode":"auto","post_answer_action":"x","voicemail_action":"x"}`, []string{"dial_mode", "post_answer_action", "voicemail_action"}},

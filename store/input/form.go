@@ -87,6 +87,8 @@ func (f *Form) Text(field, s string, minimum, maximum int) bool {
 		f.Fail(field, "can't hold a zero character")
 	case n < minimum || n > maximum:
 		f.Fail(field, "must have %d to %d characters", minimum, maximum)
+	case minimum > 0 && strings.TrimSpace(s) == "":
+		f.Fail(field, "must not be blank")
 	default:
 		return true
 	}
