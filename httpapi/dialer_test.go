@@ -55,6 +55,7 @@ func (b *bundle) signIn(tb testing.TB, email string) apitest.Client {
 // dialerError is an error of the Dialer API.
 type dialerError struct {
 	Detail json.RawMessage `json:"detail"`
+	Code   string          `json:"code"`
 }
 
 // denied makes a request that must be refused in the Dialer API's style, and gives what stands under detail: the text, or the
@@ -76,6 +77,7 @@ func denied(t *testing.T, c apitest.Client, method, path string, body any, statu
 	}
 	require.NoError(t, json.Unmarshal(e.Detail, &list))
 	require.NotEmpty(t, list)
+	require.NotEmpty(t, e.Code, "clients branch on it, whatever the status")
 	var out []string
 	for _, f := range list {
 		require.NotEmpty(t, f.Msg)

@@ -87,6 +87,8 @@ func TestProblemTypeLeadsToTheCatalogue(t *testing.T) {
 		require.NotEmpty(t, code.Says)
 		require.NotEmpty(t, code.Status)
 	}
+	require.NotContains(t, string(page), "`")
+	require.Contains(t, string(page), "<td>Send a credential as <code>Authorization: Bearer …</code>.</td>")
 }
 
 // Codes have one style of names, but for three that the interface names otherwise.

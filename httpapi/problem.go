@@ -147,7 +147,7 @@ type dialerValidation struct {
 
 // dialerBody gives the same error as the Dialer API tells it.
 func (e *apiError) dialerBody(_, requestID string) ([]byte, error) {
-	doc := map[string]any{"request_id": requestID}
+	doc := map[string]any{"request_id": requestID, "code": e.code}
 	if e.status != http.StatusUnprocessableEntity {
 		maps.Copy(doc, e.members)
 		doc["code"], doc["detail"] = e.code, e.detail

@@ -848,9 +848,11 @@ type CallPage struct {
 
 	// NextCursor The cursor of the page behind this one; null behind the last.
 	NextCursor *uuid.UUID `json:"next_cursor"`
-	Page       int        `json:"page"`
-	PageSize   int        `json:"page_size"`
-	Total      int        `json:"total"`
+
+	// Page Null for a page that a cursor led to.
+	Page     *int `json:"page"`
+	PageSize int  `json:"page_size"`
+	Total    int  `json:"total"`
 }
 
 // CallQuality defines model for CallQuality.
@@ -875,19 +877,21 @@ type CallingWindow struct {
 
 // Campaign defines model for Campaign.
 type Campaign struct {
-	AgentWhisperURL     *string          `json:"agent_whisper_url"`
-	AMD                 bool             `json:"amd"`
-	AnnouncementURL     *string          `json:"announcement_url"`
-	CallCategory        *CallCategory    `json:"call_category"`
-	CallerID            *string          `json:"caller_id"`
-	CallingWindow       *CallingWindow   `json:"calling_window"`
-	CreatedAt           time.Time        `json:"created_at"`
-	Description         *string          `json:"description"`
-	DialMode            DialMode         `json:"dial_mode"`
-	Environment         Environment      `json:"environment"`
-	FlowID              *uuid.UUID       `json:"flow_id"`
-	ID                  uuid.UUID        `json:"id"`
-	MaxAttempts         int              `json:"max_attempts"`
+	AgentWhisperURL *string        `json:"agent_whisper_url"`
+	AMD             bool           `json:"amd"`
+	AnnouncementURL *string        `json:"announcement_url"`
+	CallCategory    *CallCategory  `json:"call_category"`
+	CallerID        *string        `json:"caller_id"`
+	CallingWindow   *CallingWindow `json:"calling_window"`
+	CreatedAt       time.Time      `json:"created_at"`
+	Description     *string        `json:"description"`
+	DialMode        DialMode       `json:"dial_mode"`
+	Environment     Environment    `json:"environment"`
+	FlowID          *uuid.UUID     `json:"flow_id"`
+	ID              uuid.UUID      `json:"id"`
+	MaxAttempts     int            `json:"max_attempts"`
+
+	// MaxConcurrent How many of its calls are up at a time; null follows the tenant's channels.
 	MaxConcurrent       *int             `json:"max_concurrent"`
 	Name                string           `json:"name"`
 	Notes               *string          `json:"notes"`
@@ -936,9 +940,11 @@ type CampaignFields struct {
 	DialMode      *DialMode                    `json:"dial_mode,omitempty"`
 	FlowID        nullable.Nullable[uuid.UUID] `json:"flow_id,omitempty"`
 	MaxAttempts   *int                         `json:"max_attempts,omitempty"`
-	MaxConcurrent nullable.Nullable[int]       `json:"max_concurrent,omitempty"`
-	Name          *string                      `json:"name,omitempty"`
-	Notes         nullable.Nullable[string]    `json:"notes,omitempty"`
+
+	// MaxConcurrent How many of its calls are up at a time, still within your channels, trunks and the voice agent's own limit. null follows your channels, which such campaigns share with all other calls, first come first served. Left out at creation it is the tenant's default_max_concurrent.
+	MaxConcurrent nullable.Nullable[int]    `json:"max_concurrent,omitempty"`
+	Name          *string                   `json:"name,omitempty"`
+	Notes         nullable.Nullable[string] `json:"notes,omitempty"`
 
 	// OverflowAction What becomes of a callee whom no agent takes in time. flow runs flow_id.
 	OverflowAction *OverflowAction `json:"overflow_action,omitempty"`
@@ -1331,9 +1337,11 @@ type CreateCampaignDialerRequest struct {
 	DialMode      DialMode                     `json:"dial_mode"`
 	FlowID        nullable.Nullable[uuid.UUID] `json:"flow_id,omitempty"`
 	MaxAttempts   *int                         `json:"max_attempts,omitempty"`
-	MaxConcurrent nullable.Nullable[int]       `json:"max_concurrent,omitempty"`
-	Name          string                       `json:"name"`
-	Notes         nullable.Nullable[string]    `json:"notes,omitempty"`
+
+	// MaxConcurrent How many of its calls are up at a time, still within your channels, trunks and the voice agent's own limit. null follows your channels, which such campaigns share with all other calls, first come first served. Left out at creation it is the tenant's default_max_concurrent.
+	MaxConcurrent nullable.Nullable[int]    `json:"max_concurrent,omitempty"`
+	Name          string                    `json:"name"`
+	Notes         nullable.Nullable[string] `json:"notes,omitempty"`
 
 	// OverflowAction What becomes of a callee whom no agent takes in time. flow runs flow_id.
 	OverflowAction *OverflowAction `json:"overflow_action,omitempty"`
@@ -1385,9 +1393,11 @@ type CreateCampaignRequest struct {
 	DialMode      DialMode                     `json:"dial_mode"`
 	FlowID        nullable.Nullable[uuid.UUID] `json:"flow_id,omitempty"`
 	MaxAttempts   *int                         `json:"max_attempts,omitempty"`
-	MaxConcurrent nullable.Nullable[int]       `json:"max_concurrent,omitempty"`
-	Name          string                       `json:"name"`
-	Notes         nullable.Nullable[string]    `json:"notes,omitempty"`
+
+	// MaxConcurrent How many of its calls are up at a time, still within your channels, trunks and the voice agent's own limit. null follows your channels, which such campaigns share with all other calls, first come first served. Left out at creation it is the tenant's default_max_concurrent.
+	MaxConcurrent nullable.Nullable[int]    `json:"max_concurrent,omitempty"`
+	Name          string                    `json:"name"`
+	Notes         nullable.Nullable[string] `json:"notes,omitempty"`
 
 	// OverflowAction What becomes of a callee whom no agent takes in time. flow runs flow_id.
 	OverflowAction *OverflowAction `json:"overflow_action,omitempty"`
@@ -1486,19 +1496,25 @@ type CreateVoiceAgentRequest struct {
 	// AuthToken Sent as a bearer token when the socket is dialed; empty for none. One that comes back masked, as it was shown, changes nothing.
 	AuthToken       nullable.Nullable[string] `json:"auth_token,omitempty"`
 	ExternalAgentID nullable.Nullable[string] `json:"external_agent_id,omitempty"`
-	MaxConcurrent   nullable.Nullable[int]    `json:"max_concurrent,omitempty"`
+
+	// MaxConcurrent How many calls it takes at a time. A single call beyond is refused with 429, a campaign waits, an inbound one gets the flow's busy branch.
+	MaxConcurrent nullable.Nullable[int] `json:"max_concurrent,omitempty"`
 
 	// MonitorScope Which other calls the callback tokens of this voice agent may monitor.
-	MonitorScope  nullable.Nullable[MonitorScope]           `json:"monitor_scope,omitempty"`
-	Name          string                                    `json:"name"`
-	Status        nullable.Nullable[VoiceAgentFieldsStatus] `json:"status,omitempty"`
-	Subprotocol   nullable.Nullable[Subprotocol]            `json:"subprotocol,omitempty"`
-	TokenLifetime nullable.Nullable[TokenLifetime]          `json:"token_lifetime,omitempty"`
+	MonitorScope nullable.Nullable[MonitorScope]           `json:"monitor_scope,omitempty"`
+	Name         string                                    `json:"name"`
+	Status       nullable.Nullable[VoiceAgentFieldsStatus] `json:"status,omitempty"`
+	Subprotocol  nullable.Nullable[Subprotocol]            `json:"subprotocol,omitempty"`
+
+	// TokenLifetime How long the callback token of a session is good: for 30 minutes, with another one in a token_refresh frame at minute 25 (the default), or until the socket closes, 24 hours at most, for a voice agent that can't take such frames.
+	TokenLifetime nullable.Nullable[TokenLifetime] `json:"token_lifetime,omitempty"`
 
 	// TransferDestination E.164 number or SIP URI.
-	TransferDestination nullable.Nullable[string]             `json:"transfer_destination,omitempty"`
-	WsDisconnectAction  nullable.Nullable[WsDisconnectAction] `json:"ws_disconnect_action,omitempty"`
-	WsURL               string                                `json:"ws_url"`
+	TransferDestination nullable.Nullable[string] `json:"transfer_destination,omitempty"`
+
+	// WsDisconnectAction What becomes of the caller when the voice agent's socket closes, or can't be reached; hangup by default.
+	WsDisconnectAction nullable.Nullable[WsDisconnectAction] `json:"ws_disconnect_action,omitempty"`
+	WsURL              string                                `json:"ws_url"`
 }
 
 // CreateWebhookRequest defines model for CreateWebhookRequest.
@@ -1599,9 +1615,11 @@ type EventPage struct {
 
 	// NextCursor The cursor of the page behind this one; null behind the last.
 	NextCursor *uuid.UUID `json:"next_cursor"`
-	Page       int        `json:"page"`
-	PageSize   int        `json:"page_size"`
-	Total      int        `json:"total"`
+
+	// Page Null for a page that a cursor led to.
+	Page     *int `json:"page"`
+	PageSize int  `json:"page_size"`
+	Total    int  `json:"total"`
 }
 
 // Floor defines model for Floor.
@@ -2202,9 +2220,11 @@ type ListLeadsResult struct {
 
 	// NextCursor The cursor of the page behind this one; null behind the last.
 	NextCursor *uuid.UUID `json:"next_cursor"`
-	Page       int        `json:"page"`
-	PageSize   int        `json:"page_size"`
-	Total      int        `json:"total"`
+
+	// Page Null for a page that a cursor led to.
+	Page     *int `json:"page"`
+	PageSize int  `json:"page_size"`
+	Total    int  `json:"total"`
 }
 
 // ListNumbersResult defines model for ListNumbersResult.
@@ -2219,9 +2239,11 @@ type ListSuppressionsResult struct {
 
 	// NextCursor The cursor of the page behind this one; null behind the last.
 	NextCursor *uuid.UUID `json:"next_cursor"`
-	Page       int        `json:"page"`
-	PageSize   int        `json:"page_size"`
-	Total      int        `json:"total"`
+
+	// Page Null for a page that a cursor led to.
+	Page     *int `json:"page"`
+	PageSize int  `json:"page_size"`
+	Total    int  `json:"total"`
 }
 
 // ListTrunksResult defines model for ListTrunksResult.
@@ -2736,19 +2758,25 @@ type VoiceAgent struct {
 	CreatedAt       time.Time `json:"created_at"`
 	ExternalAgentID *string   `json:"external_agent_id"`
 	ID              uuid.UUID `json:"id"`
-	MaxConcurrent   int       `json:"max_concurrent"`
+
+	// MaxConcurrent How many calls it takes at a time.
+	MaxConcurrent int `json:"max_concurrent"`
 
 	// MonitorScope Which other calls the callback tokens of this voice agent may monitor.
-	MonitorScope        MonitorScope       `json:"monitor_scope"`
-	Name                string             `json:"name"`
-	Status              VoiceAgentStatus   `json:"status"`
-	Subprotocol         Subprotocol        `json:"subprotocol"`
-	TenantID            uuid.UUID          `json:"tenant_id"`
-	TokenLifetime       TokenLifetime      `json:"token_lifetime"`
-	TransferDestination *string            `json:"transfer_destination"`
-	UpdatedAt           time.Time          `json:"updated_at"`
-	WsDisconnectAction  WsDisconnectAction `json:"ws_disconnect_action"`
-	WsURL               string             `json:"ws_url"`
+	MonitorScope MonitorScope     `json:"monitor_scope"`
+	Name         string           `json:"name"`
+	Status       VoiceAgentStatus `json:"status"`
+	Subprotocol  Subprotocol      `json:"subprotocol"`
+	TenantID     uuid.UUID        `json:"tenant_id"`
+
+	// TokenLifetime How long the callback token of a session is good.
+	TokenLifetime       TokenLifetime `json:"token_lifetime"`
+	TransferDestination *string       `json:"transfer_destination"`
+	UpdatedAt           time.Time     `json:"updated_at"`
+
+	// WsDisconnectAction What becomes of the caller when the socket closes.
+	WsDisconnectAction WsDisconnectAction `json:"ws_disconnect_action"`
+	WsURL              string             `json:"ws_url"`
 }
 
 // VoiceAgentFields defines model for VoiceAgentFields.
@@ -2758,19 +2786,25 @@ type VoiceAgentFields struct {
 	// AuthToken Sent as a bearer token when the socket is dialed; empty for none. One that comes back masked, as it was shown, changes nothing.
 	AuthToken       nullable.Nullable[string] `json:"auth_token,omitempty"`
 	ExternalAgentID nullable.Nullable[string] `json:"external_agent_id,omitempty"`
-	MaxConcurrent   nullable.Nullable[int]    `json:"max_concurrent,omitempty"`
+
+	// MaxConcurrent How many calls it takes at a time. A single call beyond is refused with 429, a campaign waits, an inbound one gets the flow's busy branch.
+	MaxConcurrent nullable.Nullable[int] `json:"max_concurrent,omitempty"`
 
 	// MonitorScope Which other calls the callback tokens of this voice agent may monitor.
-	MonitorScope  nullable.Nullable[MonitorScope]           `json:"monitor_scope,omitempty"`
-	Name          nullable.Nullable[string]                 `json:"name,omitempty"`
-	Status        nullable.Nullable[VoiceAgentFieldsStatus] `json:"status,omitempty"`
-	Subprotocol   nullable.Nullable[Subprotocol]            `json:"subprotocol,omitempty"`
-	TokenLifetime nullable.Nullable[TokenLifetime]          `json:"token_lifetime,omitempty"`
+	MonitorScope nullable.Nullable[MonitorScope]           `json:"monitor_scope,omitempty"`
+	Name         nullable.Nullable[string]                 `json:"name,omitempty"`
+	Status       nullable.Nullable[VoiceAgentFieldsStatus] `json:"status,omitempty"`
+	Subprotocol  nullable.Nullable[Subprotocol]            `json:"subprotocol,omitempty"`
+
+	// TokenLifetime How long the callback token of a session is good: for 30 minutes, with another one in a token_refresh frame at minute 25 (the default), or until the socket closes, 24 hours at most, for a voice agent that can't take such frames.
+	TokenLifetime nullable.Nullable[TokenLifetime] `json:"token_lifetime,omitempty"`
 
 	// TransferDestination E.164 number or SIP URI.
-	TransferDestination nullable.Nullable[string]             `json:"transfer_destination,omitempty"`
-	WsDisconnectAction  nullable.Nullable[WsDisconnectAction] `json:"ws_disconnect_action,omitempty"`
-	WsURL               nullable.Nullable[string]             `json:"ws_url,omitempty"`
+	TransferDestination nullable.Nullable[string] `json:"transfer_destination,omitempty"`
+
+	// WsDisconnectAction What becomes of the caller when the voice agent's socket closes, or can't be reached; hangup by default.
+	WsDisconnectAction nullable.Nullable[WsDisconnectAction] `json:"ws_disconnect_action,omitempty"`
+	WsURL              nullable.Nullable[string]             `json:"ws_url,omitempty"`
 }
 
 // VoiceAgentFieldsStatus defines model for VoiceAgentFieldsStatus.
@@ -3062,10 +3096,10 @@ type ListSuppressionsParams struct {
 
 // UsageParams defines parameters for Usage.
 type UsageParams struct {
-	// From A date or a timestamp.
+	// From A timestamp, or a date of UTC, which is its beginning.
 	From *string `form:"from,omitempty" json:"from,omitempty"`
 
-	// To A date or a timestamp.
+	// To A timestamp, or a date of UTC, which is its beginning. It is exclusive: the calls of 31 October are in those from 2026-10-31 to 2026-11-01.
 	To      *string  `form:"to,omitempty" json:"to,omitempty"`
 	GroupBy *GroupBy `form:"group_by,omitempty" json:"group_by,omitempty"`
 }

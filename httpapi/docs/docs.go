@@ -10,6 +10,7 @@ import (
 	"html/template"
 	"io"
 	"path"
+	"strings"
 
 	"github.com/swaggest/swgui/v5/static"
 
@@ -77,12 +78,25 @@ func expand(compressed []byte) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
+// withCode makes what stands between backticks code.
+func withCode(text string) template.HTML {
+	var out strings.Builder
+	for i, part := range strings.Split(text, "`") {
+		part = template.HTMLEscapeString(part)
+		if i%2 == 1 {
+			part = "<code>" + part + "</code>"
+		}
+		out.WriteString(part)
+	}
+	return template.HTML(out.String()) //nolint:gosec // escaped above
+}
+
 func renderErrors() ([]byte, error) {
 	codes, err := openapi.ErrorCodes()
 	if err != nil {
 		return nil, err
 	}
-	page, err := template.ParseFS(own, "static/errors.html")
+	page, err := template.New("errors.html").Funcs(template.FuncMap{"text": withCode}).ParseFS(own, "static/errors.html")
 	if err != nil {
 		return nil, fmt.Errorf("parse the page of errors: %w", err)
 	}
