@@ -74,7 +74,8 @@
 // which jobs.go says to the workers of all controllers; polls are only the net below that.
 //
 // What came of a call is reported to its tenant's CRM, and to what gives insights: CallEnds opens these reports with the call's end, CallChanged and
-// RecordingSettled tell what is known later, each with a job where none is due (reports.go; package dialer/crm works them).
+// RecordingSettled tell what is known later. The reports' rows are a queue of their own, by when they are due (reports.go; package dialer/crm works
+// them).
 //
 // # The audit
 //

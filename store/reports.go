@@ -2,12 +2,10 @@ package store
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/riverqueue/river"
 
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -24,110 +22,126 @@ const (
 const (
 	// ReportTime is for how long a report is tried, from when there is something to report.
 	ReportTime = 24 * time.Hour
-	// reportTries is for jobs whose process died: attempts at the other end are counted in the report's row.
-	reportTries = 1000
 	// recordingWait is for how long insights wait for a call's recording.
 	recordingWait = 6 * time.Hour
 )
 
-// CallReportArgs is the River job that brings the other end of a report up to date. The report's row says what is to be done and when; the job
-// only wakes its worker.
-type CallReportArgs struct {
-	TenantID uuid.UUID     `json:"tenant_id"`
-	CallID   uuid.UUID     `json:"call_id"`
-	Purpose  ReportPurpose `json:"purpose"`
+// ReportID names a report: its row says what is to be done, and when.
+type ReportID struct {
+	TenantID, CallID uuid.UUID
+	Purpose          ReportPurpose
 }
 
-// Kind implements river.JobArgs.
-func (CallReportArgs) Kind() string { return "call_report" }
+// DueReport tells whose reports have one more that is due.
+type DueReport struct {
+	TenantID uuid.UUID
+	Purpose  ReportPurpose
+}
 
-// InsertOpts implements river.JobArgsWithInsertOpts. Each purpose has a queue of its own.
-func (a CallReportArgs) InsertOpts() river.InsertOpts {
-	return river.InsertOpts{Queue: string(a.Purpose), MaxAttempts: reportTries}
+// reportWatchers are told of reports that are due. The zero value is ready.
+type reportWatchers struct {
+	mu   sync.Mutex // guards next and list
+	next int
+	list map[int]func(DueReport)
+}
+
+// WatchReports has fn called for each report that this process has made due, after its commit, until the function that it gives is called. fn must
+// return at once. Reports of other processes are found by looking for them from time to time.
+func (s *Store) WatchReports(fn func(DueReport)) (stop func()) {
+	w := &s.reports
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.list == nil {
+		w.list = map[int]func(DueReport){}
+	}
+	id := w.next
+	w.next++
+	w.list[id] = fn
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.list, id)
+	}
+}
+
+func (w *reportWatchers) tell(due []DueReport) {
+	if len(due) == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, fn := range w.list {
+		for _, d := range due {
+			fn(d)
+		}
+	}
+}
+
+func (t *Tx) reportDue(tenant uuid.UUID, p ReportPurpose) {
+	t.reports = append(t.reports, DueReport{TenantID: tenant, Purpose: p})
 }
 
 // CallEnds ends what the flows of a call that has ended have left open, and opens the reports that its tenant's integrations get of it.
 func (t *Tx) CallEnds(ctx context.Context, call db.Call) error {
+	now := time.Now()
 	opened, err := t.Q.CallEndFollows(ctx, db.CallEndFollowsParams{
-		TenantID: call.TenantID, CallID: call.ID, EndedAt: *call.EndTime, GiveUpAt: time.Now().Add(ReportTime),
+		TenantID: call.TenantID, CallID: call.ID, EndedAt: *call.EndTime, GiveUpAt: now.Add(ReportTime), WithoutRecordingAt: now.Add(recordingWait),
 		IsLive: call.Environment == "live", WasAnswered: call.AnswerTime != nil,
 	})
-	if err != nil {
-		return err
+	for _, purpose := range opened {
+		t.reportDue(call.TenantID, ReportPurpose(purpose))
 	}
-	for _, r := range opened {
-		args := CallReportArgs{TenantID: call.TenantID, CallID: call.ID, Purpose: ReportPurpose(r.Purpose)}
-		var opts *river.InsertOpts
-		if args.Purpose == ReportInsights && r.RecordingToCome {
-			// RecordingSettled enqueues another one.
-			opts = &river.InsertOpts{ScheduledAt: time.Now().Add(recordingWait)}
-		}
-		if err := t.Enqueue(ctx, args, opts); err != nil {
-			return fmt.Errorf("report the call's end: %w", err)
-		}
-	}
-	return nil
+	return err
 }
 
 // CallChanged has the CRM told of what is known of an ended call since it was written there. It does nothing for a call that is reported to none.
 func (t *Tx) CallChanged(ctx context.Context, tenantID, callID uuid.UUID) error {
-	return t.reportChanged(ctx, CallReportArgs{TenantID: tenantID, CallID: callID, Purpose: ReportCRM})
+	return t.reportChanged(ctx, ReportID{TenantID: tenantID, CallID: callID, Purpose: ReportCRM})
 }
 
-func (t *Tx) reportChanged(ctx context.Context, args CallReportArgs) error {
-	changed, err := t.Q.CallReportChanged(ctx, db.CallReportChangedParams{
-		TenantID: args.TenantID, CallID: args.CallID, Purpose: string(args.Purpose), GiveUpAt: time.Now().Add(ReportTime),
+func (t *Tx) reportChanged(ctx context.Context, id ReportID) error {
+	due, err := t.Q.CallReportChanged(ctx, db.CallReportChangedParams{
+		TenantID: id.TenantID, CallID: id.CallID, Purpose: string(id.Purpose), GiveUpAt: time.Now().Add(ReportTime),
 	})
-	if err != nil || len(changed) == 0 || !changed[0] {
-		return err
+	if len(due) > 0 && due[0] {
+		t.reportDue(id.TenantID, id.Purpose)
 	}
-	return t.Enqueue(ctx, args, nil)
+	return err
 }
 
 // RecordingSettled reports that a call's recording is ready, or, when it isn't, that there will be none.
 func (t *Tx) RecordingSettled(ctx context.Context, tenantID, callID uuid.UUID, ready bool) error {
-	args := CallReportArgs{TenantID: tenantID, CallID: callID, Purpose: ReportInsights}
-	if !ready {
-		return t.hasten(ctx, args)
+	insights := ReportID{TenantID: tenantID, CallID: callID, Purpose: ReportInsights}
+	if ready {
+		if err := t.CallChanged(ctx, tenantID, callID); err != nil {
+			return err
+		}
+		// Insights that have gone without it so far are asked for again.
+		if err := t.reportChanged(ctx, insights); err != nil {
+			return err
+		}
 	}
-	if err := t.CallChanged(ctx, tenantID, callID); err != nil {
-		return err
+	n, err := t.Q.CallReportHasten(ctx, tenantID, callID, string(ReportInsights))
+	if n > 0 {
+		t.reportDue(tenantID, ReportInsights)
 	}
-	// Insights that have gone without it so far are asked for again.
-	if err := t.reportChanged(ctx, args); err != nil {
-		return err
-	}
-	return t.hasten(ctx, args)
+	return err
 }
 
-// HastenReport has the job of a report look at it now, and makes one where there is none.
-func (t *Tx) HastenReport(ctx context.Context, args CallReportArgs) error {
-	which, err := json.Marshal(args)
-	if err != nil {
-		return fmt.Errorf("hasten a report: %w", err)
-	}
-	var jobs int
-	err = t.tx.QueryRow(ctx, `WITH brought AS (
-		UPDATE river_job SET scheduled_at = now(), state = 'available'
-		WHERE kind = $1 AND args @> $2::jsonb AND state IN ('available', 'scheduled', 'retryable') RETURNING 1
-	)
-	SELECT (SELECT count(*) FROM brought) + (SELECT count(*) FROM river_job WHERE kind = $1 AND args @> $2::jsonb AND state = 'running')`,
-		args.Kind(), string(which)).Scan(&jobs)
-	if err != nil {
-		return fmt.Errorf("hasten a report: %w", translate(err))
-	}
-	if jobs == 0 {
-		return t.Enqueue(ctx, args, nil)
-	}
-	t.enqueued = append(t.enqueued, string(args.Purpose))
-	return nil
+// RearmReport has a report that failed written again, and one that waits for its next attempt at a moment, if that is earlier.
+func (t *Tx) RearmReport(ctx context.Context, id ReportID, now, at time.Time) (db.CallReport, error) {
+	row, err := t.Q.CallReportRearm(ctx, db.CallReportRearmParams{
+		TenantID: id.TenantID, CallID: id.CallID, Purpose: string(id.Purpose), Now: now, At: at, GiveUpAt: now.Add(ReportTime),
+	})
+	t.reportDue(id.TenantID, id.Purpose)
+	return row, err
 }
 
-// hasten enqueues a job for a report that waits for a recording.
-func (t *Tx) hasten(ctx context.Context, args CallReportArgs) error {
-	waits, err := t.Q.CallReportUntried(ctx, args.TenantID, args.CallID, string(args.Purpose))
-	if err != nil || !waits {
-		return err
-	}
-	return t.Enqueue(ctx, args, nil)
+// OpenReport makes a report of a call that has none.
+func (t *Tx) OpenReport(ctx context.Context, id ReportID, integration uuid.UUID, now time.Time) (db.CallReport, error) {
+	row, err := t.Q.CallReportOpen(ctx, db.CallReportOpenParams{
+		TenantID: id.TenantID, CallID: id.CallID, Purpose: string(id.Purpose), IntegrationID: integration, GiveUpAt: now.Add(ReportTime),
+	})
+	t.reportDue(id.TenantID, id.Purpose)
+	return row, err
 }

@@ -72,6 +72,7 @@ type Store struct {
 
 	watchers   watchers // of credentials
 	deliveries *deliverySignal
+	reports    reportWatchers
 }
 
 // Open connects to the database. While that is down it tries again, with one log line per try, until ctx ends; a refusal that

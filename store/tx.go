@@ -36,6 +36,8 @@ type Tx struct {
 	enqueued []string
 	// webhooks tells that it queued deliveries.
 	webhooks bool
+	// reports are those of calls that it makes due.
+	reports []DueReport
 	// credentials tell of those that it changes.
 	credentials []func(CredentialWatcher)
 }
@@ -161,6 +163,7 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) erro
 	for _, queue := range t.enqueued { // whatever became of the commit: to look in vain costs little
 		s.wake(queue, time.Time{}) //nolint:contextcheck // it outlives the transaction
 	}
+	s.reports.tell(t.reports)
 	for _, change := range t.credentials { // as well
 		s.watchers.changed(change)
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -249,11 +248,7 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	reporting, err := c.buildReports(workers)
-	if err != nil {
-		return err
-	}
-	maps.Copy(queues, reporting)
+	c.buildReports()
 	for _, queue := range recordings.Queues(c.cfg.Node) {
 		queues[queue] = recordingWorkers
 	}
@@ -264,7 +259,7 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 }
 
 // buildReports makes what reports calls to CRMs, and asks for insights.
-func (c *Controller) buildReports(workers *river.Workers) (queues map[string]int, err error) {
+func (c *Controller) buildReports() {
 	c.reports = crm.New(crm.Config{
 		Store: c.store, Guard: c.guard(), Logger: c.log, Registerer: c.metrics, NewSecret: webhook.NewSecret,
 		Links: func(tenant, call uuid.UUID, purpose store.ReportPurpose) string {
@@ -274,7 +269,6 @@ func (c *Controller) buildReports(workers *river.Workers) (queues map[string]int
 		},
 		Sign: webhook.Signed,
 	})
-	return c.reports.AddWorker(workers)
 }
 
 func (c *Controller) buildServer() (err error) {
@@ -372,12 +366,12 @@ func (c *Controller) start(ctx context.Context) error {
 		return err
 	}
 	c.webhooks.Start(background)
+	c.reports.Start(background)
 	c.working.Go(func() { c.keepKeys(background) })
 	c.working.Go(func() { c.keepPartitions(background) })
 	c.working.Go(func() { c.library.KeepAdopting(background, c.cfg.Node) })
 	c.working.Go(func() { c.sweepNightly(background) })
 	c.working.Go(func() { c.dialer.Figures.Keep(background) })
-	c.working.Go(func() { c.reports.Watch(background) })
 	dialing, stopDialing := context.WithCancel(background)
 	c.stopDialing, c.dialed = stopDialing, make(chan struct{})
 	c.working.Go(func() {
@@ -445,6 +439,7 @@ func (c *Controller) stop(ctx context.Context) error {
 		limited(httpCloseLimit, c.http.Close),
 		limited(jobsCloseLimit, c.jobs.Stop),
 		limited(jobsCloseLimit, c.webhooks.Stop),
+		limited(jobsCloseLimit, c.reports.Stop),
 		limited(mediaCloseLimit, c.calls.Close),
 		limited(mediaCloseLimit, c.media.Close),
 		c.release(),

@@ -134,9 +134,33 @@ func (b *bundle) dispose(t *testing.T, call uuid.UUID, disposition string) {
 // try makes the attempt that is due, and gives in how long the next one is; nil for never.
 func (b *bundle) try(t *testing.T, purpose store.ReportPurpose, call uuid.UUID) *time.Duration {
 	t.Helper()
-	again, err := b.attempt(t.Context(), store.CallReportArgs{TenantID: b.tenant, CallID: call, Purpose: purpose})
+	id := store.ReportID{TenantID: b.tenant, CallID: call, Purpose: purpose}
+	if row := b.row(t, call, purpose); row.Status == StatusPending && !row.NextAttemptAt.After(b.clock.Now()) {
+		_, _, err := b.attempt(t.Context(), id, b.leased(t, id))
+		require.NoError(t, err)
+	}
+	row := b.row(t, call, purpose)
+	if row.Status != StatusPending {
+		return nil
+	}
+	return new(row.NextAttemptAt.Sub(b.clock.Now()))
+}
+
+// leased leases one report, as a look does those that are due.
+func (b *bundle) leased(t *testing.T, id store.ReportID) time.Time {
+	t.Helper()
+	lease := b.clock.Now().Add(claimTime)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE call_reports SET busy_until = $1, next_attempt_at = $1 WHERE call_id = $2 AND purpose = $3",
+		lease, id.CallID, id.Purpose)
+	return lease
+}
+
+// claims leases what is due of the tenant, up to a number, and tells how much that was.
+func (b *bundle) claims(t *testing.T, purpose store.ReportPurpose, most int) int {
+	t.Helper()
+	rows, _, err := b.queues[purpose].lease(t.Context(), []grant{{b.tenant, most}})
 	require.NoError(t, err)
-	return again
+	return len(rows)
 }
 
 func (b *bundle) report(t *testing.T, call uuid.UUID) Report {

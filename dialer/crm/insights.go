@@ -1,6 +1,7 @@
 package crm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
@@ -177,4 +179,42 @@ func readInsights(answer []byte) (insights, error) {
 		*m.to = &text
 	}
 	return out, nil
+}
+
+// better gives what is known when more was said: what was said now, and before where it is silent.
+func (i insights) better(before insights) insights {
+	return insights{
+		Summary: cmp.Or(i.Summary, before.Summary), Sentiment: cmp.Or(i.Sentiment, before.Sentiment), NextAction: cmp.Or(i.NextAction, before.NextAction),
+	}
+}
+
+// keepInsights fills in what the voice agent has not said itself, or what was given before, perhaps without the recording, and has the CRM told. It
+// gives what was said so far, for the report. What is late fills in alone what nobody has said.
+func keepInsights(ctx context.Context, tx *store.Tx, report db.CallReport, said insights, late bool) (json.RawMessage, error) {
+	var before insights
+	if len(report.Outcome) > 0 {
+		if err := json.Unmarshal(report.Outcome, &before); err != nil {
+			return nil, fmt.Errorf("read the insights of before: %w", err)
+		}
+	}
+	p := db.CallSetInsightsOfParams{
+		TenantID: report.TenantID, ID: report.CallID, AiSummary: said.Summary, AiSentiment: said.Sentiment, AiNextAction: said.NextAction,
+		WasSummary: before.Summary, WasSentiment: before.Sentiment, WasNextAction: before.NextAction,
+	}
+	known := said.better(before)
+	if late {
+		p.WasSummary, p.WasSentiment, p.WasNextAction = nil, nil, nil
+		known = before.better(said)
+	}
+	if known.none() {
+		return nil, nil
+	}
+	n, err := tx.Q.CallSetInsightsOf(ctx, p)
+	if err == nil && n > 0 {
+		err = tx.CallChanged(ctx, report.TenantID, report.CallID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(known)
 }

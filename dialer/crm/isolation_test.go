@@ -2,35 +2,29 @@ package crm
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-	"github.com/riverqueue/river"
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
-// work has River work the reports, as a controller does.
+// work has the reports worked, as a controller does.
 func (b *bundle) work(t *testing.T) {
 	t.Helper()
-	workers := river.NewWorkers()
-	queues, err := b.AddWorker(workers)
-	require.NoError(t, err)
-	jobs, err := b.st.NewJobs(store.JobsConfig{Queues: queues, Workers: workers})
-	require.NoError(t, err)
-	require.NoError(t, jobs.Start(t.Context()))
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 100*time.Millisecond)
-		defer cancel()
-		_ = jobs.Stop(ctx) // those that hang are cancelled
-	})
+	b.Start(t.Context())
+	t.Cleanup(func() { b.halted(t) })
+}
+
+// halted stops the work; attempts that hang are cut off.
+func (b *bundle) halted(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 100*time.Millisecond)
+	defer cancel()
+	require.NoError(t, b.Stop(ctx))
 }
 
 // A CRM that hangs holds up its own tenant alone, whose requests it gets a few at a time.
@@ -66,35 +60,4 @@ func TestAHangingCRMHoldsUpNobodyElse(t *testing.T) {
 	}
 	t.Logf("beside %d calls of a CRM that hangs, another tenant's were written after %v", hanging, took)
 	require.EqualValues(t, tenantSlots, most.Load())
-}
-
-// A thousand calls of a slow CRM cost the database little while they wait: each is looked at a few times.
-func TestWaitingCostsLittle(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
-	l, tenant := newLimits(), uuid.New()
-	const calls, lasts = 1000, 500 * time.Millisecond
-	taken := now.AddDate(1, 0, 0)
-	looks := 0
-	due := make([]time.Time, calls) // when each looks again
-	var ends []time.Time            // of those at work
-	for done := 0; done < calls; now = now.Add(10 * time.Millisecond) {
-		for len(ends) > 0 && !ends[0].After(now) {
-			l.leave(tenant, now, lasts, false, 0)
-			ends, done = ends[1:], done+1
-		}
-		due = slices.DeleteFunc(due, func(at time.Time) bool { return at.Equal(taken) })
-		for i, at := range due {
-			if at.After(now) {
-				continue
-			}
-			looks++
-			if wait := l.enter(tenant, now); wait > 0 {
-				due[i] = now.Add(wait)
-				continue
-			}
-			due[i], ends = taken, append(ends, now.Add(lasts))
-		}
-	}
-	require.Less(t, looks, 8*calls, fmt.Sprint("looks at ", calls, " calls"))
 }

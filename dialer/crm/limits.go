@@ -1,6 +1,8 @@
 package crm
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -8,6 +10,8 @@ import (
 )
 
 const (
+	// workers is how many reports of a purpose a controller writes at once. The last keptWorkers of them are for tenants with none at work.
+	workers, keptWorkers = 128, 32
 	// tenantSlots is how many of a tenant's reports a controller writes at once: half as many where a write takes slowWrite, and one where it takes
 	// twice that.
 	tenantSlots = 4
@@ -16,10 +20,7 @@ const (
 	// wait up to breakMost, until one succeeds.
 	breakAfter            = 5
 	breakFirst, breakMost = 15 * time.Second, 5 * time.Minute
-	// firstTook is for how long a write is taken to last before one has.
-	firstTook = 200 * time.Millisecond
-	// parkMost bounds the wait of who finds no slot, pauseMost that for which a system may ask.
-	parkMost  = 10 * time.Minute
+	// pauseMost bounds the pause for which a system may ask.
 	pauseMost = time.Minute
 	// idleAfter is when a tenant's figures are forgotten.
 	idleAfter = 10 * time.Minute
@@ -28,6 +29,7 @@ const (
 // limits keep a tenant whose system is slow, or away, from taking the workers of others. It is safe for concurrent use.
 type limits struct {
 	mu      sync.Mutex
+	busy    int // of all tenants
 	tenants map[uuid.UUID]*limit
 	swept   time.Time
 }
@@ -35,9 +37,10 @@ type limits struct {
 // limit is that of one tenant.
 type limit struct {
 	busy int
-	// took is for how long a write has lasted of late, nextFree when a slot comes free for who asks next.
-	took     time.Duration
-	nextFree time.Time
+	// more tells that there may be more to do when a slot comes free.
+	more bool
+	// took is for how long a write has lasted of late.
+	took time.Duration
 	// failures are those in a row; until shut nothing is written, but for one attempt from then on.
 	failures int
 	shut     time.Time
@@ -57,73 +60,111 @@ func (t *limit) slots() int {
 
 func newLimits() *limits { return &limits{tenants: map[uuid.UUID]*limit{}} }
 
-// enter takes a slot, which leave gives back; or it tells for how long to wait. Those who wait are told moments that are apart as slots come free.
-func (l *limits) enter(tenant uuid.UUID, now time.Time) (wait time.Duration) {
+// grant is how many slots a tenant got.
+type grant struct {
+	tenant uuid.UUID
+	slots  int
+}
+
+// take gives slots to tenants, which claimed and leave give back: first one to each that has none at work, by who was served longest ago. Those that
+// found no worker are left; whoever is shut, or has all of its slots at work, is neither.
+func (l *limits) take(tenants []uuid.UUID, now time.Time) (grants []grant, left []uuid.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sweep(now)
-	t := l.tenants[tenant]
-	if t == nil {
-		t = &limit{took: firstTook}
-		l.tenants[tenant] = t
+	for _, id := range tenants {
+		if l.tenants[id] == nil {
+			l.tenants[id] = &limit{}
+		}
 	}
-	t.used = now
-	slots := t.slots()
-	if t.busy < slots && !t.shut.After(now) {
-		t.busy++
-		return 0
+	slices.SortFunc(tenants, func(a, b uuid.UUID) int {
+		x, y := l.tenants[a], l.tenants[b]
+		return cmp.Or(cmp.Compare(x.busy, y.busy), x.used.Compare(y.used))
+	})
+	idle := 0
+	for _, id := range tenants {
+		if t := l.tenants[id]; t.busy == 0 && !t.shut.After(now) && l.busy+idle < workers {
+			idle++
+		}
 	}
-	free := now
-	if t.shut.After(now) {
-		free = t.shut
+	l.busy += idle
+	for _, id := range tenants {
+		t := l.tenants[id]
+		free := t.slots() - t.busy
+		switch {
+		case free <= 0:
+			t.more = true
+			continue
+		case t.shut.After(now):
+			continue
+		}
+		n := 0
+		if t.busy == 0 && idle > 0 {
+			n, idle = 1, idle-1
+		}
+		further := max(0, min(free-n, workers-keptWorkers-l.busy))
+		n += further
+		l.busy += further
+		if n == 0 {
+			left = append(left, id)
+			continue
+		}
+		t.used, t.more = now, n < free
+		t.busy += n
+		grants = append(grants, grant{id, n})
 	}
-	if t.nextFree.Before(free) {
-		t.nextFree = free
-	}
-	t.nextFree = t.nextFree.Add(t.took / time.Duration(slots))
-	return min(t.nextFree.Sub(now), max(parkMost, t.shut.Sub(now)))
+	return grants, left
 }
 
-// leave gives a slot back, with what came of the write. pause is what the other end asks for, of all writes.
-func (l *limits) leave(tenant uuid.UUID, now time.Time, took time.Duration, away bool, pause time.Duration) {
+// claimed gives back the slots of a grant for which there was nothing to do. If all were used there may be more.
+func (l *limits) claimed(g grant, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if t := l.tenants[g.tenant]; t != nil {
+		t.busy -= g.slots - n
+		t.more = t.more && n > 0 || n == g.slots
+	}
+	l.busy -= g.slots - n
+}
+
+// leave gives a slot back, with what came of the write since it began; nil where none was made. cut is for a write that we broke off. It tells whether
+// the tenant may have more to do.
+func (l *limits) leave(tenant uuid.UUID, now, began time.Time, res *result, cut bool) (more bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.busy--
 	t := l.tenants[tenant]
 	if t == nil {
-		return
+		return false
 	}
 	t.busy--
+	if res == nil {
+		return t.more
+	}
 	t.used = now
-	t.took = (3*t.took + took) / 4 //nolint:mnd // three parts of what it was
-	if !away {
+	t.took = (3*t.took + now.Sub(began)) / 4 //nolint:mnd // three parts of what it was
+	if !res.away || cut {
 		t.failures = 0
-		return
+		return t.more
 	}
 	t.failures++
 	if t.failures >= breakAfter {
 		t.shut = now.Add(min(breakFirst<<min(t.failures-breakAfter, 10), breakMost))
 	}
-	if until := now.Add(min(pause, pauseMost)); until.After(t.shut) {
+	if until := now.Add(min(res.retryAfter, pauseMost)); until.After(t.shut) {
 		t.shut = until
 	}
+	return t.more
 }
 
-// hold lets nobody in until a moment.
-func (l *limits) hold(tenant uuid.UUID, until time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if t := l.tenants[tenant]; t != nil && until.After(t.shut) {
-		t.shut = until
-	}
-}
-
-// release gives a slot back that was not used.
-func (l *limits) release(tenant uuid.UUID) {
+// shutFor tells for how long nothing of a tenant is written.
+func (l *limits) shutFor(tenant uuid.UUID, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t := l.tenants[tenant]; t != nil {
-		t.busy--
+		return max(0, t.shut.Sub(now))
 	}
+	return 0
 }
 
 // broken counts the tenants whose systems are away.

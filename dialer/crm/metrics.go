@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// backlogEvery is how often what waits is counted, up to backlogMost.
+	// backlogEvery is how often what waits is counted, up to backlogMost of a tenant.
 	backlogEvery = 15 * time.Second
-	backlogMost  = 100_000
+	backlogMost  = 10_000
 )
 
 type metrics struct {
@@ -40,10 +40,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"purpose"}),
 		backlog: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "ringmaster_call_reports_pending", Help: "Calls that are still to be reported, of all controllers, by purpose; 100,000 stands for more.",
+			Name: "ringmaster_call_reports_pending", Help: "Calls that are still to be reported, of all controllers, by purpose, 10,000 of a tenant at most; without those of tenants that are suspended or have paused it.",
 		}, []string{"purpose"}),
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "ringmaster_call_reports_oldest_seconds", Help: "How long ago the oldest call that is still to be reported ended, by purpose.",
+			Name: "ringmaster_call_reports_oldest_seconds", Help: "How long ago the oldest of these calls ended, by purpose.",
 		}, []string{"purpose"}),
 		broken: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "ringmaster_call_report_systems_away", Help: "Tenants whose system doesn't answer, or answers errors, so that few attempts are made, by purpose.",
@@ -78,8 +78,8 @@ func (m *metrics) ended(p store.ReportPurpose, status string) {
 	m.reports.WithLabelValues(string(p), status).Inc()
 }
 
-// Watch keeps the gauges of what waits, until ctx ends.
-func (s *Service) Watch(ctx context.Context) {
+// watch keeps the gauges of what waits, until ctx ends.
+func (s *Service) watch(ctx context.Context) {
 	for {
 		var working sync.WaitGroup
 		for _, p := range purposes() {
@@ -104,5 +104,5 @@ func (s *Service) countBacklog(ctx context.Context, p store.ReportPurpose) {
 	}
 	s.metrics.backlog.WithLabelValues(string(p)).Set(float64(row.Pending))
 	s.metrics.oldest.WithLabelValues(string(p)).Set(row.OldestS)
-	s.metrics.broken.WithLabelValues(string(p)).Set(float64(s.limits[p].broken(s.now())))
+	s.metrics.broken.WithLabelValues(string(p)).Set(float64(s.queues[p].limits.broken(s.now())))
 }

@@ -2,6 +2,7 @@ package crm
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -168,16 +169,23 @@ func TestRetryOfACallThatWasNotReported(t *testing.T) {
 	call = b.end(t, nil)
 	require.NotNil(t, b.try(t, store.ReportCRM, call))
 	give := b.row(t, call, store.ReportCRM).GiveUpAt
-	jobs := func() int {
-		return storetest.Count(t, b.st, "SELECT count(*) FROM river_job WHERE args ->> 'call_id' = $1", call.String())
-	}
-	before := jobs()
+	b.clock.Advance(time.Second)
 	for range 3 {
-		_, err = b.Retry(t.Context(), b.tenant, call)
+		r, err = b.Retry(t.Context(), b.tenant, call)
 		require.NoError(t, err)
+		require.Equal(t, b.clock.Now(), *r.NextAttemptAt, "it is due now")
 	}
-	require.Equal(t, before, jobs(), "the job that there is looks at it now")
+	due := b.clock.Now()
+	b.clock.Advance(time.Second)
+	r, err = b.Retry(t.Context(), b.tenant, call)
+	require.NoError(t, err)
+	require.Equal(t, due, *r.NextAttemptAt, "and stays where it is in the queue")
 	require.Equal(t, give, b.row(t, call, store.ReportCRM).GiveUpAt)
+	require.Equal(t, 1, b.claims(t, store.ReportCRM, 9))
+	leased := b.row(t, call, store.ReportCRM).NextAttemptAt
+	_, err = b.Retry(t.Context(), b.tenant, call)
+	require.NoError(t, err)
+	require.Equal(t, leased, b.row(t, call, store.ReportCRM).NextAttemptAt, "one that is at work isn't made twice")
 
 	ofTest := storetest.OpenCall(t, b.st, b.tenant, nil, nil, nil)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET environment = 'test' WHERE id = $1", ofTest)
@@ -198,18 +206,22 @@ func TestPausedAndSuspended(t *testing.T) {
 	call := b.end(t, nil)
 	settings["is_active"] = false
 	b.configure(t, settings)
-	require.Equal(t, pausedWait, *b.try(t, store.ReportCRM, call))
-	require.GreaterOrEqual(t, b.limits[store.ReportCRM].enter(b.tenant, b.clock.Now()), pausedWait, "the tenant's others aren't looked at for each")
+	require.Zero(t, b.claims(t, store.ReportCRM, 9))
 	settings["is_active"] = true
 	b.configure(t, settings)
-	b.clock.Advance(pausedWait)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET suspended_at = now() WHERE id = $1", b.tenant)
-	require.Equal(t, pausedWait, *b.try(t, store.ReportCRM, call))
+	require.Zero(t, b.claims(t, store.ReportCRM, 9))
+	id := store.ReportID{TenantID: b.tenant, CallID: call, Purpose: store.ReportCRM}
+	res, _, err := b.attempt(t.Context(), id, b.leased(t, id))
+	require.NoError(t, err)
+	require.Nil(t, res, "nor where it is suspended after the claim")
 	require.Empty(t, crm.requests())
+	b.clock.Advance(72 * time.Hour)
+	require.Zero(t, b.claims(t, store.ReportCRM, 9))
 	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET suspended_at = NULL WHERE id = $1", b.tenant)
-	b.clock.Advance(pausedWait)
 	require.Nil(t, b.try(t, store.ReportCRM, call))
-	require.Len(t, crm.requests(), 1)
+	require.Len(t, crm.requests(), 1, "however long it has waited")
+	require.Equal(t, StatusWritten, b.report(t, call).Status)
 	require.NoError(t, b.DeleteSettings(t.Context(), b.tenant))
 	require.ErrorIs(t, b.DeleteSettings(t.Context(), b.tenant), store.ErrNotFound)
 }
@@ -274,14 +286,15 @@ func TestCrashBetweenRequestAndNote(t *testing.T) {
 	crm := newStandIn(t, says(http.StatusCreated, `{"id": "1"}`))
 	b.configure(t, rest(crm.URL, nil))
 	call := b.end(t, nil)
-	args := store.CallReportArgs{TenantID: b.tenant, CallID: call, Purpose: store.ReportCRM}
-	c, _, err := b.begin(t.Context(), args)
+	id := store.ReportID{TenantID: b.tenant, CallID: call, Purpose: store.ReportCRM}
+	c, err := b.begin(t.Context(), id, b.leased(t, id))
 	require.NoError(t, err)
-	require.NoError(t, b.perform(t.Context(), c).err)
+	require.NoError(t, b.perform(t.Context(), &c).err)
 
 	after := setupOn(t, b.st, b.clock)
 	after.tenant = b.tenant
 	b.dispose(t, call, "interested")
+	require.Zero(t, after.claims(t, store.ReportCRM, 9))
 	require.Equal(t, busyTime, *after.try(t, store.ReportCRM, call), "it may be at work still")
 	b.clock.Advance(busyTime)
 	require.Zero(t, *after.try(t, store.ReportCRM, call))
@@ -289,10 +302,65 @@ func TestCrashBetweenRequestAndNote(t *testing.T) {
 	all := crm.requests()
 	require.Len(t, all, 3)
 	require.Equal(t, []string{all[0].key, all[0].text}, []string{all[1].key, all[1].text})
-	again, err := b.keep(t.Context(), c, result{externalID: "2"}, 0)
-	require.NoError(t, err)
-	require.NotNil(t, again, "who comes back late has lost the attempt, and its job looks again: it may be the only one")
-	require.Equal(t, "1", *after.report(t, call).ExternalID)
+	before := b.row(t, call, store.ReportCRM)
+	for _, late := range []result{{externalID: "2"}, {err: errors.New("away")}, {err: errors.New("wrong"), final: true}} {
+		again, err := b.keep(t.Context(), c, late, 0)
+		require.NoError(t, err)
+		require.False(t, again)
+		require.Equal(t, before.Status, b.row(t, call, store.ReportCRM).Status)
+		require.Equal(t, "1", *after.report(t, call).ExternalID, "who comes back late overwrites nothing")
+		require.Nil(t, after.report(t, call).LastError)
+	}
+}
+
+// A success of an attempt that was taken for lost counts, whatever becomes of the one that was made instead.
+func TestLateSuccess(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		second int // what the CRM answers to the second attempt; 0 while it is at work
+		news   bool
+	}{{"the second is at work", 0, false}, {"the second waits for a third", 503, false}, {"the second was refused", 422, false}, {"with news", 422, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			crm := newStandIn(t, status(max(c.second, 200)))
+			b.configure(t, rest(crm.URL, nil))
+			call := b.end(t, nil)
+			id := store.ReportID{TenantID: b.tenant, CallID: call, Purpose: store.ReportCRM}
+			first, err := b.begin(t.Context(), id, b.leased(t, id))
+			require.NoError(t, err)
+			b.clock.Advance(busyTime)
+			second, err := b.begin(t.Context(), id, b.leased(t, id))
+			require.NoError(t, err)
+			finish := func() {
+				_, err := b.keep(t.Context(), second, b.perform(t.Context(), &second), 0)
+				require.NoError(t, err)
+			}
+			if c.second != 0 {
+				finish()
+			}
+			if c.news {
+				b.dispose(t, call, "interested")
+			}
+			_, err = b.keep(t.Context(), first, result{externalID: "first"}, 0)
+			require.NoError(t, err)
+			if c.second == 0 {
+				require.True(t, b.row(t, call, store.ReportCRM).BusyUntil.After(b.clock.Now()), "its lease holds")
+				crm.say(status(503))
+				finish()
+			}
+			r := b.report(t, call)
+			require.Equal(t, "first", *r.ExternalID)
+			require.NotNil(t, r.WrittenAt)
+			if c.news {
+				require.Equal(t, StatusPending, r.Status, "the news are still to be told")
+				require.Equal(t, b.clock.Now(), *r.NextAttemptAt)
+				return
+			}
+			require.Equal(t, StatusWritten, r.Status)
+		})
+	}
 }
 
 // What a system answers may repeat what it was sent: no secret, and no number of a strict tenant's customer, is kept of it.

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,8 +46,12 @@ type Service struct {
 	client    *client
 	tokens    *tokens
 	asks      insightsClient
-	limits    map[store.ReportPurpose]*limits
+	queues    map[store.ReportPurpose]*queue
 	metrics   *metrics
+
+	// halt ends the looks for what is due, cut the attempts; nil before Start. ended is closed when all has ended.
+	halt, cut context.CancelFunc
+	ended     chan struct{}
 }
 
 // New makes a Service.
@@ -62,15 +66,73 @@ func New(cfg Config) *Service {
 	s := &Service{
 		store: cfg.Store, targets: Targets{cfg.Guard}, links: cfg.Links, newSecret: cfg.NewSecret, now: cfg.Now, log: cfg.Logger, client: c,
 		tokens: &tokens{client: c, kept: map[uuid.UUID]*keptToken{}}, asks: insightsClient{client: c, sign: cfg.Sign},
-		limits: map[store.ReportPurpose]*limits{}, metrics: newMetrics(cfg.Registerer),
+		queues: map[store.ReportPurpose]*queue{}, metrics: newMetrics(cfg.Registerer), ended: make(chan struct{}),
 	}
 	for _, p := range purposes() {
-		s.limits[p] = newLimits()
+		s.queues[p] = newQueue(s, p)
 	}
 	return s
 }
 
-// Close drops idle connections. Call it after the jobs have stopped.
+// Start begins to report calls, which lasts until Stop, whatever becomes of ctx. Call it once.
+func (s *Service) Start(ctx context.Context) {
+	ctx, s.cut = context.WithCancel(context.WithoutCancel(ctx))
+	looking, halt := context.WithCancel(ctx)
+	s.halt = halt
+	unwatch := s.store.WatchReports(func(d store.DueReport) {
+		if q := s.queues[d.Purpose]; q != nil {
+			q.wake(d.TenantID)
+		}
+	})
+	go func() {
+		defer close(s.ended)
+		defer unwatch()
+		s.adopt(looking)
+		var loops sync.WaitGroup
+		loops.Go(func() { s.watch(looking) })
+		for _, q := range s.queues {
+			loops.Go(func() { q.loop(ctx, looking) })
+		}
+		loops.Wait()
+		for _, q := range s.queues {
+			q.working.Wait()
+		}
+	}()
+}
+
+// Stop lets the attempts at work finish, and breaks them off when ctx ends first: they are made again.
+func (s *Service) Stop(ctx context.Context) error {
+	if s.cut == nil {
+		return nil // never started
+	}
+	s.halt()
+	select {
+	case <-s.ended:
+	case <-ctx.Done():
+		s.cut()
+		<-s.ended
+	}
+	s.cut()
+	return nil
+}
+
+// adopt removes the jobs of controllers of the version before: whatever they were for stands in the reports.
+func (s *Service) adopt(ctx context.Context) {
+	for removed := int64(1); removed > 0 && ctx.Err() == nil; {
+		err := s.store.InSystem(ctx, func(tx *store.Tx) (err error) {
+			removed, err = tx.Q.AdoptReportJobs(ctx)
+			return err
+		})
+		if err != nil {
+			if ctx.Err() == nil {
+				s.log.WarnContext(ctx, "removing jobs of an earlier version failed", "error", err)
+			}
+			return
+		}
+	}
+}
+
+// Close drops idle connections. Call it after Stop.
 func (s *Service) Close() { s.client.close() }
 
 // read gives the settings of a purpose, which it decodes; store.ErrNotFound when there are none.
@@ -263,31 +325,24 @@ func (s *Service) Retry(ctx context.Context, tenant, call uuid.UUID) (Report, er
 		if err != nil {
 			return err
 		}
-		args := store.CallReportArgs{TenantID: tenant, CallID: call, Purpose: store.ReportCRM}
-		give := s.now().Add(store.ReportTime)
-		before, err := tx.Q.CallReportLoad(ctx, tenant, call, string(args.Purpose))
+		id := store.ReportID{TenantID: tenant, CallID: call, Purpose: store.ReportCRM}
+		now := s.now()
+		before, err := tx.Q.CallReportLoad(ctx, tenant, call, string(id.Purpose))
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			out, err = tx.Q.CallReportOpen(ctx, db.CallReportOpenParams{
-				TenantID: tenant, CallID: call, Purpose: string(args.Purpose), IntegrationID: integration.ID, GiveUpAt: give,
-			})
+			out, err = tx.OpenReport(ctx, id, integration.ID, now)
+			return err
 		case err != nil:
 			return err
 		case before.CallReport.Status == StatusWritten:
 			return conflict(codeWritten, "The call's outcome is written; there is nothing to repeat.")
-		default:
-			next := s.now()
-			if at := before.CallReport.AttemptedAt; at != nil && integration.Kind == KindHubSpot {
-				next = slices.MaxFunc([]time.Time{next, at.Add(hubspotSettle)}, time.Time.Compare)
-			}
-			out, err = tx.Q.CallReportRearm(ctx, db.CallReportRearmParams{
-				TenantID: tenant, CallID: call, Purpose: string(args.Purpose), NextAttemptAt: next, GiveUpAt: give,
-			})
 		}
-		if err != nil {
-			return err
+		next := now
+		if at := before.CallReport.AttemptedAt; at != nil && integration.Kind == KindHubSpot && at.Add(hubspotSettle).After(next) {
+			next = at.Add(hubspotSettle)
 		}
-		return tx.HastenReport(ctx, args)
+		out, err = tx.RearmReport(ctx, id, now, next)
+		return err
 	})
 	return view(out), fault.Wrap("retry a call's outcome", err)
 }
@@ -341,14 +396,18 @@ func (s *Service) Test(ctx context.Context, tenant uuid.UUID) (TestResult, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
-	res := result{away: true}
-	if wait := s.limits[store.ReportCRM].enter(tenant, s.now()); wait > 0 {
+	limits := s.queues[store.ReportCRM].limits
+	began := s.now()
+	grants, _ := limits.take([]uuid.UUID{tenant}, began)
+	if len(grants) == 0 {
 		return TestResult{}, &fault.Error{
-			Kind: fault.Limit, Code: codeBusy, RetryAfter: min(wait, pauseMost), Detail: "The CRM is busy with the calls that are being written, or doesn't answer.",
+			Kind: fault.Limit, Code: codeBusy, RetryAfter: max(time.Second, min(limits.shutFor(tenant, began), pauseMost)),
+			Detail: "The CRM is busy with the calls that are being written, or doesn't answer.",
 		}
 	}
-	began := s.now()
-	defer func() { s.limits[store.ReportCRM].leave(tenant, s.now(), s.now().Sub(began), res.away, res.retryAfter) }()
+	limits.claimed(grants[0], 1)
+	var res result
+	defer func() { limits.leave(tenant, s.now(), began, &res, ctx.Err() != nil) }()
 	res, made := w.write(ctx, write{integration: row.ID, outcome: Sample(call, s.now()), revision: 1})
 	secrets := append(settings.secrets(), sentSecrets(made.request.header)...)
 	out := TestResult{OK: res.err == nil, LatencyMS: made.took.Milliseconds()}

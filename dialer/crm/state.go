@@ -18,61 +18,40 @@ const (
 	retryFirst, retryMost = time.Minute, time.Hour
 	// attemptTime bounds an attempt, with all its requests, and requestTime one of these.
 	attemptTime, requestTime = 30 * time.Second, 10 * time.Second
-	// jobTime bounds a job: an attempt, and what it keeps of it.
-	jobTime = attemptTime + 15*time.Second
-	// busyTime is how long nobody else takes up a report after an attempt began: longer than a job, so that one whose process died is over.
-	busyTime = jobTime + 10*time.Second
-	// pausedWait is how often a report looks again whether its integration is active, and its tenant no longer suspended.
-	pausedWait = time.Minute
+	// busyTime is how long nobody else takes up a report after an attempt began: longer than it takes to make it and to keep what came of it, so
+	// that one whose process died is over.
+	busyTime = attemptTime + keepTime + 15*time.Second
 )
 
 // step is what is to be done with a report.
 type step int
 
 const (
-	stepNothing step = iota // it is at its end
-	stepWait                // until a moment
+	stepNothing step = iota // now
 	stepFail                // for good, without an attempt
 	stepClose               // nothing is left to write
 	stepCreate              // the first write
 	stepUpdate              // of a record that the other end has
 )
 
-// plan says what is to be done with a report: until when to wait, or why it fails.
-func plan(r db.CallReportLoadRow, now time.Time) (do step, until time.Time, why string) {
+// plan says what is to be done with a report that is due, and why it fails.
+func plan(r db.CallReportLoadRow) (do step, why string) {
 	report := r.CallReport
-	lastly := func(fallback string) string {
-		if report.LastError != nil {
-			return *report.LastError
-		}
-		return fallback
-	}
 	switch {
 	case report.Status != StatusPending:
-		return stepNothing, now, ""
-	case report.BusyUntil != nil && report.BusyUntil.After(now):
-		return stepWait, *report.BusyUntil, ""
+		return stepNothing, ""
 	case report.Written >= report.Revision:
-		return stepClose, now, ""
+		return stepClose, ""
 	case r.ConfiguredID == nil:
-		return stepFail, now, "the integration was removed"
+		return stepFail, "the integration was removed"
 	case report.Written > 0 && report.IntegrationID != *r.ConfiguredID:
-		return stepClose, now, "" // the record is in another CRM
-	case !now.Before(report.GiveUpAt):
-		return stepFail, now, lastly("it was not possible within 24 hours")
-	case report.NextAttemptAt.After(now):
-		return stepWait, report.NextAttemptAt, ""
-	case isPaused(r):
-		return stepWait, now.Add(pausedWait), ""
+		return stepClose, "" // the record is in another CRM
+	case r.IsActive != nil && !*r.IsActive, r.Suspended: // since it was claimed
+		return stepNothing, ""
 	case report.Written == 0:
-		return stepCreate, now, ""
+		return stepCreate, ""
 	}
-	return stepUpdate, now, ""
-}
-
-// isPaused tells whether nothing is to be sent: the integration is not active, or its tenant is suspended.
-func isPaused(r db.CallReportLoadRow) bool {
-	return r.IsActive != nil && !*r.IsActive || r.Suspended
+	return stepUpdate, ""
 }
 
 // result is what came of an attempt.
@@ -96,15 +75,16 @@ func follow(report db.CallReport, res result, now time.Time, jitter float64) (st
 	case res.final:
 		return StatusFailed, now
 	}
-	// What asks for more than an hour is asked each hour whether it still does. The last attempt is made as the time is over.
+	// What asks for more than an hour is asked each hour whether it still does. The last attempt is made as the time is over; one that waited for
+	// longer, since its tenant was suspended or had paused the integration, is the last one.
 	next = now.Add(max(delay(int(report.Failures), jitter), min(res.retryAfter, retryMost)))
-	if last := report.GiveUpAt.Add(-retryFirst); next.After(last) && now.Before(last) {
-		next = last
+	if !next.After(report.GiveUpAt) {
+		return StatusPending, next
 	}
-	if !next.Before(report.GiveUpAt) {
+	if report.GiveUpAt.Sub(now) < retryFirst {
 		return StatusFailed, now
 	}
-	return StatusPending, next
+	return StatusPending, report.GiveUpAt
 }
 
 // delay is the wait after one more failure than those: 1 min, doubled up to 1 h, and up to a fifth less; jitter is from 0 to 1.

@@ -15,46 +15,36 @@ import (
 // Every state of a report leads to one step.
 func TestPlanOfAReport(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 	id, other := uuid.New(), uuid.New()
 	for name, c := range map[string]struct {
 		change func(r *db.CallReportLoadRow)
 		want   step
-		until  time.Time
 		why    string
 	}{
-		"to be written first": {func(*db.CallReportLoadRow) {}, stepCreate, now, ""},
-		"written":             {func(r *db.CallReportLoadRow) { r.CallReport.Status = StatusWritten }, stepNothing, now, ""},
-		"failed":              {func(r *db.CallReportLoadRow) { r.CallReport.Status = StatusFailed }, stepNothing, now, ""},
-		"to be updated":       {func(r *db.CallReportLoadRow) { r.CallReport.Written, r.CallReport.Revision = 1, 2 }, stepUpdate, now, ""},
-		"nothing is new":      {func(r *db.CallReportLoadRow) { r.CallReport.Written = 1 }, stepClose, now, ""},
-		"at work":             {func(r *db.CallReportLoadRow) { r.CallReport.BusyUntil = new(now.Add(time.Second)) }, stepWait, now.Add(time.Second), ""},
-		"its process died":    {func(r *db.CallReportLoadRow) { r.CallReport.BusyUntil = new(now) }, stepCreate, now, ""},
-		"not yet":             {func(r *db.CallReportLoadRow) { r.CallReport.NextAttemptAt = now.Add(time.Hour) }, stepWait, now.Add(time.Hour), ""},
-		"a day is over": {func(r *db.CallReportLoadRow) {
-			r.CallReport.GiveUpAt, r.CallReport.LastError = now, new("answered 503")
-		}, stepFail, now, "answered 503"},
-		"a day is over, untried":  {func(r *db.CallReportLoadRow) { r.CallReport.GiveUpAt = now }, stepFail, now, "it was not possible within 24 hours"},
-		"removed":                 {func(r *db.CallReportLoadRow) { r.ConfiguredID = nil }, stepFail, now, "the integration was removed"},
-		"paused":                  {func(r *db.CallReportLoadRow) { r.IsActive = new(false) }, stepWait, now.Add(time.Minute), ""},
-		"its tenant is suspended": {func(r *db.CallReportLoadRow) { r.Suspended = true }, stepWait, now.Add(time.Minute), ""},
-		"another CRM, unwritten":  {func(r *db.CallReportLoadRow) { r.ConfiguredID = &other }, stepCreate, now, ""},
+		"to be written first":     {func(*db.CallReportLoadRow) {}, stepCreate, ""},
+		"written":                 {func(r *db.CallReportLoadRow) { r.CallReport.Status = StatusWritten }, stepNothing, ""},
+		"failed":                  {func(r *db.CallReportLoadRow) { r.CallReport.Status = StatusFailed }, stepNothing, ""},
+		"to be updated":           {func(r *db.CallReportLoadRow) { r.CallReport.Written, r.CallReport.Revision = 1, 2 }, stepUpdate, ""},
+		"nothing is new":          {func(r *db.CallReportLoadRow) { r.CallReport.Written = 1 }, stepClose, ""},
+		"removed":                 {func(r *db.CallReportLoadRow) { r.ConfiguredID = nil }, stepFail, "the integration was removed"},
+		"paused":                  {func(r *db.CallReportLoadRow) { r.IsActive = new(false) }, stepNothing, ""},
+		"its tenant is suspended": {func(r *db.CallReportLoadRow) { r.Suspended = true }, stepNothing, ""},
+		"another CRM, unwritten":  {func(r *db.CallReportLoadRow) { r.ConfiguredID = &other }, stepCreate, ""},
 		"another CRM, written": {func(r *db.CallReportLoadRow) {
 			r.ConfiguredID, r.CallReport.Written, r.CallReport.Revision = &other, 1, 2
-		}, stepClose, now, ""},
+		}, stepClose, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			row := db.CallReportLoadRow{
 				CallReport: db.CallReport{
-					Status: StatusPending, Revision: 1, IntegrationID: id, NextAttemptAt: now, GiveUpAt: now.Add(time.Hour),
+					Status: StatusPending, Revision: 1, IntegrationID: id,
 				},
 				ConfiguredID: &id, IsActive: new(true),
 			}
 			c.change(&row)
-			do, until, why := plan(row, now)
+			do, why := plan(row)
 			require.Equal(t, c.want, do)
-			require.Equal(t, c.until, until)
 			require.Equal(t, c.why, why)
 		})
 	}
@@ -81,7 +71,7 @@ func TestWhatFollowsAnAttempt(t *testing.T) {
 	m := time.Minute
 	require.Equal(t, []time.Duration{m, 2 * m, 4 * m, 8 * m, 16 * m, 32 * m, 60 * m}, waits[:7])
 	require.Len(t, waits, 6+23, "63 minutes, and then each hour of a day")
-	require.Equal(t, began.Add(24*time.Hour-time.Minute), now, "the last attempt is made as the day is over")
+	require.Equal(t, began.Add(24*time.Hour), now, "the last attempt is made as the day is over")
 	for n := range 40 {
 		for _, at := range []float64{0, 0.5, 0.999} {
 			require.GreaterOrEqual(t, delay(n, at), time.Minute)
@@ -130,54 +120,4 @@ func TestAnswersOfACRM(t *testing.T) {
 	require.Equal(t, "77", externalOf(made))
 	made.header.Set("Location", "/calls/%ff")
 	require.Empty(t, externalOf(made), "what no text can hold is no id")
-}
-
-// One tenant's reports take four slots at most; who waits is told moments apart, and a system that is away gets few attempts.
-func TestLimitsOfATenant(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
-	l, a, b := newLimits(), uuid.New(), uuid.New()
-	for range tenantSlots {
-		require.Zero(t, l.enter(a, now))
-	}
-	first, second := l.enter(a, now), l.enter(a, now)
-	require.Positive(t, first)
-	require.Greater(t, second, first, "they don't come back at once")
-	require.Zero(t, l.enter(b, now), "another tenant's do")
-	l.leave(b, now, time.Second, false, 0)
-	var last time.Duration
-	for range 10_000 {
-		last = l.enter(a, now)
-	}
-	require.LessOrEqual(t, last, parkMost)
-
-	for range tenantSlots {
-		l.leave(a, now, 10*time.Second, true, 0)
-	}
-	now = now.Add(time.Minute)
-	require.Zero(t, l.enter(a, now), "four failures are not yet a system that is away")
-	l.leave(a, now, 10*time.Second, true, 0)
-	require.Equal(t, 1, l.broken(now))
-	require.Positive(t, l.enter(a, now))
-	now = now.Add(breakFirst)
-	require.Zero(t, l.enter(a, now), "one attempt tells whether it is back")
-	require.Positive(t, l.enter(a, now), "one alone")
-	l.leave(a, now, 10*time.Second, true, 0)
-	require.GreaterOrEqual(t, l.enter(a, now), 2*breakFirst)
-	now = now.Add(2 * breakFirst)
-	require.Zero(t, l.enter(a, now))
-	l.leave(a, now, time.Second, false, 0)
-	require.Zero(t, l.broken(now))
-	require.Zero(t, l.enter(a, now), "it is back, though slow")
-	require.Positive(t, l.enter(a, now), "so that it gets one slot")
-	for range 20 {
-		l.leave(a, now, 100*time.Millisecond, false, 0)
-		require.Zero(t, l.enter(a, now))
-	}
-	for range tenantSlots - 1 {
-		require.Zero(t, l.enter(a, now), "and all of them as it is quick")
-	}
-	l.leave(a, now, time.Second, true, 20*time.Second)
-	require.GreaterOrEqual(t, l.enter(a, now.Add(time.Second)), 19*time.Second, "what it asks for holds for all")
-	require.Zero(t, l.enter(uuid.New(), now.Add(2*idleAfter)))
 }

@@ -13,9 +13,21 @@ import (
 	"github.com/google/uuid"
 )
 
+const adoptReportJobs = `-- name: AdoptReportJobs :one
+SELECT adopt_report_jobs()::bigint
+`
+
+// AdoptReportJobs removes jobs of controllers of an earlier version, and tells how many.
+func (q *Queries) AdoptReportJobs(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, adoptReportJobs)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const callEndFollows = `-- name: CallEndFollows :many
 WITH ended AS (
-  UPDATE flow_runs SET state = '{}', ended_at = $6::timestamptz,
+  UPDATE flow_runs SET state = '{}', ended_at = $7::timestamptz,
     outcome = CASE WHEN state->>'type' = 'hangup' THEN 'default' ELSE 'call_ended' END,
     trace = CASE WHEN coalesce(state->>'node', '') = '' THEN trace
       ELSE trace || jsonb_build_array(jsonb_build_object('node', state->'node', 'type', state->'type',
@@ -24,36 +36,36 @@ WITH ended AS (
         greatest(0, floor(extract(epoch FROM now() - (state->>'at')::timestamptz) * 1000)::bigint))) END
   WHERE tenant_id = $3 AND call_id = $1 AND ended_at IS NULL
 )
-INSERT INTO call_reports (tenant_id, call_id, purpose, integration_id, give_up_at)
-SELECT i.tenant_id, $1, i.purpose, i.id, $2::timestamptz FROM integrations i
-WHERE i.tenant_id = $3 AND i.is_active AND $4::boolean AND (i.purpose = 'crm' OR $5::boolean)
+INSERT INTO call_reports (tenant_id, call_id, purpose, integration_id, give_up_at, next_attempt_at)
+SELECT i.tenant_id, $1, i.purpose, i.id, $2::timestamptz,
+  CASE WHEN i.purpose = 'insights' AND EXISTS (SELECT FROM recordings r WHERE r.tenant_id = $3 AND r.call_id = $1
+    AND r.status IN ('recording', 'processing')) THEN $4::timestamptz ELSE now() END
+FROM integrations i
+WHERE i.tenant_id = $3 AND i.is_active AND $5::boolean AND (i.purpose = 'crm' OR $6::boolean)
 ON CONFLICT (tenant_id, call_id, purpose) DO NOTHING
-RETURNING purpose, (SELECT count(*) > 0 FROM recordings r WHERE r.tenant_id = $3 AND r.call_id = $1
-  AND r.status IN ('recording', 'processing'))::boolean AS recording_to_come
+RETURNING purpose
 `
 
 type CallEndFollowsParams struct {
-	CallID      uuid.UUID
-	GiveUpAt    time.Time
-	TenantID    uuid.UUID
-	IsLive      bool
-	WasAnswered bool
-	EndedAt     time.Time
-}
-
-type CallEndFollowsRow struct {
-	Purpose         string
-	RecordingToCome bool
+	CallID             uuid.UUID
+	GiveUpAt           time.Time
+	TenantID           uuid.UUID
+	WithoutRecordingAt time.Time
+	IsLive             bool
+	WasAnswered        bool
+	EndedAt            time.Time
 }
 
 // CallEndFollows ends what a call's flows have left open, when the call itself has ended: the node that ran did not come to an
-// outcome of its own, unless it was the one that hangs up. And it opens the call's reports to its tenant's integrations: insights are of conversations alone, and nothing is reported of calls that a test key
-// has placed. It gives the reports, and whether the call's recording is still to come.
-func (q *Queries) CallEndFollows(ctx context.Context, arg CallEndFollowsParams) ([]CallEndFollowsRow, error) {
+// outcome of its own, unless it was the one that hangs up. And it opens the call's reports to its tenant's integrations: insights are of
+// conversations alone, and wait for a recording that is still to come; nothing is reported of calls that a test key has placed. It gives the
+// purposes.
+func (q *Queries) CallEndFollows(ctx context.Context, arg CallEndFollowsParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, callEndFollows,
 		arg.CallID,
 		arg.GiveUpAt,
 		arg.TenantID,
+		arg.WithoutRecordingAt,
 		arg.IsLive,
 		arg.WasAnswered,
 		arg.EndedAt,
@@ -62,13 +74,13 @@ func (q *Queries) CallEndFollows(ctx context.Context, arg CallEndFollowsParams) 
 		return nil, err
 	}
 	defer rows.Close()
-	items := []CallEndFollowsRow{}
+	items := []string{}
 	for rows.Next() {
-		var i CallEndFollowsRow
-		if err := rows.Scan(&i.Purpose, &i.RecordingToCome); err != nil {
+		var purpose string
+		if err := rows.Scan(&purpose); err != nil {
 			return nil, err
 		}
-		items = append(items, i)
+		items = append(items, purpose)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -78,7 +90,7 @@ func (q *Queries) CallEndFollows(ctx context.Context, arg CallEndFollowsParams) 
 
 const callReportBegin = `-- name: CallReportBegin :exec
 UPDATE call_reports SET attempts = attempts + 1, attempted_at = $1::timestamptz, busy_until = $2::timestamptz,
-  integration_id = $3, outcome = $4
+  next_attempt_at = $2::timestamptz, integration_id = $3, outcome = $4
 WHERE tenant_id = $5 AND call_id = $6 AND purpose = $7
 `
 
@@ -92,7 +104,7 @@ type CallReportBeginParams struct {
 	Purpose       string
 }
 
-// CallReportBegin counts an attempt, before it is made.
+// CallReportBegin counts an attempt, before it is made, and extends its lease.
 func (q *Queries) CallReportBegin(ctx context.Context, arg CallReportBeginParams) error {
 	_, err := q.db.Exec(ctx, callReportBegin,
 		arg.At,
@@ -131,7 +143,7 @@ UPDATE call_reports r SET revision = r.revision + 1,
 FROM (SELECT w.tenant_id, w.call_id, w.purpose, w.status FROM call_reports w
   WHERE w.tenant_id = $2 AND w.call_id = $3 AND w.purpose = $4 FOR UPDATE) was
 WHERE r.tenant_id = was.tenant_id AND r.call_id = was.call_id AND r.purpose = was.purpose
-RETURNING (was.status = 'written' OR was.status = 'failed' AND r.written > 0)::boolean AS needs_job
+RETURNING (was.status = 'written' OR was.status = 'failed' AND r.written > 0)::boolean AS is_due
 `
 
 type CallReportChangedParams struct {
@@ -141,8 +153,8 @@ type CallReportChangedParams struct {
 	Purpose  string
 }
 
-// CallReportChanged counts one more thing to report, and tells whether the report waited for nothing: it needs a job then. One whose first write
-// has failed for good waits for somebody to ask for it.
+// CallReportChanged counts one more thing to report, and tells whether the report is due for it. One whose first write has failed for good waits
+// for somebody to ask for it.
 func (q *Queries) CallReportChanged(ctx context.Context, arg CallReportChangedParams) ([]bool, error) {
 	rows, err := q.db.Query(ctx, callReportChanged,
 		arg.GiveUpAt,
@@ -156,11 +168,11 @@ func (q *Queries) CallReportChanged(ctx context.Context, arg CallReportChangedPa
 	defer rows.Close()
 	items := []bool{}
 	for rows.Next() {
-		var needs_job bool
-		if err := rows.Scan(&needs_job); err != nil {
+		var is_due bool
+		if err := rows.Scan(&is_due); err != nil {
 			return nil, err
 		}
-		items = append(items, needs_job)
+		items = append(items, is_due)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -169,7 +181,7 @@ func (q *Queries) CallReportChanged(ctx context.Context, arg CallReportChangedPa
 }
 
 const callReportClose = `-- name: CallReportClose :exec
-UPDATE call_reports SET status = $1::text, last_error = coalesce($2, last_error), outcome = NULL,
+UPDATE call_reports SET status = $1::text, busy_until = NULL, last_error = coalesce($2, last_error), outcome = NULL,
   written = CASE WHEN $1::text = 'written' THEN revision ELSE written END
 WHERE tenant_id = $3 AND call_id = $4 AND purpose = $5 AND status = 'pending'
 `
@@ -298,6 +310,20 @@ func (q *Queries) CallReportGet(ctx context.Context, tenantID uuid.UUID, callID 
 	return i, err
 }
 
+const callReportHasten = `-- name: CallReportHasten :execrows
+UPDATE call_reports SET next_attempt_at = least(next_attempt_at, now())
+WHERE tenant_id = $1 AND call_id = $2 AND purpose = $3 AND status = 'pending' AND attempts = 0 AND busy_until IS NULL
+`
+
+// CallReportHasten has a report that waits for a recording made without it, or with it.
+func (q *Queries) CallReportHasten(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID, purpose string) (int64, error) {
+	result, err := q.db.Exec(ctx, callReportHasten, tenantID, callID, purpose)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const callReportLoad = `-- name: CallReportLoad :one
 SELECT r.tenant_id, r.call_id, r.purpose, r.integration_id, r.status, r.revision, r.written, r.external_id, r.attempts, r.failures, r.last_error, r.outcome, r.attempted_at, r.busy_until, r.next_attempt_at, r.give_up_at, r.written_at, r.updated_at, r.created_at, i.kind, i.config_sealed, i.is_active, i.id AS configured_id, t.privacy_mode, (t.suspended_at IS NOT NULL)::boolean AS suspended
 FROM call_reports r JOIN tenants t ON t.id = r.tenant_id
@@ -399,22 +425,26 @@ func (q *Queries) CallReportOpen(ctx context.Context, arg CallReportOpenParams) 
 
 const callReportRearm = `-- name: CallReportRearm :one
 UPDATE call_reports SET status = 'pending', failures = CASE WHEN status = 'failed' THEN 0 ELSE failures END,
-  next_attempt_at = $1::timestamptz, give_up_at = CASE WHEN status = 'failed' THEN $2::timestamptz ELSE give_up_at END
-WHERE tenant_id = $3 AND call_id = $4 AND purpose = $5 RETURNING tenant_id, call_id, purpose, integration_id, status, revision, written, external_id, attempts, failures, last_error, outcome, attempted_at, busy_until, next_attempt_at, give_up_at, written_at, updated_at, created_at
+  next_attempt_at = CASE WHEN status = 'failed' THEN $1::timestamptz WHEN busy_until > $2::timestamptz THEN next_attempt_at
+    ELSE least(next_attempt_at, $1::timestamptz) END,
+  give_up_at = CASE WHEN status = 'failed' THEN $3::timestamptz ELSE give_up_at END
+WHERE tenant_id = $4 AND call_id = $5 AND purpose = $6 RETURNING tenant_id, call_id, purpose, integration_id, status, revision, written, external_id, attempts, failures, last_error, outcome, attempted_at, busy_until, next_attempt_at, give_up_at, written_at, updated_at, created_at
 `
 
 type CallReportRearmParams struct {
-	NextAttemptAt time.Time
-	GiveUpAt      time.Time
-	TenantID      uuid.UUID
-	CallID        uuid.UUID
-	Purpose       string
+	At       time.Time
+	Now      time.Time
+	GiveUpAt time.Time
+	TenantID uuid.UUID
+	CallID   uuid.UUID
+	Purpose  string
 }
 
-// CallReportRearm has a report that failed written again, or one that waits for its next attempt written now.
+// CallReportRearm has a report that failed written again, or one that waits for its next attempt written at a moment, if that is earlier.
 func (q *Queries) CallReportRearm(ctx context.Context, arg CallReportRearmParams) (CallReport, error) {
 	row := q.db.QueryRow(ctx, callReportRearm,
-		arg.NextAttemptAt,
+		arg.At,
+		arg.Now,
 		arg.GiveUpAt,
 		arg.TenantID,
 		arg.CallID,
@@ -447,21 +477,21 @@ func (q *Queries) CallReportRearm(ctx context.Context, arg CallReportRearmParams
 
 const callReportRecord = `-- name: CallReportRecord :one
 UPDATE call_reports SET busy_until = NULL,
-  status = CASE WHEN $1::text = 'written' AND revision > $2::int THEN 'pending' ELSE $1::text END,
-  written = greatest(written, $2::int), external_id = coalesce($3, external_id), last_error = $4,
-  failures = CASE WHEN $1::text = 'written' THEN 0 ELSE failures + 1 END,
+  status = CASE WHEN greatest(written, $1::int) >= revision THEN 'written' WHEN $2::text = 'written' THEN 'pending' ELSE $2::text END,
+  written = greatest(written, $1::int), external_id = coalesce($3, external_id), last_error = $4,
+  failures = CASE WHEN $2::text = 'written' THEN 0 ELSE failures + 1 END,
   next_attempt_at = $5::timestamptz,
-  give_up_at = CASE WHEN $1::text = 'written' THEN $6::timestamptz ELSE give_up_at END,
-  outcome = CASE WHEN $1::text = 'pending' THEN outcome ELSE $7::jsonb END,
-  written_at = CASE WHEN $2::int > 0 THEN coalesce(written_at, $8::timestamptz) ELSE written_at END,
+  give_up_at = CASE WHEN $2::text = 'written' THEN $6::timestamptz ELSE give_up_at END,
+  outcome = CASE WHEN $2::text = 'pending' THEN outcome ELSE $7::jsonb END,
+  written_at = CASE WHEN $1::int > 0 THEN coalesce(written_at, $8::timestamptz) ELSE written_at END,
   updated_at = CASE WHEN $9::boolean THEN $8::timestamptz ELSE updated_at END
 WHERE tenant_id = $10 AND call_id = $11 AND purpose = $12 AND attempts = $13::int
 RETURNING tenant_id, call_id, purpose, integration_id, status, revision, written, external_id, attempts, failures, last_error, outcome, attempted_at, busy_until, next_attempt_at, give_up_at, written_at, updated_at, created_at
 `
 
 type CallReportRecordParams struct {
-	Status        string
 	Written       int32
+	Status        string
 	ExternalID    *string
 	LastError     *string
 	NextAttemptAt time.Time
@@ -475,11 +505,12 @@ type CallReportRecordParams struct {
 	Attempt       int32
 }
 
-// CallReportRecord keeps what came of the attempt of that number. What came to be reported meanwhile is pending.
+// CallReportRecord keeps what came of the attempt of that number, which is the last one. What came to be reported meanwhile is pending; what an
+// earlier attempt has written after all stays written.
 func (q *Queries) CallReportRecord(ctx context.Context, arg CallReportRecordParams) (CallReport, error) {
 	row := q.db.QueryRow(ctx, callReportRecord,
-		arg.Status,
 		arg.Written,
+		arg.Status,
 		arg.ExternalID,
 		arg.LastError,
 		arg.NextAttemptAt,
@@ -517,29 +548,176 @@ func (q *Queries) CallReportRecord(ctx context.Context, arg CallReportRecordPara
 	return i, err
 }
 
-const callReportUntried = `-- name: CallReportUntried :one
-SELECT EXISTS (SELECT FROM call_reports
-  WHERE tenant_id = $1 AND call_id = $2 AND purpose = $3 AND status = 'pending' AND attempts = 0)::boolean AS untried
+const callReportRecordLate = `-- name: CallReportRecordLate :one
+UPDATE call_reports SET written = greatest(written, $1::int), external_id = coalesce(external_id, $2),
+  written_at = coalesce(written_at, $3::timestamptz),
+  status = CASE WHEN busy_until > $3::timestamptz THEN status WHEN greatest(written, $1::int) >= revision THEN 'written' ELSE 'pending' END,
+  last_error = CASE WHEN busy_until > $3::timestamptz THEN last_error END,
+  outcome = CASE WHEN busy_until > $3::timestamptz THEN coalesce($4::jsonb, outcome) ELSE $4::jsonb END,
+  next_attempt_at = CASE WHEN busy_until > $3::timestamptz THEN next_attempt_at ELSE $3::timestamptz END,
+  give_up_at = CASE WHEN status = 'failed' THEN $5::timestamptz ELSE give_up_at END
+WHERE tenant_id = $6 AND call_id = $7 AND purpose = $8 AND attempts > $9::int RETURNING tenant_id, call_id, purpose, integration_id, status, revision, written, external_id, attempts, failures, last_error, outcome, attempted_at, busy_until, next_attempt_at, give_up_at, written_at, updated_at, created_at
 `
 
-// CallReportUntried tells whether a report waits for its first attempt.
-func (q *Queries) CallReportUntried(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID, purpose string) (bool, error) {
-	row := q.db.QueryRow(ctx, callReportUntried, tenantID, callID, purpose)
-	var untried bool
-	err := row.Scan(&untried)
-	return untried, err
+type CallReportRecordLateParams struct {
+	Written    int32
+	ExternalID *string
+	At         time.Time
+	Said       json.RawMessage
+	GiveUpAt   time.Time
+	TenantID   uuid.UUID
+	CallID     uuid.UUID
+	Purpose    string
+	Attempt    int32
+}
+
+// CallReportRecordLate keeps that an attempt has succeeded after another one was begun. While that one is at work the rest is left to it.
+func (q *Queries) CallReportRecordLate(ctx context.Context, arg CallReportRecordLateParams) (CallReport, error) {
+	row := q.db.QueryRow(ctx, callReportRecordLate,
+		arg.Written,
+		arg.ExternalID,
+		arg.At,
+		arg.Said,
+		arg.GiveUpAt,
+		arg.TenantID,
+		arg.CallID,
+		arg.Purpose,
+		arg.Attempt,
+	)
+	var i CallReport
+	err := row.Scan(
+		&i.TenantID,
+		&i.CallID,
+		&i.Purpose,
+		&i.IntegrationID,
+		&i.Status,
+		&i.Revision,
+		&i.Written,
+		&i.ExternalID,
+		&i.Attempts,
+		&i.Failures,
+		&i.LastError,
+		&i.Outcome,
+		&i.AttemptedAt,
+		&i.BusyUntil,
+		&i.NextAttemptAt,
+		&i.GiveUpAt,
+		&i.WrittenAt,
+		&i.UpdatedAt,
+		&i.CreatedAt,
+	)
+	return i, err
+}
+
+const callReportsClaim = `-- name: CallReportsClaim :many
+WITH w AS MATERIALIZED (
+  SELECT o.tenant_id, o.room FROM (SELECT unnest($3::uuid[]) AS tenant_id, unnest($4::int[]) AS room) o
+  JOIN tenants t ON t.id = o.tenant_id LEFT JOIN integrations i ON i.tenant_id = o.tenant_id AND i.purpose = $2
+  WHERE t.suspended_at IS NULL AND coalesce(i.is_active, true)
+), due AS MATERIALIZED (
+  SELECT d.tenant_id, d.call_id FROM w CROSS JOIN LATERAL (
+    SELECT r.tenant_id, r.call_id FROM call_reports r
+    WHERE r.purpose = $2 AND r.tenant_id = w.tenant_id AND r.status = 'pending' AND r.next_attempt_at <= $5::timestamptz
+      AND (r.busy_until IS NULL OR r.busy_until <= $5::timestamptz)
+    ORDER BY r.next_attempt_at LIMIT w.room FOR UPDATE SKIP LOCKED) d
+)
+UPDATE call_reports c SET busy_until = $1::timestamptz, next_attempt_at = $1::timestamptz FROM due
+WHERE c.tenant_id = due.tenant_id AND c.call_id = due.call_id AND c.purpose = $2
+RETURNING c.tenant_id, c.call_id
+`
+
+type CallReportsClaimParams struct {
+	Lease   time.Time
+	Purpose string
+	Tenants []uuid.UUID
+	Rooms   []int32
+	Now     time.Time
+}
+
+type CallReportsClaimRow struct {
+	TenantID uuid.UUID
+	CallID   uuid.UUID
+}
+
+// CallReportsClaim leases reports of some tenants that are due, up to room for each. What another controller is looking at is passed over, and so
+// are tenants that are suspended or have paused the integration. Controllers of earlier versions leave next_attempt_at as it is while they work.
+func (q *Queries) CallReportsClaim(ctx context.Context, arg CallReportsClaimParams) ([]CallReportsClaimRow, error) {
+	rows, err := q.db.Query(ctx, callReportsClaim,
+		arg.Lease,
+		arg.Purpose,
+		arg.Tenants,
+		arg.Rooms,
+		arg.Now,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CallReportsClaimRow{}
+	for rows.Next() {
+		var i CallReportsClaimRow
+		if err := rows.Scan(&i.TenantID, &i.CallID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const callReportsDue = `-- name: CallReportsDue :many
+WITH RECURSIVE first AS (
+  (SELECT r.tenant_id, r.next_attempt_at FROM call_reports r WHERE r.purpose = $1 AND r.status = 'pending'
+   ORDER BY r.tenant_id, r.next_attempt_at LIMIT 1)
+  UNION ALL
+  SELECT n.tenant_id, n.next_attempt_at FROM first f CROSS JOIN LATERAL (
+    SELECT r.tenant_id, r.next_attempt_at FROM call_reports r WHERE r.purpose = $1 AND r.status = 'pending' AND r.tenant_id > f.tenant_id
+    ORDER BY r.tenant_id, r.next_attempt_at LIMIT 1) n
+)
+SELECT f.tenant_id::uuid AS tenant_id, f.next_attempt_at::timestamptz AS next_attempt_at FROM first f
+`
+
+type CallReportsDueRow struct {
+	TenantID      uuid.UUID
+	NextAttemptAt time.Time
+}
+
+// CallReportsDue gives the first report of each tenant, by the next entry of the index: as many steps as there are tenants, however many reports
+// wait.
+func (q *Queries) CallReportsDue(ctx context.Context, purpose string) ([]CallReportsDueRow, error) {
+	rows, err := q.db.Query(ctx, callReportsDue, purpose)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CallReportsDueRow{}
+	for rows.Next() {
+		var i CallReportsDueRow
+		if err := rows.Scan(&i.TenantID, &i.NextAttemptAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const callReportsForget = `-- name: CallReportsForget :execrows
 DELETE FROM call_reports d WHERE d.ctid = ANY(ARRAY(
   SELECT o.row_at FROM tenants t CROSS JOIN LATERAL (
     SELECT r.ctid AS row_at FROM call_reports r
-    WHERE r.tenant_id = t.id AND r.call_id < $1 AND r.created_at < $2::timestamptz AND r.status <> 'pending'
+    WHERE r.tenant_id = t.id AND r.call_id < $1 AND r.created_at < $2::timestamptz
+      AND (r.status <> 'pending' OR r.give_up_at < $2::timestamptz)
     ORDER BY r.call_id LIMIT $3::int
   ) o LIMIT $3::int))
 `
 
-// CallReportsForget takes up to a batch of the reports of calls from before a moment.
+// CallReportsForget takes up to a batch of the reports of calls from before a moment; what is still to be reported goes when its time, too, was over
+// before then.
 func (q *Queries) CallReportsForget(ctx context.Context, beganBefore uuid.UUID, createdBefore time.Time, batch int32) (int64, error) {
 	result, err := q.db.Exec(ctx, callReportsForget, beganBefore, createdBefore, batch)
 	if err != nil {
@@ -549,8 +727,12 @@ func (q *Queries) CallReportsForget(ctx context.Context, beganBefore uuid.UUID, 
 }
 
 const callReportsPending = `-- name: CallReportsPending :one
-SELECT count(*)::bigint AS pending, coalesce(extract(epoch FROM now() - min(p.created_at)), 0)::float8 AS oldest_s
-FROM (SELECT r.created_at FROM call_reports r WHERE r.purpose = $1 AND r.status = 'pending' ORDER BY r.created_at LIMIT $2::int) p
+SELECT coalesce(sum(p.waiting), 0)::bigint AS pending, coalesce(extract(epoch FROM now() - min(p.since)), 0)::float8 AS oldest_s
+FROM integrations i JOIN tenants t ON t.id = i.tenant_id AND t.suspended_at IS NULL
+CROSS JOIN LATERAL (SELECT count(*) AS waiting, min(b.created_at) AS since FROM (
+  SELECT r.created_at FROM call_reports r WHERE r.purpose = $1 AND r.tenant_id = i.tenant_id AND r.status = 'pending'
+  ORDER BY r.next_attempt_at LIMIT $2::int) b) p
+WHERE i.purpose = $1 AND i.is_active
 `
 
 type CallReportsPendingRow struct {
@@ -558,7 +740,8 @@ type CallReportsPendingRow struct {
 	OldestS float64
 }
 
-// CallReportsPending counts what waits to be reported, up to a bound, and tells since when the oldest does: it needs the system's scope.
+// CallReportsPending counts what waits to be reported, up to a bound of each tenant, and tells since when the oldest does; of tenants that are
+// suspended or have paused the integration nothing counts. It needs the system's scope.
 func (q *Queries) CallReportsPending(ctx context.Context, purpose string, bound int32) (CallReportsPendingRow, error) {
 	row := q.db.QueryRow(ctx, callReportsPending, purpose, bound)
 	var i CallReportsPendingRow
@@ -574,7 +757,12 @@ UPDATE calls SET
     THEN coalesce($4, ai_sentiment) ELSE ai_sentiment END,
   ai_next_action = CASE WHEN ai_next_action IS NULL OR ai_next_action = $5::text
     THEN coalesce($6, ai_next_action) ELSE ai_next_action END
-WHERE tenant_id = $7 AND id = $8
+WHERE tenant_id = $7 AND id = $8 AND (
+  (ai_summary IS NULL OR ai_summary = $1::text) AND ai_summary IS DISTINCT FROM coalesce($2, ai_summary)
+  OR (ai_sentiment IS NULL OR ai_sentiment = $3::text)
+    AND ai_sentiment IS DISTINCT FROM coalesce($4, ai_sentiment)
+  OR (ai_next_action IS NULL OR ai_next_action = $5::text)
+    AND ai_next_action IS DISTINCT FROM coalesce($6, ai_next_action))
 `
 
 type CallSetInsightsOfParams struct {
@@ -588,7 +776,8 @@ type CallSetInsightsOfParams struct {
 	ID            uuid.UUID
 }
 
-// CallSetInsightsOf fills in what the conversation's voice agent has not said itself: what is absent, or was given as insights before.
+// CallSetInsightsOf fills in what the conversation's voice agent has not said itself: what is absent, or was given as insights before. It touches no
+// call that has it all.
 func (q *Queries) CallSetInsightsOf(ctx context.Context, arg CallSetInsightsOfParams) (int64, error) {
 	result, err := q.db.Exec(ctx, callSetInsightsOf,
 		arg.WasSummary,
