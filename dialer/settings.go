@@ -108,6 +108,7 @@ func (e *tenantSettings) PatchSettings(ctx context.Context, tenant uuid.UUID, in
 		was := row.PrivacyMode
 		in.apply(&input.Form{Edit: true}, &row)
 		if row.PrivacyMode == string(store.PrivacyStrict) && was != row.PrivacyMode {
+			tx.WakeWebhooks() // what is being delivered is masked from now on
 			if err := enqueueHiding(ctx, tx, tenant, time.Now()); err != nil {
 				return err
 			}

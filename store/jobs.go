@@ -169,7 +169,7 @@ func (s *Store) ring(due alarm) {
 	defer cancel()
 	var err error
 	if due.queue == webhookQueue {
-		err = db.New(s.pool).WakeWebhooks(ctx, s.deliveries.id)
+		err = s.deliveries.ring(ctx, db.New(s.pool))
 	} else {
 		err = db.New(s.pool).WakeQueue(ctx, due.queue)
 	}

@@ -24,7 +24,7 @@ const (
 	nodesWithLock = `SELECT n.id FROM nodes n WHERE hashtextextended($1 || n.id, 0) IN (` + advisoryKeys + `) ORDER BY n.id`
 	tryLocks      = "SELECT pg_try_advisory_lock(hashtextextended(u.name, 0)) FROM unnest($1::text[]) WITH ORDINALITY u (name, n) ORDER BY u.n"
 	unlockAll     = "SELECT pg_advisory_unlock(hashtextextended(u.name, 0)) FROM unnest($1::text[]) u (name)"
-	sharers       = "SELECT count(*) FROM (" + advisoryKeys + ") k (key) WHERE k.key = hashtextextended($1, 0)"
+	sharers       = "SELECT count(*), clock_timestamp() FROM (" + advisoryKeys + ") k (key) WHERE k.key = hashtextextended($1, 0)"
 	heldLocks     = `SELECT hashtextextended(u.name, 0) IN (` + advisoryKeys + `)
 		FROM unnest($1::text[]) WITH ORDINALITY u (name, n) ORDER BY u.n`
 )
@@ -60,13 +60,14 @@ func (l *Locks) Unshare(ctx context.Context, name string) error {
 	return l.exec(ctx, "SELECT pg_advisory_unlock_shared(hashtextextended($1, 0))", name)
 }
 
-// Sharers counts those who hold a lock that several may hold.
-func (l *Locks) Sharers(ctx context.Context, name string) (int, error) {
-	n, err := collect[int](ctx, l, sharers, name)
-	if err != nil {
-		return 0, err
+// Sharers counts those who hold a lock that several may hold, and gives the database's time.
+func (l *Locks) Sharers(ctx context.Context, name string) (n int, now time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	if err := l.conn.QueryRow(ctx, sharers, name).Scan(&n, &now); err != nil {
+		return 0, now, fmt.Errorf("advisory locks: %w", err)
 	}
-	return n[0], nil
+	return n, now, nil
 }
 
 // EndWhenSilent has the server end the connection, and so free the locks, when nothing has come on it for some time: the process may have been

@@ -166,6 +166,9 @@ func (t *Tx) insertEvent(ctx context.Context, e Event, id uuid.UUID, data json.R
 
 func (t *Tx) deliver(ctx context.Context, e Event, eventID uuid.UUID, subscriptions []uuid.UUID) ([]uuid.UUID, error) {
 	ids := make([]uuid.UUID, len(subscriptions))
+	if len(ids) == 0 {
+		return ids, nil
+	}
 	for i := range subscriptions {
 		id, err := uuid.NewV7()
 		if err != nil {
@@ -179,7 +182,7 @@ func (t *Tx) deliver(ctx context.Context, e Event, eventID uuid.UUID, subscripti
 	if err != nil {
 		return nil, fmt.Errorf("queue deliveries: %w", err)
 	}
-	t.WakeWebhooks()
+	t.WakeWebhooks(subscriptions...)
 	return ids, nil
 }
 

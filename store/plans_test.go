@@ -424,6 +424,6 @@ func takeWork(t *testing.T, tx *store.Tx) ([]db.TakeWebhookWorkRow, error) {
 	require.NoError(t, err)
 	require.NotEmpty(t, work)
 	return tx.Q.TakeWebhookWork(t.Context(), db.TakeWebhookWorkParams{
-		Subscriptions: []uuid.UUID{work[0].SubscriptionID}, Rooms: []int32{10}, Due: time.Now(), Held: []int64{},
+		Subscriptions: []uuid.UUID{work[0].SubscriptionID}, Rooms: []int32{10}, Afters: []int64{0}, Since: []time.Time{{}}, Due: time.Now(), Held: []int64{},
 	})
 }

@@ -34,8 +34,9 @@ type Tx struct {
 	store *Store
 	// enqueued are the queues that got jobs.
 	enqueued []string
-	// webhooks tells that it queued deliveries.
-	webhooks bool
+	// webhooks tells that it queued deliveries: those of woken, or, as wokenAll says, of any subscription.
+	webhooks, wokenAll bool
+	woken              []uuid.UUID
 	// reports are those of calls that it makes due.
 	reports []DueReport
 	// credentials tell of those that it changes.
@@ -158,7 +159,10 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) erro
 	}
 	err = tx.Commit(ctx)
 	if t.webhooks {
-		s.deliveries.tell()
+		if t.wokenAll {
+			t.woken = nil
+		}
+		s.deliveries.tell(t.woken)
 	}
 	for _, queue := range t.enqueued { // whatever became of the commit: to look in vain costs little
 		s.wake(queue, time.Time{}) //nolint:contextcheck // it outlives the transaction

@@ -2,10 +2,14 @@ package store
 
 import (
 	"context"
+	"encoding/hex"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store/db"
 )
 
 const (
@@ -13,63 +17,152 @@ const (
 	webhookQueue = "webhook_queue"
 	// listenWebhooks asks for the word that other controllers give of deliveries that they have queued.
 	listenWebhooks = "LISTEN ringmaster_webhooks"
+	// mostWoken is how many subscriptions are named at a time; where there are more, all are meant.
+	mostWoken = 1000
+	// wokenOnce is how many one notification of PostgreSQL names, which has 8,000 bytes at most.
+	wokenOnce = 200
 )
 
-// deliverySignal tells whoever works the queue of deliveries in this process that something was put into it.
-type deliverySignal struct {
-	id   string // by which a store knows its own word
-	mu   sync.Mutex
-	list map[chan<- struct{}]struct{}
+// Woken collects the subscriptions of which deliveries may have been queued, or that were edited.
+type Woken struct {
+	// C has something when there is something to take.
+	C   <-chan struct{}
+	c   chan struct{}
+	mu  sync.Mutex
+	ids map[uuid.UUID]struct{}
+	all bool
 }
 
-func newDeliverySignal() *deliverySignal {
-	return &deliverySignal{id: uuid.NewString(), list: make(map[chan<- struct{}]struct{})}
+// NewWoken makes one.
+func NewWoken() *Woken {
+	c := make(chan struct{}, 1)
+	return &Woken{C: c, c: c, ids: map[uuid.UUID]struct{}{}}
 }
 
-func (d *deliverySignal) tell() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for ch := range d.list {
-		select {
-		case ch <- struct{}{}:
-		default: // it has been told, and hasn't looked yet
-		}
+// Take gives the subscriptions since the last time; all tells that it may be any.
+func (w *Woken) Take() (ids []uuid.UUID, all bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id := range w.ids {
+		ids = append(ids, id)
+	}
+	all = w.all
+	w.all = false
+	clear(w.ids)
+	return ids, all
+}
+
+func (w *Woken) add(ids []uuid.UUID) {
+	w.mu.Lock()
+	for _, id := range ids {
+		w.ids[id] = struct{}{}
+	}
+	if len(ids) == 0 || len(w.ids) > mostWoken {
+		w.all = true
+		clear(w.ids)
+	}
+	w.mu.Unlock()
+	select {
+	case w.c <- struct{}{}:
+	default: // it has been told, and hasn't looked yet
 	}
 }
 
-func (d *deliverySignal) add(ch chan<- struct{}) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.list[ch] = struct{}{}
+// deliverySignal tells whoever works the queue of deliveries, in this process and in others, of what was put into it.
+type deliverySignal struct {
+	id     string // by which a store knows its own word
+	others *Woken // what is to be told to other processes
+	mu     sync.Mutex
+	list   map[*Woken]struct{}
 }
 
-func (d *deliverySignal) remove(ch chan<- struct{}) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.list, ch)
+func newDeliverySignal() *deliverySignal {
+	return &deliverySignal{id: uuid.NewString(), others: NewWoken(), list: make(map[*Woken]struct{})}
 }
 
-// WakeWebhooks says that this transaction queues deliveries: those who work the queue look into it after the commit.
-func (t *Tx) WakeWebhooks() {
+func (d *deliverySignal) tell(ids []uuid.UUID) {
+	d.others.add(ids)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for w := range d.list {
+		w.add(ids)
+	}
+}
+
+func (d *deliverySignal) add(w *Woken) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.list[w] = struct{}{}
+}
+
+func (d *deliverySignal) remove(w *Woken) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.list, w)
+}
+
+// ring tells other processes.
+func (d *deliverySignal) ring(ctx context.Context, q *db.Queries) error {
+	ids, all := d.others.Take()
+	if all {
+		return q.WakeWebhooks(ctx, d.id)
+	}
+	for len(ids) > 0 {
+		n := min(wokenOnce, len(ids))
+		if err := q.WakeWebhooks(ctx, d.id+" "+joinIDs(ids[:n])); err != nil {
+			return err
+		}
+		ids = ids[n:]
+	}
+	return nil
+}
+
+// heard gives what another process tells; own that it was this one.
+func (d *deliverySignal) heard(payload string) (ids []uuid.UUID, own bool) {
+	sender, list, _ := strings.Cut(payload, " ")
+	if sender == d.id {
+		return nil, true
+	}
+	raw, err := hex.DecodeString(list)
+	if err != nil {
+		return nil, false
+	}
+	for len(raw) >= len(uuid.UUID{}) {
+		ids = append(ids, uuid.UUID(raw[:len(uuid.UUID{})]))
+		raw = raw[len(uuid.UUID{}):]
+	}
+	return ids, false
+}
+
+func joinIDs(ids []uuid.UUID) string {
+	raw := make([]byte, 0, len(ids)*len(uuid.UUID{}))
+	for _, id := range ids {
+		raw = append(raw, id[:]...)
+	}
+	return hex.EncodeToString(raw)
+}
+
+// WakeWebhooks says that this transaction queues deliveries of some subscriptions, or edits them: those who work the queue look at them after the
+// commit. None means that it may be any.
+func (t *Tx) WakeWebhooks(subscriptions ...uuid.UUID) {
 	if !t.webhooks {
 		t.webhooks = true
 		t.enqueued = append(t.enqueued, webhookQueue)
 	}
+	t.wokenAll = t.wokenAll || len(subscriptions) == 0
+	t.woken = append(t.woken, subscriptions...)
 }
 
-// WatchWebhooks sends on ch, which must have room for one, when deliveries may have been queued, by this process at once and by others within
-// some 20 ms, until ctx ends. While its connection is lost those of others are not told of: look into the queue from time to time.
-func (s *Store) WatchWebhooks(ctx context.Context, ch chan<- struct{}) {
-	s.deliveries.add(ch)
-	defer s.deliveries.remove(ch)
+// WatchWebhooks adds to woken what may have been queued, by this process at once and by others within some 20 ms, until ctx ends. While its
+// connection is lost those of others are not told of, and all are meant when there is another.
+func (s *Store) WatchWebhooks(ctx context.Context, woken *Woken) {
+	s.deliveries.add(woken)
+	defer s.deliveries.remove(woken)
 	listener{
-		pool: s.pool, application: "ringmaster webhooks", statement: listenWebhooks, listening: func() {},
-		told: func(sender string) {
-			if sender != s.deliveries.id {
-				select {
-				case ch <- struct{}{}:
-				default:
-				}
+		pool: s.pool, application: "ringmaster webhooks", statement: listenWebhooks, listening: func() { woken.add(nil) },
+		told: func(payload string) {
+			if ids, own := s.deliveries.heard(payload); !own {
+				woken.add(ids)
 			}
 		},
 		lost: func(err error, retryIn time.Duration) {

@@ -14,33 +14,21 @@ import (
 // replayed tells whether the event is told again.
 func (it *item) replayed() bool { return it.Replayed }
 
-// sendFor sends to an endpoint that has answered, and, where its tenant had as many requests as it may, to the tenant's others.
-func (d *Dispatcher) sendFor(ctx context.Context, e *endpoint) {
-	d.send(ctx, e)
-	if e.target == nil || d.tenants[e.target.row.TenantID] != mostOfTenant-1 {
+// serve makes the requests that may be made, by turns.
+func (d *Dispatcher) serve(ctx context.Context) {
+	if !d.owner.sure() {
 		return
 	}
-	for _, other := range d.endpoints {
-		if other.target != nil && other.target.row.TenantID == e.target.row.TenantID {
-			d.send(ctx, other)
-		}
-	}
-}
-
-// send makes the requests to an endpoint that it may get.
-func (d *Dispatcher) send(ctx context.Context, e *endpoint) {
-	if e.target == nil || !d.owner.sure() {
-		return
-	}
-	for d.tenants[e.target.row.TenantID] < mostOfTenant {
-		it := e.next(d.cfg.Now())
+	now := d.now()
+	for e := d.slots.next(); e != nil; e = d.slots.next() {
+		it := e.next(now)
 		if it == nil {
-			return
+			continue
 		}
-		d.inFlight++
-		d.tenants[it.TenantID]++
+		d.slots.take(it)
 		t := e.target
 		d.requests.Go(func() { d.answers <- d.attempt(ctx, e, it, t) })
+		d.slots.wait(e)
 	}
 }
 
@@ -72,19 +60,22 @@ func entryOf(res result, at time.Time, took time.Duration) Attempt {
 }
 
 func (d *Dispatcher) request(ctx context.Context, it *item, t *target, at time.Time) result {
-	if it.Large {
-		d.large <- struct{}{}
-		defer func() { <-d.large }()
-		data, err := d.store.ReadSystem().EventData(ctx, it.TenantID, it.EventID)
-		if err != nil {
-			return result{err: errors.New("the event could not be read"), own: true}
-		}
-		it.Data = data
-		defer func() { it.Data = nil }()
+	if !it.Large {
+		return d.deliver(ctx, it, t, at, it.Data)
 	}
-	data := it.Data
+	data, done, err := d.bodies.get(it.EventID, func() (json.RawMessage, error) {
+		return d.store.ReadSystem().EventData(ctx, it.TenantID, it.EventID)
+	})
+	defer done()
+	if err != nil {
+		return result{err: errors.New("the event could not be read"), own: true}
+	}
+	return d.deliver(ctx, it, t, at, data)
+}
+
+func (d *Dispatcher) deliver(ctx context.Context, it *item, t *target, at time.Time, data json.RawMessage) result {
 	if it.replayed() && it.EventType == string(store.EventCallRecordingReady) && d.cfg.SignRecording != nil && it.CallID != nil {
-		fresh, err := d.signAnew(ctx, it)
+		fresh, err := d.signAnew(ctx, it, data)
 		if err != nil {
 			return result{err: errors.New("the recording could not be signed anew"), own: true}
 		}
@@ -98,17 +89,17 @@ func (d *Dispatcher) request(ctx context.Context, it *item, t *target, at time.T
 }
 
 // signAnew gives the data of a call.recording_ready with a signed URL of now.
-func (d *Dispatcher) signAnew(ctx context.Context, it *item) (json.RawMessage, error) {
+func (d *Dispatcher) signAnew(ctx context.Context, it *item, told json.RawMessage) (json.RawMessage, error) {
 	signed, err := d.cfg.SignRecording(ctx, it.TenantID, *it.CallID, it.EventID)
 	if errors.Is(err, store.ErrNotFound) {
-		return it.Data, nil // the recording is gone
+		return told, nil // the recording is gone
 	}
 	if err != nil {
 		d.log.WarnContext(ctx, "signing a recording anew failed", "call_id", *it.CallID, "error", err)
 		return nil, err
 	}
 	var data map[string]json.RawMessage
-	if err := json.Unmarshal(it.Data, &data); err != nil {
+	if err := json.Unmarshal(told, &data); err != nil {
 		return nil, fmt.Errorf("decode the data of an event: %w", err)
 	}
 	if data["signed_url"], err = json.Marshal(signed); err != nil {
@@ -119,19 +110,20 @@ func (d *Dispatcher) signAnew(ctx context.Context, it *item) (json.RawMessage, e
 
 // answered notes what came of an attempt and has it written.
 func (d *Dispatcher) answered(ctx context.Context, a answer) {
-	d.inFlight--
-	if d.tenants[a.item.TenantID]--; d.tenants[a.item.TenantID] == 0 {
-		delete(d.tenants, a.item.TenantID)
-	}
+	d.slots.release(a.item)
 	if a.cut {
 		a.endpoint.cutOff(a.item)
 		return
 	}
-	now := d.cfg.Now()
+	now := d.now()
 	a.endpoint.answered(a.item, a.result, now)
 	status, next := d.schedule.follow(a.result, a.item.made+1, now)
 	d.metrics.attempt(a.result, a.entry)
 	d.record(ctx, a.endpoint, a.item, a.entry, status, next)
+	if a.endpoint.open {
+		d.alarms.set(a.endpoint, a.endpoint.openTill)
+	}
+	d.slots.wait(a.endpoint)
 }
 
 // expire ends deliveries that have waited too long for a receiver that doesn't answer.
@@ -142,18 +134,18 @@ func (d *Dispatcher) expire(e *endpoint, now time.Time) {
 		d.metrics.deliveries.WithLabelValues(string(StatusDeadLettered)).Inc()
 	}
 	if len(gone) > 0 {
-		d.log.Warn("webhook deliveries were given up unsent: their receiver has not answered for an hour", "subscription_id", e.id, "deliveries", len(gone))
+		d.log.Warn("webhook deliveries were given up unsent: nothing could be sent for an hour", "subscription_id", e.id, "deliveries", len(gone))
 	}
 }
 
 func (d *Dispatcher) record(ctx context.Context, e *endpoint, it *item, entry Attempt, status Status, next time.Time) {
-	r := record{endpoint: e.id, item: it, entry: entry, status: status, next: next}
-	if e.target.fault == "" {
+	now := d.now()
+	r := record{endpoint: e.id, item: it, entry: entry, status: status, next: next, at: now}
+	if e.target.fault == "" && it.aim == e.aims {
 		switch {
 		case status == StatusDeadLettered && e.target.failing == nil:
-			now := d.cfg.Now()
 			e.target.failing, r.failing = &now, true
-		case status == StatusDeadLettered && d.cfg.Now().Sub(*e.target.failing) >= disableAfter:
+		case status == StatusDeadLettered && now.Sub(*e.target.failing) >= disableAfter:
 			r.disable = true
 		case status == StatusDelivered && e.target.failing != nil:
 			e.target.failing, r.recovered = nil, true
@@ -176,23 +168,24 @@ func (d *Dispatcher) record(ctx context.Context, e *endpoint, it *item, entry At
 	d.log.LogAttrs(ctx, level, "webhook attempt", attrs...)
 }
 
-// written forgets deliveries of which was written what came of them, and tells whether the queue is to be looked into.
-func (d *Dispatcher) written(ctx context.Context, done []record) (look bool) {
+// written forgets deliveries of which was written what came of them.
+func (d *Dispatcher) written(ctx context.Context, done []record) {
 	for _, r := range done {
-		e := d.endpoints[r.endpoint]
 		if r.unwritten {
 			d.log.ErrorContext(ctx, "the database refuses what came of a webhook attempt, the event is sent again", "delivery_id", r.item.DeliveryID, "retry_in", parkFor)
 			d.parked = append(d.parked, parked{r.endpoint, r.item.Seq, time.Now().Add(parkFor)})
 			continue
 		}
+		e := d.endpoints[r.endpoint]
+		if e == nil || e.held[r.item.Seq] != r.item {
+			continue
+		}
+		e.written(r.item.Seq)
 		if r.status == StatusPending {
-			d.retries[r.next.UnixNano()/int64(retrySlot)+1] = true
+			d.alarms.set(e, r.next)
 		}
-		if e != nil && e.held[r.item.Seq] == r.item {
-			e.written(r.item.Seq)
-			look = look || (e.more && e.room() > 0)
+		if e.more && e.room() > 0 {
+			d.ask[e.id] = true
 		}
-		look = look || r.status == StatusPending
 	}
-	return look
 }

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,30 +18,25 @@ import (
 )
 
 const (
-	// poll is how often the queue is looked into though nobody has said that something is due: for what another controller, which is lost, had.
-	poll = 2 * time.Second
+	// allEvery is how often all of the queue is looked at though nobody has said that something is due: for what another controller, which is lost,
+	// had. Where that takes long it is at most a part of the time.
+	allEvery  = time.Second
+	partOfAll = 20
 	// pace is the shortest time between two looks: what is queued meanwhile is read together.
 	pace = 5 * time.Millisecond
-	// stepTimeout bounds the reading of the queue.
-	stepTimeout = 10 * time.Second
+	// lookTimeout bounds a look, and retryLook is how soon it is tried again when it failed.
+	lookTimeout = 10 * time.Second
+	retryLook   = time.Second
 	// atOnce is for how many endpoints deliveries are read by one query.
 	atOnce = 32
+	// askedFor is how long an endpoint isn't asked for again by itself while it has what is next in its queue.
+	askedFor = 30 * time.Second
 	// idleFor is how long an endpoint without deliveries is remembered: how many requests it gets, and whether it is silent.
 	idleFor = 10 * time.Minute
 	// adoptEvery is how often deliveries that controllers of the version before have queued are taken over.
 	adoptEvery = 15 * time.Second
-	// aimEvery is how often it is looked where the endpoints with deliveries at hand are now.
-	aimEvery = 250 * time.Millisecond
-	// retrySlot is how exactly the times of retries are remembered.
-	retrySlot = 20 * time.Millisecond
 	// parkFor is how long a delivery waits of which the database refuses what came of it.
 	parkFor = time.Minute
-	// restAfterLook is how many times the length of a look the next one waits at least.
-	restAfterLook = 4
-	// mostOfTenant is how many requests the endpoints of one tenant get at a time.
-	mostOfTenant = 256
-	// mostLarge is how many large events are in memory.
-	mostLarge = 64
 	// disableAfter is how long all deliveries must have failed for a subscription to be disabled.
 	disableAfter = 72 * time.Hour
 )
@@ -58,7 +53,7 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics; none when nil.
 	Registerer prometheus.Registerer
-	// Now is the clock; time.Now when nil.
+	// Now is the clock. When it is nil it is this host's, and for what is compared with times that are written the database's.
 	Now func() time.Time
 	// Delays are the waits before each attempt; those of the interface document when all are zero.
 	Delays [Attempts]time.Duration
@@ -66,6 +61,11 @@ type Config struct {
 	Random func() float64
 	// Timeout bounds one attempt; 10 s when zero.
 	Timeout time.Duration
+	// Requests is how many are made at a time; when zero 4,096, or a quarter of the files that the process may open if those are fewer.
+	Requests int
+
+	// hostsClock tells that Now is this host's.
+	hostsClock bool
 }
 
 func (cfg *Config) fill() error {
@@ -76,7 +76,14 @@ func (cfg *Config) fill() error {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Now == nil {
-		cfg.Now = time.Now
+		cfg.Now, cfg.hostsClock = time.Now, true
+	}
+	if cfg.Requests == 0 {
+		cfg.Requests = mostAtOnce
+		var files syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil {
+			cfg.Requests = int(min(mostAtOnce, max(1, files.Cur/fileShare)))
+		}
 	}
 	if cfg.Delays == ([Attempts]time.Duration{}) {
 		cfg.Delays = delays()
@@ -101,25 +108,24 @@ type Dispatcher struct {
 	recorder *recorder
 	replayer *replayer
 
-	wake     chan struct{}
+	woken    *store.Woken
 	answers  chan answer
 	stopping chan struct{} // closed by Stop: no new requests
 	ended    chan struct{} // closed when the loop has ended
 	cut      context.CancelFunc
 	requests sync.WaitGroup
 	stop     sync.Once
+	bodies   *bodies
 
 	// The loop's.
 	owner     *ownership
 	endpoints map[uuid.UUID]*endpoint
-	inFlight  int
-	nextDue   time.Time // of the retries that wait in the queue
-	// retries are when those are due that this controller has written, by slots of retrySlot.
-	retries map[int64]bool
-	aimed   time.Time
-	parked  []parked
-	tenants map[uuid.UUID]int // requests at work
-	large   chan struct{}     // a place for each large event that is being sent
+	slots     *slots
+	memory    *memory
+	ask       map[uuid.UUID]bool // endpoints of which deliveries are to be read
+	alarms    alarms
+	allAt     time.Time // when all of the queue is to be looked at
+	parked    []parked
 }
 
 // parked is a delivery of which the database refuses what came of it.
@@ -147,14 +153,14 @@ func New(cfg Config) (*Dispatcher, error) {
 	d := &Dispatcher{
 		cfg: cfg, store: cfg.Store, log: cfg.Logger, schedule: schedule{delays: cfg.Delays, random: cfg.Random},
 		sender: newSender(cfg.Targets, cfg.Timeout), metrics: newMetrics(),
-		wake: make(chan struct{}, 1), answers: make(chan answer), stopping: make(chan struct{}), ended: make(chan struct{}),
-		endpoints: map[uuid.UUID]*endpoint{}, retries: map[int64]bool{}, tenants: map[uuid.UUID]int{}, large: make(chan struct{}, mostLarge),
+		woken: store.NewWoken(), answers: make(chan answer), stopping: make(chan struct{}), ended: make(chan struct{}),
+		bodies: &bodies{all: map[uuid.UUID]*body{}}, owner: newOwnership(cfg.Store, cfg.Now), endpoints: map[uuid.UUID]*endpoint{},
+		slots: newSlots(cfg.Requests), memory: &memory{most: mostBytes}, ask: map[uuid.UUID]bool{},
 	}
-	d.owner = newOwnership(cfg.Store)
-	d.recorder = newRecorder(cfg.Store, cfg.Logger, cfg.Now)
+	d.recorder = newRecorder(cfg.Store, cfg.Logger)
 	d.replayer = &replayer{store: cfg.Store, log: cfg.Logger, now: cfg.Now, poke: make(chan struct{}, 1)}
 	if cfg.Registerer != nil {
-		if err := d.metrics.register(cfg.Registerer, cfg.Store, cfg.Now); err != nil {
+		if err := d.metrics.register(cfg.Registerer); err != nil {
 			return nil, fmt.Errorf("make the webhook dispatcher: %w", err)
 		}
 	}
@@ -166,7 +172,7 @@ func (d *Dispatcher) Start(ctx context.Context) {
 	ctx, d.cut = context.WithCancel(context.WithoutCancel(ctx))
 	var helpers sync.WaitGroup
 	watching, unwatch := context.WithCancel(ctx)
-	helpers.Go(func() { d.store.WatchWebhooks(watching, d.wake) })
+	helpers.Go(func() { d.store.WatchWebhooks(watching, d.woken) })
 	helpers.Go(func() { d.recorder.run(ctx) })
 	helpers.Go(func() { d.replayer.run(watching) })
 	helpers.Go(func() { d.adopt(watching) })
@@ -202,94 +208,94 @@ func (d *Dispatcher) Close() { d.sender.close() }
 func (d *Dispatcher) loop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var looked time.Time
-	due := time.Now() // when the queue is to be looked into
-	sooner := func(at time.Time) {
-		if at.Before(due) {
-			due = at
-		}
-		timer.Reset(max(0, time.Until(due)))
-	}
-	for stopping := d.stopping; stopping != nil || d.inFlight > 0; {
+	var rested time.Time // when the next look may be
+	for stopping := d.stopping; stopping != nil || d.slots.used > 0; {
 		select {
 		case <-stopping:
 			stopping = nil
 			timer.Stop()
-			continue
 		case a := <-d.answers:
 			d.answered(ctx, a)
 			if stopping != nil {
-				d.sendFor(ctx, a.endpoint)
+				d.serve(ctx)
 			}
-			continue
 		case done := <-d.recorder.done:
-			if d.written(ctx, done) {
-				sooner(looked.Add(pace))
-			}
-			continue
-		case <-d.wake:
-			select {
-			case d.replayer.poke <- struct{}{}:
-			default:
-			}
-			sooner(looked.Add(pace))
-			continue
+			d.written(ctx, done)
+		case <-d.woken.C:
+			d.hear()
 		case <-timer.C:
+			if stopping != nil {
+				rested = d.look(ctx)
+			}
 		}
-		if stopping == nil {
-			continue
+		if stopping != nil {
+			timer.Reset(time.Until(later(rested, d.nextLook())))
 		}
-		looked = time.Now()
-		wait := d.step(ctx)
-		due = time.Now().Add(max(wait, min(poll, restAfterLook*time.Since(looked))))
-		timer.Reset(max(0, time.Until(due)))
 	}
 }
 
-// step reads what is due and sends it, and tells in how long to look again.
-func (d *Dispatcher) step(ctx context.Context) time.Duration {
-	reading, cancel := context.WithTimeout(ctx, stepTimeout)
+// hear notes what was queued.
+func (d *Dispatcher) hear() {
+	select {
+	case d.replayer.poke <- struct{}{}:
+	default:
+	}
+	ids, all := d.woken.Take()
+	if all {
+		d.allAt = time.Time{}
+	}
+	for _, id := range ids {
+		d.ask[id] = true
+	}
+}
+
+// nextLook is when there is something to look at.
+func (d *Dispatcher) nextLook() time.Time {
+	if len(d.ask) > 0 {
+		return time.Time{}
+	}
+	next := earlier(d.allAt, d.owner.next)
+	if at, set := d.alarms.next(); set {
+		next = earlier(next, time.Now().Add(at.Sub(d.now())))
+	}
+	return next
+}
+
+// look reads what is due and sends it, and tells when the next look may be.
+func (d *Dispatcher) look(ctx context.Context) time.Time {
+	began := time.Now()
+	reading, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	if err := d.read(reading); err != nil && ctx.Err() == nil {
+	err := d.read(reading)
+	if err != nil && ctx.Err() == nil {
 		d.log.WarnContext(ctx, "reading the queue of webhook deliveries failed, it will be tried again", "error", err)
-		return poll
 	}
-	now := d.cfg.Now()
-	wait := min(poll, max(pace, time.Until(d.owner.next)))
-	if !d.nextDue.IsZero() {
-		wait = min(wait, max(pace, d.nextDue.Sub(now)))
+	d.serve(ctx)
+	if err != nil {
+		return time.Now().Add(retryLook)
 	}
-	for slot := range d.retries {
-		if at := time.Unix(0, slot*int64(retrySlot)); at.After(now) {
-			wait = min(wait, max(pace, at.Sub(now)))
-		} else {
-			delete(d.retries, slot)
-		}
-	}
-	d.unpark(time.Now())
-	for _, e := range d.endpoints {
-		d.expire(e, now)
-		d.send(ctx, e)
-		if at, waits := e.wake(); waits {
-			wait = min(wait, max(pace, at.Sub(now)))
-		}
-		if e.more && e.room() > 0 {
-			wait = pace
-		}
-	}
-	d.metrics.observe(d.endpoints)
-	return wait
+	return time.Now().Add(max(pace, time.Since(began)))
 }
 
-// unpark has deliveries read again whose outcome the database refused.
-func (d *Dispatcher) unpark(now time.Time) {
-	d.parked = slices.DeleteFunc(d.parked, func(p parked) bool {
-		if p.until.After(now) {
-			return false
-		}
-		if e := d.endpoints[p.endpoint]; e != nil {
-			e.written(p.seq)
-		}
-		return true
-	})
+// now is the time that written ones are compared with: the database's, unless a clock was given.
+func (d *Dispatcher) now() time.Time {
+	now := d.cfg.Now()
+	if d.cfg.hostsClock {
+		now = now.Add(d.owner.ahead)
+	}
+	return now
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

@@ -14,8 +14,13 @@ const (
 	// answered halves it.
 	firstLimit   = 8
 	mostRequests = 64
-	// mostHeld is how many deliveries of an endpoint are in memory.
-	mostHeld = 256
+	// mostHeld is how many deliveries of an endpoint are in memory, and mostHeldBytes how many bytes of their events; mostBytes are those of all
+	// endpoints, of which one gets a part of what is free. So many a delivery is expected to take before it is read.
+	mostHeld      = 256
+	mostHeldBytes = 4 << 20
+	mostBytes     = 256 << 20
+	partOfBytes   = 8
+	expectedBytes = 2 << 10
 	// openAfter is how many requests in a row must have got no answer for the breaker to open.
 	openAfter = 20
 	// While the breaker is open one request is made per cool-down, which doubles.
@@ -34,6 +39,8 @@ type item struct {
 	made int
 	// busy tells that it was sent, and what came of it is not written yet.
 	busy bool
+	// aim is the endpoint's when it was sent.
+	aim int
 }
 
 func itemOf(row db.TakeWebhookWorkRow) *item {
@@ -57,19 +64,34 @@ type target struct {
 	failing *time.Time
 }
 
+// memory is what the events of all endpoints take.
+type memory struct{ used, most int }
+
+// mark says how far an endpoint's queue was read, by seq or by the time when a retry is due. A transaction may commit late, with a place before
+// top: what is read begins at low, which follows from one look at all to the next but one, and that look finds what was later still.
+type mark struct{ low, middle, top int64 }
+
+func (m *mark) read(to int64)  { m.top = max(m.top, to) }
+func (m *mark) forward()       { m.low, m.middle = m.middle, m.top }
+func (m *mark) back(low int64) { m.low, m.middle = min(m.low, low), min(m.middle, low) }
+
 // endpoint is one subscription's state: what is in memory for it, how many requests it gets, and its breaker. It is the dispatcher's
 // loop's alone, and asks no clock.
 type endpoint struct {
 	id     uuid.UUID
+	tenant uuid.UUID // of its deliveries
 	target *target
-	// held are all in memory, from being read until what came of them is written.
-	held map[int64]*item
+	memory *memory
+	// held are all in memory, from being read until what came of them is written, and bytes what their events take.
+	held  map[int64]*item
+	bytes int
 	// ready may be sent, in order.
 	ready []*item
 	// calls has, for each call of which a first attempt is at hand, the later events that wait for it.
 	calls map[uuid.UUID][]*item
 
-	sending  int
+	aims     int // counts where it was
+	sending  int // there
 	limit    int
 	silent   int       // requests without an answer, in a row
 	failed   int       // attempts that failed, in a row
@@ -77,22 +99,31 @@ type endpoint struct {
 	opened   time.Time // since when it is
 	openTill time.Time // when the next request may be made
 	coolDown time.Duration
-	// more tells that the queue had more than was read.
-	more bool
-	// idle is since when nothing was found for it.
-	idle time.Time
+	blocked  bool // nothing can be sent, for a reason of ours
+	// more tells that the queue may have more than was read.
+	more         bool
+	first, again mark
+	asked        time.Time // when it was last read for
+	waits        bool      // for a slot
+	alarm        time.Time // when it is to be looked at; zero for none
+	idle         time.Time // since when nothing was found for it
 }
 
-func newEndpoint(id uuid.UUID) *endpoint {
-	return &endpoint{id: id, held: map[int64]*item{}, calls: map[uuid.UUID][]*item{}, limit: firstLimit}
+func newEndpoint(id uuid.UUID, m *memory) *endpoint {
+	return &endpoint{id: id, memory: m, held: map[int64]*item{}, calls: map[uuid.UUID][]*item{}, limit: firstLimit}
 }
 
-// room is how many more deliveries may be read for it; none until half of the places are free.
+// room is how many more deliveries may be read for it; none until half of the places are free, and always one when it has none.
 func (e *endpoint) room() int {
-	if free := mostHeld - len(e.held); free >= mostHeld/2 {
-		return free
+	free := mostHeld - len(e.held)
+	if free < mostHeld/2 {
+		return 0
 	}
-	return 0
+	bytes := min(mostHeldBytes-e.bytes, (e.memory.most-e.memory.used)/partOfBytes)
+	if free = min(free, max(0, bytes/expectedBytes)); free == 0 && len(e.held) == 0 {
+		return 1
+	}
+	return free
 }
 
 // add takes a delivery that was read, those of one call in the order of their events.
@@ -100,7 +131,8 @@ func (e *endpoint) add(it *item) {
 	if _, known := e.held[it.Seq]; known {
 		return
 	}
-	e.held[it.Seq] = it
+	e.held[it.Seq], e.tenant = it, it.TenantID
+	e.count(len(it.Data))
 	if it.first() {
 		if waiting, busy := e.calls[*it.CallID]; busy {
 			e.calls[*it.CallID] = append(waiting, it)
@@ -113,7 +145,7 @@ func (e *endpoint) add(it *item) {
 
 // next gives a delivery to send, if one may be sent now.
 func (e *endpoint) next(now time.Time) *item {
-	if len(e.ready) == 0 || e.sending >= e.limit {
+	if len(e.ready) == 0 || e.sending >= e.limit || e.blocked {
 		return nil
 	}
 	if e.open && (e.sending > 0 || now.Before(e.openTill)) {
@@ -122,18 +154,28 @@ func (e *endpoint) next(now time.Time) *item {
 	it := e.ready[0]
 	e.ready = e.ready[1:]
 	e.sending++
-	it.busy = true
+	it.busy, it.aim = true, e.aims
 	return it
 }
 
-// expired gives those that have waited for the breaker for too long. They are at an end.
+// block has nothing sent while we can't, and unblock sends again.
+func (e *endpoint) block(now time.Time) {
+	if !e.blocked && !e.open {
+		e.opened = now
+	}
+	e.blocked = true
+}
+
+func (e *endpoint) unblock() { e.blocked = false }
+
+// expired gives those that have waited too long for one that is silent or blocked. They are at an end.
 func (e *endpoint) expired(now time.Time) []*item {
-	if !e.open {
+	if !e.open && !e.blocked {
 		return nil
 	}
 	var out, kept []*item
 	for _, it := range e.ready {
-		if from := e.opened; now.Sub(from) > holdFor && now.Sub(it.due) > holdFor {
+		if now.Sub(e.opened) > holdFor && now.Sub(it.due) > holdFor {
 			it.busy = true
 			out = append(out, it)
 		} else {
@@ -149,8 +191,11 @@ func (e *endpoint) expired(now time.Time) []*item {
 
 // answered notes what came of a request.
 func (e *endpoint) answered(it *item, res result, now time.Time) {
-	e.sending--
 	e.release(it)
+	if it.aim != e.aims {
+		return // it says nothing of where the endpoint is now
+	}
+	e.sending--
 	if res.err == nil {
 		e.failed = 0
 	} else {
@@ -177,8 +222,10 @@ func (e *endpoint) answered(it *item, res result, now time.Time) {
 
 // cutOff takes back a request that we broke off ourselves.
 func (e *endpoint) cutOff(it *item) {
-	e.sending--
-	delete(e.held, it.Seq)
+	if it.aim == e.aims {
+		e.sending--
+	}
+	e.written(it.Seq)
 }
 
 // release has the next event of a call go when one has had its first attempt.
@@ -201,28 +248,35 @@ func (e *endpoint) release(it *item) {
 // dropQueued forgets what wasn't sent yet: the endpoint may be another controller's now. What is at work goes on.
 func (e *endpoint) dropQueued() {
 	e.ready, e.calls, e.more = nil, map[uuid.UUID][]*item{}, false
+	e.rewind()
 	for seq, it := range e.held {
 		switch {
 		case !it.busy:
-			delete(e.held, seq)
+			e.written(seq)
 		case it.first():
 			e.calls[*it.CallID] = nil
 		}
 	}
 }
 
-// reset has a new target begin with a clean slate.
+// reset has a new target begin with a clean slate, whatever is at work where the endpoint was.
 func (e *endpoint) reset() {
-	e.limit, e.silent, e.failed, e.open, e.coolDown = firstLimit, 0, 0, false, 0
+	e.aims++
+	e.sending, e.limit, e.silent, e.failed, e.open, e.coolDown = 0, firstLimit, 0, 0, false, 0
 }
 
 // written forgets a delivery of which it was written what came of it, or which is to be read anew.
-func (e *endpoint) written(seq int64) { delete(e.held, seq) }
-
-// wake is when an endpoint that waits for its breaker is to be looked at again.
-func (e *endpoint) wake() (time.Time, bool) {
-	if !e.open || len(e.ready) == 0 {
-		return time.Time{}, false
+func (e *endpoint) written(seq int64) {
+	if it := e.held[seq]; it != nil {
+		e.count(-len(it.Data))
+		delete(e.held, seq)
 	}
-	return e.openTill, true
+}
+
+// rewind has all of the queue read that isn't held.
+func (e *endpoint) rewind() { e.first, e.again = mark{}, mark{} }
+
+func (e *endpoint) count(bytes int) {
+	e.bytes += bytes
+	e.memory.used += bytes
 }

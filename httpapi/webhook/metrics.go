@@ -2,24 +2,29 @@ package webhook
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/ringmaster/ringmaster/store"
 )
 
 const (
 	// mostFailing is how many endpoints have metrics of their own: those that have failed most.
 	mostFailing = 20
 	// failingFrom is how many attempts in a row must have failed for that.
-	failingFrom   = 3
-	oldestTimeout = 2 * time.Second
+	failingFrom = 3
+	// agesFor is how long after a look at the queue the age of the oldest is known.
+	agesFor = 30 * time.Second
 )
+
+// age is that of the oldest delivery when the queue was looked at.
+type age struct {
+	at   time.Time
+	then time.Duration
+}
 
 // metrics of deliveries. Their labels are bounded: results, statuses, and the subscriptions of mostFailing endpoints.
 type metrics struct {
@@ -29,11 +34,13 @@ type metrics struct {
 	failures   *prometheus.GaugeVec
 	endpoints  prometheus.Gauge
 	open       prometheus.Gauge
+	oldest     prometheus.GaugeFunc
+	age        atomic.Pointer[age]
 	shown      map[uuid.UUID]bool
 }
 
 func newMetrics() *metrics {
-	return &metrics{
+	m := &metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ringmaster_webhook_attempts_total", Help: "Attempts to deliver an event, by result.",
 		}, []string{"result"}),
@@ -56,22 +63,24 @@ func newMetrics() *metrics {
 		}),
 		shown: map[uuid.UUID]bool{},
 	}
-}
-
-func (m *metrics) register(r prometheus.Registerer, st *store.Store, now func() time.Time) error {
-	oldest := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	m.oldest = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ringmaster_webhook_oldest_undelivered_seconds",
-		Help: "Age of the oldest event that is neither delivered nor given up, of all controllers; -1 when the database doesn't tell.",
+		Help: "Age of the oldest event that is next in an endpoint's queue, of all controllers; -1 when the queue could not be read for 30 s.",
 	}, func() float64 {
-		ctx, cancel := context.WithTimeout(context.Background(), oldestTimeout)
-		defer cancel()
-		at, err := st.ReadSystem().OldestWebhookWork(ctx)
-		if err != nil {
+		known := m.age.Load()
+		if known == nil || time.Since(known.at) > agesFor {
 			return -1
 		}
-		return max(0, now().Sub(at).Seconds())
+		if known.then == 0 {
+			return 0
+		}
+		return (known.then + time.Since(known.at)).Seconds()
 	})
-	for _, c := range []prometheus.Collector{m.attempts, m.deliveries, m.latency, m.failures, m.endpoints, m.open, oldest} {
+	return m
+}
+
+func (m *metrics) register(r prometheus.Registerer) error {
+	for _, c := range []prometheus.Collector{m.attempts, m.deliveries, m.latency, m.failures, m.endpoints, m.open, m.oldest} {
 		if err := r.Register(c); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
@@ -90,8 +99,9 @@ func (m *metrics) attempt(res result, entry Attempt) {
 	}
 }
 
-// observe shows the endpoints that fail.
-func (m *metrics) observe(all map[uuid.UUID]*endpoint) {
+// observe shows the age of the oldest delivery and the endpoints that fail.
+func (m *metrics) observe(all map[uuid.UUID]*endpoint, oldest time.Duration) {
+	m.age.Store(&age{time.Now(), max(0, oldest)})
 	var failing []*endpoint
 	open := 0
 	for _, e := range all {

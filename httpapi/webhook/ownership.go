@@ -45,13 +45,17 @@ const (
 // others at once. It is the dispatcher's loop's.
 type ownership struct {
 	store   *store.Store
+	clock   func() time.Time // this host's
 	locks   *store.Locks
 	holds   [buckets]holding
-	checked time.Time // the last sign of life
-	next    time.Time // when the next is due
+	checked time.Time     // the last sign of life
+	next    time.Time     // when the next is due
+	ahead   time.Duration // by which the database's clock goes before this host's
 }
 
-func newOwnership(st *store.Store) *ownership { return &ownership{store: st} }
+func newOwnership(st *store.Store, clock func() time.Time) *ownership {
+	return &ownership{store: st, clock: clock}
+}
 
 // owns tells whether deliveries of an endpoint may be read.
 func (o *ownership) owns(id uuid.UUID) bool { return o.holds[bucketOf(id)] == mine }
@@ -92,12 +96,12 @@ func (o *ownership) open(ctx context.Context) (err error) {
 
 // share takes buckets that are nobody's where this controller has fewer than an equal share, and gives up some where it has more.
 func (o *ownership) share(ctx context.Context, busy *[buckets]bool) error {
-	began := time.Now()
-	n, err := o.locks.Sharers(ctx, dispatchersLock)
+	began, clock := time.Now(), o.clock()
+	n, now, err := o.locks.Sharers(ctx, dispatchersLock)
 	if err != nil {
 		return err
 	}
-	o.checked = began
+	o.checked, o.ahead = began, now.Sub(clock.Add(time.Since(began)/2)) //nolint:mnd // the middle
 	most := (buckets + n - 1) / max(1, n)
 	o.settle(most, busy)
 	if err := o.giveUp(ctx, busy); err != nil {

@@ -22,7 +22,7 @@ type owners struct {
 
 func (o *owners) join(t *testing.T, st *store.Store) *ownership {
 	t.Helper()
-	one := newOwnership(st)
+	one := newOwnership(st, time.Now)
 	t.Cleanup(func() { one.close(t.Context()) })
 	o.all = append(o.all, one)
 	return one

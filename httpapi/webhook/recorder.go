@@ -34,6 +34,7 @@ type record struct {
 	entry    Attempt
 	status   Status
 	next     time.Time // of a pending one
+	at       time.Time // when the attempt ended
 	// failing and recovered tell that the subscription's deliveries begin to fail, or no longer do; disable that they have for too long.
 	failing, recovered, disable bool
 	// silent tells that no request was made, so that there is no attempt to write.
@@ -46,7 +47,6 @@ type record struct {
 type recorder struct {
 	store *store.Store
 	log   *slog.Logger
-	now   func() time.Time
 
 	mu      sync.Mutex
 	waiting []record
@@ -57,8 +57,8 @@ type recorder struct {
 	over chan struct{} // closed when nobody takes from done any more
 }
 
-func newRecorder(st *store.Store, log *slog.Logger, now func() time.Time) *recorder {
-	return &recorder{store: st, log: log, now: now, more: make(chan struct{}, 1), done: make(chan []record), over: make(chan struct{})}
+func newRecorder(st *store.Store, log *slog.Logger) *recorder {
+	return &recorder{store: st, log: log, more: make(chan struct{}, 1), done: make(chan []record), over: make(chan struct{})}
 }
 
 func (r *recorder) add(rec record) {
@@ -139,7 +139,7 @@ func (r *recorder) write(ctx context.Context, batch []record, last bool) {
 	for _, rec := range batch {
 		if rec.disable && !disabled[rec.endpoint] {
 			disabled[rec.endpoint] = true
-			if err := disable(ctx, r.store, rec.item.TenantID, rec.endpoint, r.now()); err != nil {
+			if err := disable(ctx, r.store, rec.item.TenantID, rec.endpoint, rec.at); err != nil {
 				r.log.ErrorContext(ctx, "disabling a webhook subscription failed", "subscription_id", rec.endpoint, "error", err)
 			}
 		}
@@ -157,6 +157,7 @@ func (r *recorder) persist(ctx context.Context, tx *store.Tx, batch []record) er
 	slices.SortFunc(batch, func(a, b record) int { return cmp.Compare(a.item.Seq, b.item.Seq) }) // others lock rows in this order, too
 	var args db.RecordWebhookAttemptsParams
 	var failing, recovered []uuid.UUID
+	var since time.Time
 	for _, rec := range batch {
 		made := []Attempt{rec.entry}
 		if rec.silent {
@@ -171,7 +172,7 @@ func (r *recorder) persist(ctx context.Context, tx *store.Tx, batch []record) er
 		args.Attempts, args.Statuses = append(args.Attempts, string(text)), append(args.Statuses, string(rec.status))
 		args.NextAt = append(args.NextAt, rec.next)
 		if rec.failing {
-			failing = append(failing, rec.endpoint)
+			failing, since = append(failing, rec.endpoint), rec.at
 		}
 		if rec.recovered {
 			recovered = append(recovered, rec.endpoint)
@@ -181,7 +182,7 @@ func (r *recorder) persist(ctx context.Context, tx *store.Tx, batch []record) er
 		return err
 	}
 	if len(failing) > 0 {
-		if err := tx.Q.WebhookFailing(ctx, r.now(), failing); err != nil {
+		if err := tx.Q.WebhookFailing(ctx, since, failing); err != nil {
 			return err
 		}
 	}

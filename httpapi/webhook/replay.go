@@ -153,7 +153,7 @@ func (s *Subscriptions) ReplayMany(ctx context.Context, tenant, id uuid.UUID, in
 		if n >= maxReplays {
 			return conflict(codeTooManyReplays, "The subscription has "+strconv.Itoa(maxReplays)+" replays that are under way.")
 		}
-		tx.WakeWebhooks()
+		tx.WakeWebhooks(id)
 		return tx.Q.InsertReplay(ctx, r)
 	})
 	return queued, err
@@ -278,7 +278,7 @@ func (r *replayer) queue(ctx context.Context, tx *store.Tx, replay db.WebhookRep
 		if err := tx.Q.QueueReplays(ctx, queue); err != nil {
 			return err
 		}
-		tx.WakeWebhooks()
+		tx.WakeWebhooks(replay.SubscriptionID)
 	}
 	if len(rows) < replayBatch {
 		return tx.Q.EndReplay(ctx, replay.TenantID, replay.ID)

@@ -38,11 +38,16 @@ func (s *Subscriptions) RotateSecret(ctx context.Context, tenant, id uuid.UUID, 
 	if err != nil {
 		return sub, "", fmt.Errorf("rotate the secret of a webhook: %w", err)
 	}
-	var until *time.Time
-	if hours > 0 {
-		until = new(s.now().Add(time.Duration(hours) * time.Hour))
-	}
 	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
+		tx.WakeWebhooks(id)
+		var until *time.Time
+		if hours > 0 {
+			now, err := tx.Q.DatabaseTime(ctx)
+			if err != nil {
+				return err
+			}
+			until = new(now.Add(time.Duration(hours) * time.Hour))
+		}
 		sub, err = tx.Q.RotateWebhookSecret(ctx, db.RotateWebhookSecretParams{TenantID: tenant, ID: id, SecretSealed: sealed, Until: until})
 		return err
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,43 +14,39 @@ import (
 	"github.com/ringmaster/ringmaster/store/retry"
 )
 
-// read takes deliveries that are due of the endpoints that are this controller's, or nobody's.
+// read takes deliveries that are due of the endpoints that are this controller's: of those that were asked for or whose time has come, and from
+// time to time of all.
 func (d *Dispatcher) read(ctx context.Context) error {
-	now := d.cfg.Now()
 	if err := d.ownShare(ctx); err != nil {
 		return err
 	}
-	work, err := d.store.ReadSystem().WebhookWork(ctx)
-	if err != nil {
-		return err
-	}
-	d.nextDue = time.Time{}
-	due := map[uuid.UUID]bool{}
-	for _, w := range work {
-		switch {
-		case !d.owner.owns(w.SubscriptionID):
-		case w.DueAt == nil || !w.DueAt.After(now):
-			due[w.SubscriptionID] = true
-		case d.nextDue.IsZero() || w.DueAt.Before(d.nextDue):
-			d.nextDue = *w.DueAt
+	now := d.now()
+	if !time.Now().Before(d.allAt) {
+		if err := d.readAll(ctx, now); err != nil {
+			return err
 		}
 	}
-	d.idle(due)
-	var ask []*endpoint
-	for id := range due {
-		e := d.endpoints[id]
-		if e == nil {
-			e = newEndpoint(id)
-			d.endpoints[id] = e
+	for _, e := range d.alarms.rung(now) {
+		d.ask[e.id] = true
+	}
+	d.unpark(time.Now())
+	var ask, full []*endpoint
+	for id := range d.ask {
+		if !d.owner.owns(id) {
+			delete(d.ask, id)
+			continue
 		}
-		e.more = true
-		if e.room() > 0 {
+		if e := d.endpoint(id); e.room() > 0 {
 			ask = append(ask, e)
+		} else {
+			e.more = true
+			full = append(full, e)
 		}
 	}
-	if err := d.aimAll(ctx); err != nil {
+	if err := d.aimAt(ctx, full); err != nil {
 		return err
 	}
+	d.done(full)
 	for len(ask) > 0 {
 		n := min(atOnce, len(ask))
 		if err := d.fetch(ctx, ask[:n], now); err != nil {
@@ -59,34 +56,113 @@ func (d *Dispatcher) read(ctx context.Context) error {
 			for _, e := range ask[:n] { // one of them keeps no other from its deliveries
 				if err := d.fetch(ctx, []*endpoint{e}, now); err != nil {
 					d.log.WarnContext(ctx, "reading a webhook endpoint's deliveries failed", "subscription_id", e.id, "error", err)
+					d.alarms.set(e, now.Add(allEvery))
 				}
 			}
 		}
+		d.done(ask[:n])
 		ask = ask[n:]
 	}
 	return nil
 }
 
-// aimAll looks where the endpoints with deliveries at hand are now: a subscription may have been edited, paused or removed meanwhile.
-func (d *Dispatcher) aimAll(ctx context.Context) error {
-	if time.Since(d.aimed) < aimEvery {
-		return nil
+// done notes that endpoints were looked at, and has them send.
+func (d *Dispatcher) done(of []*endpoint) {
+	for _, e := range of {
+		delete(d.ask, e.id)
+		d.slots.wait(e)
 	}
-	var of []*endpoint
-	var ids []uuid.UUID
+}
+
+func (d *Dispatcher) endpoint(id uuid.UUID) *endpoint {
+	e := d.endpoints[id]
+	if e == nil {
+		e = newEndpoint(id, d.memory)
+		d.endpoints[id] = e
+	}
+	return e
+}
+
+// readAll finds the endpoints with deliveries that nobody has told of, and looks after all that there are.
+func (d *Dispatcher) readAll(ctx context.Context, now time.Time) error {
+	began := time.Now()
+	work, err := d.store.ReadSystem().WebhookWork(ctx)
+	if err != nil {
+		return err
+	}
+	oldest := now
+	for _, e := range d.endpoints {
+		e.first.forward()
+		e.again.forward()
+	}
+	for _, w := range work {
+		oldest = earlier(oldest, w.QueuedAt)
+		if !d.owner.owns(w.SubscriptionID) {
+			continue
+		}
+		e := d.endpoint(w.SubscriptionID)
+		if e.held[w.Seq] != nil && began.Sub(e.asked) < askedFor {
+			continue
+		}
+		switch {
+		case w.DueAt == nil:
+			e.first.back(w.Seq - 1)
+		case w.DueAt.After(now):
+			d.alarms.set(e, *w.DueAt)
+			continue
+		default:
+			e.again.back(w.DueAt.UnixMicro())
+		}
+		d.ask[e.id] = true
+	}
+	var holding []*endpoint
 	for id, e := range d.endpoints {
-		if len(e.held) > 0 {
-			of, ids = append(of, e), append(ids, id)
+		switch {
+		case len(e.held) > 0:
+			holding = append(holding, e)
+			e.idle = time.Time{}
+		case e.idle.IsZero():
+			e.idle = began
+		case began.Sub(e.idle) > idleFor:
+			delete(d.endpoints, id)
 		}
 	}
+	if err := d.aimAt(ctx, holding); err != nil {
+		return err
+	}
+	for _, e := range holding {
+		d.expire(e, now)
+		d.slots.wait(e)
+	}
+	d.metrics.observe(d.endpoints, now.Sub(oldest))
+	d.allAt = time.Now().Add(max(allEvery, partOfAll*time.Since(began)))
+	return nil
+}
+
+// unpark has deliveries read again whose outcome the database refused.
+func (d *Dispatcher) unpark(now time.Time) {
+	d.parked = slices.DeleteFunc(d.parked, func(p parked) bool {
+		if p.until.After(now) {
+			return false
+		}
+		if e := d.endpoints[p.endpoint]; e != nil {
+			e.written(p.seq)
+			e.rewind()
+			d.ask[e.id] = true
+		}
+		return true
+	})
+}
+
+// aimAt looks where deliveries of some endpoints are to go now: a subscription may have been edited, paused or removed meanwhile.
+func (d *Dispatcher) aimAt(ctx context.Context, of []*endpoint) error {
 	if len(of) == 0 {
 		return nil
 	}
-	d.aimed = time.Now()
-	return d.aimAt(ctx, of, ids)
-}
-
-func (d *Dispatcher) aimAt(ctx context.Context, of []*endpoint, ids []uuid.UUID) error {
+	ids := make([]uuid.UUID, len(of))
+	for i, e := range of {
+		ids[i] = e.id
+	}
 	targets, err := d.store.ReadSystem().WebhookTargets(ctx, ids)
 	if err != nil {
 		return err
@@ -126,37 +202,49 @@ func (d *Dispatcher) adopt(ctx context.Context) {
 	}
 }
 
-// fetch reads deliveries of some endpoints.
+// fetch reads deliveries of some endpoints. It aims before: what is read after a tenant became strict is masked, and what was read before is dropped
+// by the next aim.
 func (d *Dispatcher) fetch(ctx context.Context, of []*endpoint, now time.Time) error {
+	if err := d.aimAt(ctx, of); err != nil {
+		return err
+	}
 	args := db.TakeWebhookWorkParams{Due: now, Held: []int64{}}
-	counts := map[uuid.UUID]int{}
+	left := map[uuid.UUID]int{}
 	for _, e := range of {
-		args.Subscriptions, args.Rooms = append(args.Subscriptions, e.id), append(args.Rooms, int32(e.room())) //nolint:gosec // bounded by mostHeld
+		room := max(1, e.room())
+		left[e.id] = room
+		args.Subscriptions, args.Rooms = append(args.Subscriptions, e.id), append(args.Rooms, int32(room)) //nolint:gosec // bounded by mostHeld
+		args.Afters, args.Since = append(args.Afters, e.first.low), append(args.Since, time.UnixMicro(e.again.low))
 		for seq := range e.held {
 			args.Held = append(args.Held, seq)
 		}
-		e.more = false
 	}
 	rows, err := d.store.ReadSystem().TakeWebhookWork(ctx, args)
 	if err != nil {
 		return err
 	}
-	if err := d.aimAt(ctx, of, args.Subscriptions); err != nil {
-		return err
-	}
-	for i, e := range of {
-		counts[e.id] = int(args.Rooms[i])
+	for _, e := range of {
+		e.more, e.asked = false, time.Now()
 	}
 	var orphans []int64
 	var orphaned []uuid.UUID
 	for _, row := range rows {
-		if row.EventType == "" { // its event is no longer kept
-			orphans, orphaned = append(orphans, row.Seq), append(orphaned, row.SubscriptionID)
-			continue
-		}
 		e := d.endpoints[row.SubscriptionID]
-		e.add(itemOf(row))
-		if counts[e.id]--; counts[e.id] == 0 {
+		switch {
+		case row.DueAt != nil && row.DueAt.After(now):
+			d.alarms.set(e, *row.DueAt)
+			continue
+		case row.EventType == "": // it is no longer kept
+			orphans, orphaned = append(orphans, row.Seq), append(orphaned, row.SubscriptionID)
+		default:
+			e.add(itemOf(row))
+		}
+		if row.DueAt == nil {
+			e.first.read(row.Seq)
+		} else {
+			e.again.read(row.DueAt.UnixMicro())
+		}
+		if left[e.id]--; left[e.id] == 0 {
 			e.more = true
 		}
 	}
@@ -169,21 +257,30 @@ func (d *Dispatcher) fetch(ctx context.Context, of []*endpoint, now time.Time) e
 // aim sets where an endpoint's deliveries go.
 func (d *Dispatcher) aim(ctx context.Context, e *endpoint, row db.WebhookTargetsRow, there bool) {
 	t := &target{row: row, failing: row.FailingSince}
+	blocked := false
 	switch {
 	case !there:
 		t.fault = "the subscription was removed"
 	case !row.IsActive:
 		t.fault = "the subscription is not active"
 	default:
-		secrets, err := secretsOf(d.store, row.ID, row.SecretSealed, row.PreviousSecretSealed, row.PreviousSecretUntil, d.cfg.Now())
-		if err != nil {
-			d.log.ErrorContext(ctx, "decrypting a subscription's signing secret failed", "subscription_id", row.ID, "error", err)
-			t.fault = "the event could not be signed"
+		var err error
+		t.secrets, err = secretsOf(d.store, row.ID, row.SecretSealed, row.PreviousSecretSealed, row.PreviousSecretUntil, d.now())
+		if blocked = err != nil; blocked && !e.blocked {
+			d.log.ErrorContext(ctx, "decrypting a subscription's signing secret failed, its events wait", "subscription_id", row.ID, "error", err)
 		}
-		t.secrets = secrets
 	}
-	if e.target != nil && e.target.row.Url != row.Url {
+	if blocked {
+		e.block(d.now())
+	} else {
+		e.unblock()
+	}
+	if e.target != nil && (e.target.row.Url != row.Url || e.target.fault != t.fault) {
 		e.reset()
+	}
+	if e.target != nil && row.Strict && !e.target.row.Strict { // what was read has the numbers in clear
+		e.dropQueued()
+		d.ask[e.id] = true
 	}
 	e.target = t
 }
@@ -214,7 +311,11 @@ func (d *Dispatcher) ownShare(ctx context.Context) error {
 	for id, e := range d.endpoints {
 		busy[bucketOf(id)] = busy[bucketOf(id)] || len(e.held) > 0
 	}
+	before := d.owner.holds
 	lost, err := d.owner.check(ctx, &busy)
+	if d.owner.holds != before {
+		d.allAt = time.Time{} // for what others had
+	}
 	if lost {
 		d.log.WarnContext(ctx, "the connection with the locks of webhook endpoints was lost, deliveries are read anew", "error", err)
 	}
@@ -227,19 +328,4 @@ func (d *Dispatcher) ownShare(ctx context.Context) error {
 		}
 	}
 	return err
-}
-
-// idle forgets endpoints that have had nothing for long.
-func (d *Dispatcher) idle(busy map[uuid.UUID]bool) {
-	now := time.Now()
-	for id, e := range d.endpoints {
-		switch {
-		case busy[id] || len(e.held) > 0:
-			e.idle = time.Time{}
-		case e.idle.IsZero():
-			e.idle = now
-		case now.Sub(e.idle) > idleFor:
-			delete(d.endpoints, id)
-		}
-	}
 }

@@ -82,8 +82,12 @@ func (s *Subscriptions) Test(ctx context.Context, tenant, id uuid.UUID) (out Tri
 		if err != nil {
 			return err
 		}
+		began, err := tx.Q.DatabaseTime(ctx)
+		if err != nil {
+			return err
+		}
 		seq, err = tx.Q.InsertDelivery(ctx, db.InsertDeliveryParams{
-			TenantID: tenant, ID: delivery, SubscriptionID: id, EventID: event, EventType: string(EventTest), DueAt: now.Add(testLost),
+			TenantID: tenant, ID: delivery, SubscriptionID: id, EventID: event, EventType: string(EventTest), DueAt: began.Add(testLost),
 		})
 		return err
 	})
@@ -112,7 +116,6 @@ func (s *Subscriptions) recordTest(
 	ctx context.Context, tenant, subscription, delivery uuid.UUID, seq int64, res result, entry Attempt,
 ) (row db.WebhookDelivery, err error) {
 	plan := schedule{delays: delays(), random: func() float64 { return 0 }}
-	status, next := plan.follow(res, 1, s.now())
 	attempt, err := json.Marshal([]Attempt{entry})
 	if err != nil {
 		return row, fmt.Errorf("encode attempt: %w", err)
@@ -120,14 +123,19 @@ func (s *Subscriptions) recordTest(
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
 	defer cancel()
 	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		err := tx.Q.RecordWebhookAttempts(ctx, db.RecordWebhookAttemptsParams{
+		now, err := tx.Q.DatabaseTime(ctx)
+		if err != nil {
+			return err
+		}
+		status, next := plan.follow(res, 1, now)
+		err = tx.Q.RecordWebhookAttempts(ctx, db.RecordWebhookAttemptsParams{
 			Subscriptions: []uuid.UUID{subscription}, Seqs: []int64{seq}, Tenants: []uuid.UUID{tenant}, Ids: []uuid.UUID{delivery},
 			Attempts: []string{string(attempt)}, Statuses: []string{string(status)}, NextAt: []time.Time{next},
 		})
 		if err != nil {
 			return err
 		}
-		tx.WakeWebhooks()
+		tx.WakeWebhooks(subscription)
 		row, err = tx.Q.LockWebhookDelivery(ctx, tenant, delivery)
 		return err
 	})

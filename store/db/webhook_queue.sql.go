@@ -50,6 +50,18 @@ func (q *Queries) AdoptWebhookJobs(ctx context.Context) (int64, error) {
 	return column_1, err
 }
 
+const databaseTime = `-- name: DatabaseTime :one
+SELECT now()::timestamptz
+`
+
+// DatabaseTime is what due times are compared with.
+func (q *Queries) DatabaseTime(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, databaseTime)
+	var column_1 time.Time
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const disableWebhook = `-- name: DisableWebhook :one
 UPDATE webhook_subscriptions SET is_active = false, disabled_at = $1::timestamptz, disabled_reason = $2::text, updated_at = now()
 WHERE tenant_id = $3 AND id = $4 AND is_active AND failing_since <= $5::timestamptz RETURNING tenant_id, id, url, event_types, campaign_id, secret_sealed, is_active, created_at, updated_at, previous_secret_sealed, previous_secret_until, failing_since, disabled_at, disabled_reason
@@ -104,27 +116,16 @@ func (q *Queries) DropWebhookWork(ctx context.Context, subscriptions []uuid.UUID
 }
 
 const eventData = `-- name: EventData :one
-SELECT data FROM events WHERE tenant_id = $1 AND id = $2
+SELECT (CASE WHEN EXISTS (SELECT FROM tenants t WHERE t.id = e.tenant_id AND t.privacy_mode = 'strict') THEN mask_event(e.type, e.data) ELSE e.data END)::jsonb AS data
+FROM events e WHERE e.tenant_id = $1 AND e.id = $2
 `
 
-// EventData gives an event's data.
+// EventData gives an event's data as it is told now.
 func (q *Queries) EventData(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (json.RawMessage, error) {
 	row := q.db.QueryRow(ctx, eventData, tenantID, iD)
 	var data json.RawMessage
 	err := row.Scan(&data)
 	return data, err
-}
-
-const oldestWebhookWork = `-- name: OldestWebhookWork :one
-SELECT coalesce(min(queued_at), now())::timestamptz AS since FROM webhook_queue
-`
-
-// OldestWebhookWork tells since when the oldest of the queue waits: since now where it is empty.
-func (q *Queries) OldestWebhookWork(ctx context.Context) (time.Time, error) {
-	row := q.db.QueryRow(ctx, oldestWebhookWork)
-	var since time.Time
-	err := row.Scan(&since)
-	return since, err
 }
 
 const queueDeliveries = `-- name: QueueDeliveries :exec
@@ -227,16 +228,23 @@ const takeWebhookWork = `-- name: TakeWebhookWork :many
 SELECT q.seq, q.tenant_id, q.subscription_id, q.delivery_id, q.event_id, q.call_id, q.made, q.replayed, q.due_at, q.queued_at,
   coalesce(e.type, '')::text AS event_type, coalesce(e.data, '{}')::jsonb AS data, coalesce(e.large, false)::boolean AS large,
   coalesce(e.created_at, q.queued_at)::timestamptz AS event_at
-FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::int[]) AS room) w
+FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::int[]) AS room, unnest($3::bigint[]) AS after,
+  unnest($4::timestamptz[]) AS since) w
 CROSS JOIN LATERAL (
-  (SELECT a.tenant_id, a.seq, a.subscription_id, a.delivery_id, a.event_id, a.call_id, a.made, a.replayed, a.due_at, a.queued_at FROM webhook_queue a WHERE a.subscription_id = w.id AND a.due_at <= $3::timestamptz AND a.seq <> ALL($4::bigint[])
-   ORDER BY a.due_at LIMIT w.room)
+  (SELECT a.tenant_id, a.seq, a.subscription_id, a.delivery_id, a.event_id, a.call_id, a.made, a.replayed, a.due_at, a.queued_at FROM webhook_queue a WHERE a.subscription_id = w.id AND a.due_at >= w.since AND a.due_at <= $5::timestamptz
+     AND a.seq NOT IN (SELECT unnest($6::bigint[])) ORDER BY a.due_at LIMIT w.room)
   UNION ALL
-  (SELECT f.tenant_id, f.seq, f.subscription_id, f.delivery_id, f.event_id, f.call_id, f.made, f.replayed, f.due_at, f.queued_at FROM webhook_queue f WHERE f.subscription_id = w.id AND f.due_at IS NULL AND f.seq <> ALL($4::bigint[])
-   ORDER BY f.seq LIMIT w.room)
+  (SELECT f.tenant_id, f.seq, f.subscription_id, f.delivery_id, f.event_id, f.call_id, f.made, f.replayed, f.due_at, f.queued_at FROM webhook_queue f WHERE f.subscription_id = w.id AND f.due_at IS NULL AND f.seq > w.after
+     AND f.seq NOT IN (SELECT unnest($6::bigint[])) ORDER BY f.seq LIMIT w.room)
+  UNION ALL
+  (SELECT n.tenant_id, n.seq, n.subscription_id, n.delivery_id, n.event_id, n.call_id, n.made, n.replayed, n.due_at, n.queued_at FROM webhook_queue n WHERE n.subscription_id = w.id AND n.due_at > $5::timestamptz
+     AND n.seq NOT IN (SELECT unnest($6::bigint[])) ORDER BY n.due_at LIMIT 1)
 ) q
 LEFT JOIN LATERAL (
-  SELECT o.type, o.created_at, pg_column_size(o.data) > 2000 AS large, CASE WHEN pg_column_size(o.data) <= 2000 THEN o.data END AS data FROM events o WHERE o.tenant_id = q.tenant_id AND o.id = q.event_id OFFSET 0
+  SELECT o.type, o.created_at, l.large, CASE WHEN l.large THEN NULL WHEN t.strict THEN mask_event(o.type, o.data) ELSE o.data END AS data
+  FROM events o CROSS JOIN LATERAL (SELECT pg_column_size(o.data) > 2000 OR pg_column_compression(o.data) IS NOT NULL AS large) l
+  CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM tenants s WHERE s.id = q.tenant_id AND s.privacy_mode = 'strict') AS strict) t
+  WHERE o.tenant_id = q.tenant_id AND o.id = q.event_id AND (q.due_at IS NULL OR q.due_at <= $5::timestamptz) OFFSET 0
 ) e ON true
 ORDER BY q.seq
 `
@@ -244,6 +252,8 @@ ORDER BY q.seq
 type TakeWebhookWorkParams struct {
 	Subscriptions []uuid.UUID
 	Rooms         []int32
+	Afters        []int64
+	Since         []time.Time
 	Due           time.Time
 	Held          []int64
 }
@@ -266,12 +276,16 @@ type TakeWebhookWorkRow struct {
 }
 
 // TakeWebhookWork gives deliveries of some subscriptions with their events, up to room of each kind for each: those whose next attempt is
-// due, and those that have had none. held are those that the caller has already. event_type is empty where the event is no longer kept. Large data is left out, and
-// read when the event is sent.
+// due, and those that have had none; and the next of those that will be due. held are those that the caller has already. Of those before after,
+// and due before since, the caller knows all: it needn't step over what was delivered while an old snapshot keeps it. event_type is empty where the
+// event is no longer kept. Large data, which is compressed or apart, is left out, and read when the event is sent; a strict tenant's numbers are
+// masked, though the event may be from before it was strict.
 func (q *Queries) TakeWebhookWork(ctx context.Context, arg TakeWebhookWorkParams) ([]TakeWebhookWorkRow, error) {
 	rows, err := q.db.Query(ctx, takeWebhookWork,
 		arg.Subscriptions,
 		arg.Rooms,
+		arg.Afters,
+		arg.Since,
 		arg.Due,
 		arg.Held,
 	)
@@ -312,9 +326,9 @@ const wakeWebhooks = `-- name: WakeWebhooks :exec
 SELECT pg_notify('ringmaster_webhooks', $1::text)
 `
 
-// WakeWebhooks tells the dispatchers of other controllers that there is something to deliver.
-func (q *Queries) WakeWebhooks(ctx context.Context, sender string) error {
-	_, err := q.db.Exec(ctx, wakeWebhooks, sender)
+// WakeWebhooks tells the dispatchers of other controllers that there is something to deliver: who says so, and of which subscriptions.
+func (q *Queries) WakeWebhooks(ctx context.Context, payload string) error {
+	_, err := q.db.Exec(ctx, wakeWebhooks, payload)
 	return err
 }
 
@@ -338,8 +352,9 @@ func (q *Queries) WebhookRecovered(ctx context.Context, ids []uuid.UUID) error {
 }
 
 const webhookTargets = `-- name: WebhookTargets :many
-SELECT id, tenant_id, url, secret_sealed, previous_secret_sealed, previous_secret_until, is_active, failing_since
-FROM webhook_subscriptions WHERE id = ANY($1::uuid[])
+SELECT s.id, s.tenant_id, s.url, s.secret_sealed, s.previous_secret_sealed, s.previous_secret_until, s.is_active, s.failing_since,
+  (t.privacy_mode = 'strict')::boolean AS strict
+FROM webhook_subscriptions s JOIN tenants t ON t.id = s.tenant_id WHERE s.id = ANY($1::uuid[])
 `
 
 type WebhookTargetsRow struct {
@@ -351,6 +366,7 @@ type WebhookTargetsRow struct {
 	PreviousSecretUntil  *time.Time
 	IsActive             bool
 	FailingSince         *time.Time
+	Strict               bool
 }
 
 // WebhookTargets gives what deliveries to some subscriptions need; those that were removed are not in it.
@@ -372,6 +388,7 @@ func (q *Queries) WebhookTargets(ctx context.Context, ids []uuid.UUID) ([]Webhoo
 			&i.PreviousSecretUntil,
 			&i.IsActive,
 			&i.FailingSince,
+			&i.Strict,
 		); err != nil {
 			return nil, err
 		}
@@ -386,25 +403,27 @@ func (q *Queries) WebhookTargets(ctx context.Context, ids []uuid.UUID) ([]Webhoo
 const webhookWork = `-- name: WebhookWork :many
 
 WITH RECURSIVE first AS (
-  (SELECT q.subscription_id FROM webhook_queue q WHERE q.due_at IS NULL ORDER BY q.subscription_id LIMIT 1)
+  (SELECT q.subscription_id, q.seq, q.queued_at FROM webhook_queue q WHERE q.due_at IS NULL ORDER BY q.subscription_id, q.seq LIMIT 1)
   UNION ALL
-  SELECT n.subscription_id FROM first f CROSS JOIN LATERAL (
-    SELECT q.subscription_id FROM webhook_queue q WHERE q.due_at IS NULL AND q.subscription_id > f.subscription_id
-    ORDER BY q.subscription_id LIMIT 1) n
+  SELECT n.subscription_id, n.seq, n.queued_at FROM first f CROSS JOIN LATERAL (
+    SELECT q.subscription_id, q.seq, q.queued_at FROM webhook_queue q WHERE q.due_at IS NULL AND q.subscription_id > f.subscription_id
+    ORDER BY q.subscription_id, q.seq LIMIT 1) n
 ), again AS (
-  (SELECT q.subscription_id, q.due_at FROM webhook_queue q WHERE q.due_at IS NOT NULL ORDER BY q.subscription_id, q.due_at LIMIT 1)
+  (SELECT q.subscription_id, q.due_at, q.seq, q.queued_at FROM webhook_queue q WHERE q.due_at IS NOT NULL ORDER BY q.subscription_id, q.due_at LIMIT 1)
   UNION ALL
-  SELECT n.subscription_id, n.due_at FROM again f CROSS JOIN LATERAL (
-    SELECT q.subscription_id, q.due_at FROM webhook_queue q WHERE q.due_at IS NOT NULL AND q.subscription_id > f.subscription_id
+  SELECT n.subscription_id, n.due_at, n.seq, n.queued_at FROM again f CROSS JOIN LATERAL (
+    SELECT q.subscription_id, q.due_at, q.seq, q.queued_at FROM webhook_queue q WHERE q.due_at IS NOT NULL AND q.subscription_id > f.subscription_id
     ORDER BY q.subscription_id, q.due_at LIMIT 1) n
 )
-SELECT f.subscription_id::uuid AS subscription_id, NULL::timestamptz AS due_at FROM first f
-UNION ALL SELECT a.subscription_id, a.due_at FROM again a
+SELECT f.subscription_id::uuid AS subscription_id, NULL::timestamptz AS due_at, f.seq::bigint AS seq, f.queued_at::timestamptz AS queued_at FROM first f
+UNION ALL SELECT a.subscription_id, a.due_at, a.seq, a.queued_at FROM again a
 `
 
 type WebhookWorkRow struct {
 	SubscriptionID uuid.UUID
 	DueAt          *time.Time
+	Seq            int64
+	QueuedAt       time.Time
 }
 
 // The queue of deliveries, which the dispatcher of package webhook works. Whoever works a subscription holds its lock, so that rows are
@@ -420,7 +439,12 @@ func (q *Queries) WebhookWork(ctx context.Context) ([]WebhookWorkRow, error) {
 	items := []WebhookWorkRow{}
 	for rows.Next() {
 		var i WebhookWorkRow
-		if err := rows.Scan(&i.SubscriptionID, &i.DueAt); err != nil {
+		if err := rows.Scan(
+			&i.SubscriptionID,
+			&i.DueAt,
+			&i.Seq,
+			&i.QueuedAt,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

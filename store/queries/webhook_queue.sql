@@ -5,49 +5,60 @@
 -- however many deliveries wait. due_at is null where one waits for its first attempt.
 -- name: WebhookWork :many
 WITH RECURSIVE first AS (
-  (SELECT q.subscription_id FROM webhook_queue q WHERE q.due_at IS NULL ORDER BY q.subscription_id LIMIT 1)
+  (SELECT q.subscription_id, q.seq, q.queued_at FROM webhook_queue q WHERE q.due_at IS NULL ORDER BY q.subscription_id, q.seq LIMIT 1)
   UNION ALL
-  SELECT n.subscription_id FROM first f CROSS JOIN LATERAL (
-    SELECT q.subscription_id FROM webhook_queue q WHERE q.due_at IS NULL AND q.subscription_id > f.subscription_id
-    ORDER BY q.subscription_id LIMIT 1) n
+  SELECT n.subscription_id, n.seq, n.queued_at FROM first f CROSS JOIN LATERAL (
+    SELECT q.subscription_id, q.seq, q.queued_at FROM webhook_queue q WHERE q.due_at IS NULL AND q.subscription_id > f.subscription_id
+    ORDER BY q.subscription_id, q.seq LIMIT 1) n
 ), again AS (
-  (SELECT q.subscription_id, q.due_at FROM webhook_queue q WHERE q.due_at IS NOT NULL ORDER BY q.subscription_id, q.due_at LIMIT 1)
+  (SELECT q.subscription_id, q.due_at, q.seq, q.queued_at FROM webhook_queue q WHERE q.due_at IS NOT NULL ORDER BY q.subscription_id, q.due_at LIMIT 1)
   UNION ALL
-  SELECT n.subscription_id, n.due_at FROM again f CROSS JOIN LATERAL (
-    SELECT q.subscription_id, q.due_at FROM webhook_queue q WHERE q.due_at IS NOT NULL AND q.subscription_id > f.subscription_id
+  SELECT n.subscription_id, n.due_at, n.seq, n.queued_at FROM again f CROSS JOIN LATERAL (
+    SELECT q.subscription_id, q.due_at, q.seq, q.queued_at FROM webhook_queue q WHERE q.due_at IS NOT NULL AND q.subscription_id > f.subscription_id
     ORDER BY q.subscription_id, q.due_at LIMIT 1) n
 )
-SELECT f.subscription_id::uuid AS subscription_id, NULL::timestamptz AS due_at FROM first f
-UNION ALL SELECT a.subscription_id, a.due_at FROM again a;
+SELECT f.subscription_id::uuid AS subscription_id, NULL::timestamptz AS due_at, f.seq::bigint AS seq, f.queued_at::timestamptz AS queued_at FROM first f
+UNION ALL SELECT a.subscription_id, a.due_at, a.seq, a.queued_at FROM again a;
 
 -- TakeWebhookWork gives deliveries of some subscriptions with their events, up to room of each kind for each: those whose next attempt is
--- due, and those that have had none. held are those that the caller has already. event_type is empty where the event is no longer kept. Large data is left out, and
--- read when the event is sent.
+-- due, and those that have had none; and the next of those that will be due. held are those that the caller has already. Of those before after,
+-- and due before since, the caller knows all: it needn't step over what was delivered while an old snapshot keeps it. event_type is empty where the
+-- event is no longer kept. Large data, which is compressed or apart, is left out, and read when the event is sent; a strict tenant's numbers are
+-- masked, though the event may be from before it was strict.
 -- name: TakeWebhookWork :many
 SELECT q.seq, q.tenant_id, q.subscription_id, q.delivery_id, q.event_id, q.call_id, q.made, q.replayed, q.due_at, q.queued_at,
   coalesce(e.type, '')::text AS event_type, coalesce(e.data, '{}')::jsonb AS data, coalesce(e.large, false)::boolean AS large,
   coalesce(e.created_at, q.queued_at)::timestamptz AS event_at
-FROM (SELECT unnest(@subscriptions::uuid[]) AS id, unnest(@rooms::int[]) AS room) w
+FROM (SELECT unnest(@subscriptions::uuid[]) AS id, unnest(@rooms::int[]) AS room, unnest(@afters::bigint[]) AS after,
+  unnest(@since::timestamptz[]) AS since) w
 CROSS JOIN LATERAL (
-  (SELECT a.* FROM webhook_queue a WHERE a.subscription_id = w.id AND a.due_at <= @due::timestamptz AND a.seq <> ALL(@held::bigint[])
-   ORDER BY a.due_at LIMIT w.room)
+  (SELECT a.* FROM webhook_queue a WHERE a.subscription_id = w.id AND a.due_at >= w.since AND a.due_at <= @due::timestamptz
+     AND a.seq NOT IN (SELECT unnest(@held::bigint[])) ORDER BY a.due_at LIMIT w.room)
   UNION ALL
-  (SELECT f.* FROM webhook_queue f WHERE f.subscription_id = w.id AND f.due_at IS NULL AND f.seq <> ALL(@held::bigint[])
-   ORDER BY f.seq LIMIT w.room)
+  (SELECT f.* FROM webhook_queue f WHERE f.subscription_id = w.id AND f.due_at IS NULL AND f.seq > w.after
+     AND f.seq NOT IN (SELECT unnest(@held::bigint[])) ORDER BY f.seq LIMIT w.room)
+  UNION ALL
+  (SELECT n.* FROM webhook_queue n WHERE n.subscription_id = w.id AND n.due_at > @due::timestamptz
+     AND n.seq NOT IN (SELECT unnest(@held::bigint[])) ORDER BY n.due_at LIMIT 1)
 ) q
 LEFT JOIN LATERAL (
-  SELECT o.type, o.created_at, pg_column_size(o.data) > 2000 AS large, CASE WHEN pg_column_size(o.data) <= 2000 THEN o.data END AS data FROM events o WHERE o.tenant_id = q.tenant_id AND o.id = q.event_id OFFSET 0
+  SELECT o.type, o.created_at, l.large, CASE WHEN l.large THEN NULL WHEN t.strict THEN mask_event(o.type, o.data) ELSE o.data END AS data
+  FROM events o CROSS JOIN LATERAL (SELECT pg_column_size(o.data) > 2000 OR pg_column_compression(o.data) IS NOT NULL AS large) l
+  CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM tenants s WHERE s.id = q.tenant_id AND s.privacy_mode = 'strict') AS strict) t
+  WHERE o.tenant_id = q.tenant_id AND o.id = q.event_id AND (q.due_at IS NULL OR q.due_at <= @due::timestamptz) OFFSET 0
 ) e ON true
 ORDER BY q.seq;
 
--- EventData gives an event's data.
+-- EventData gives an event's data as it is told now.
 -- name: EventData :one
-SELECT data FROM events WHERE tenant_id = @tenant_id AND id = @id;
+SELECT (CASE WHEN EXISTS (SELECT FROM tenants t WHERE t.id = e.tenant_id AND t.privacy_mode = 'strict') THEN mask_event(e.type, e.data) ELSE e.data END)::jsonb AS data
+FROM events e WHERE e.tenant_id = @tenant_id AND e.id = @id;
 
 -- WebhookTargets gives what deliveries to some subscriptions need; those that were removed are not in it.
 -- name: WebhookTargets :many
-SELECT id, tenant_id, url, secret_sealed, previous_secret_sealed, previous_secret_until, is_active, failing_since
-FROM webhook_subscriptions WHERE id = ANY(@ids::uuid[]);
+SELECT s.id, s.tenant_id, s.url, s.secret_sealed, s.previous_secret_sealed, s.previous_secret_until, s.is_active, s.failing_since,
+  (t.privacy_mode = 'strict')::boolean AS strict
+FROM webhook_subscriptions s JOIN tenants t ON t.id = s.tenant_id WHERE s.id = ANY(@ids::uuid[]);
 
 -- RecordWebhookAttempts writes what came of attempts, each if its delivery is still in the queue. next_at counts for pending ones alone.
 -- name: RecordWebhookAttempts :exec
@@ -69,6 +80,10 @@ FROM r WHERE d.tenant_id = r.tenant_id AND d.id = r.id AND r.seq IN (SELECT n.se
 -- name: DropWebhookWork :exec
 DELETE FROM webhook_queue q USING (SELECT unnest(@subscriptions::uuid[]) AS subscription_id, unnest(@seqs::bigint[]) AS seq) r
 WHERE q.subscription_id = r.subscription_id AND q.seq = r.seq;
+
+-- DatabaseTime is what due times are compared with.
+-- name: DatabaseTime :one
+SELECT now()::timestamptz;
 
 -- WebhookFailing notes since when all deliveries to some subscriptions have failed, and WebhookRecovered that one has not.
 -- name: WebhookFailing :exec
@@ -102,14 +117,10 @@ INSERT INTO webhook_queue (tenant_id, subscription_id, delivery_id, event_id, ca
 SELECT @tenant_id, @subscription_id, @delivery_id, @event_id, e.call_id, true
 FROM (SELECT 1) one LEFT JOIN events e ON e.tenant_id = @tenant_id AND e.id = @event_id;
 
--- OldestWebhookWork tells since when the oldest of the queue waits: since now where it is empty.
--- name: OldestWebhookWork :one
-SELECT coalesce(min(queued_at), now())::timestamptz AS since FROM webhook_queue;
-
 -- AdoptWebhookJobs moves deliveries that a controller of an earlier version has queued as jobs, and tells how many.
 -- name: AdoptWebhookJobs :one
 SELECT adopt_webhook_jobs()::bigint;
 
--- WakeWebhooks tells the dispatchers of other controllers that there is something to deliver.
+-- WakeWebhooks tells the dispatchers of other controllers that there is something to deliver: who says so, and of which subscriptions.
 -- name: WakeWebhooks :exec
-SELECT pg_notify('ringmaster_webhooks', @sender::text);
+SELECT pg_notify('ringmaster_webhooks', @payload::text);
