@@ -48,5 +48,22 @@ $$;
 -- +goose StatementEnd
 
 -- +goose Down
+-- What waits is jobs again, which the version before works.
+SELECT set_config('app.system', 'on', true);
+-- +goose StatementBegin
+DO $$
+BEGIN
+  IF to_regclass('river_job') IS NOT NULL THEN
+    INSERT INTO river_job (args, kind, queue, max_attempts, state, scheduled_at, metadata)
+    SELECT jsonb_build_object('tenant_id', q.tenant_id, 'delivery_id', q.delivery_id), 'webhook_delivery', 'webhooks', 4,
+      (CASE WHEN q.due_at > now() THEN 'scheduled' ELSE 'available' END)::river_job_state, coalesce(q.due_at, now()),
+      CASE WHEN q.replayed THEN jsonb_build_object('attempts_before', jsonb_array_length(d.attempts) - q.made) ELSE '{}' END
+    FROM webhook_queue q
+    JOIN webhook_deliveries d ON d.tenant_id = q.tenant_id AND d.id = q.delivery_id AND d.status = 'pending'
+    ORDER BY q.seq;
+  END IF;
+END
+$$;
+-- +goose StatementEnd
 DROP FUNCTION adopt_webhook_jobs();
 DROP TABLE webhook_queue;
