@@ -14,8 +14,9 @@ import (
 
 const (
 	// settled is how long it may take until an event that has its id can be seen: the transaction that it is of may last. Those of this time are looked at
-	// again with each look.
-	settled = 15 * time.Second
+	// again every deepEvery; other looks end with the first page that has nothing new, which is where nearly all of what comes late is found.
+	settled   = 15 * time.Second
+	deepEvery = 5 * time.Second
 	// tailPage is how many events a look asks for, and morePage how many it goes on with when they are all new or unsettled.
 	tailPage, morePage = 50, 200
 	// firstPause is before the next look at a service that is away; it doubles up to longestPause.
@@ -29,6 +30,8 @@ type tail struct {
 	// newest is the time in the newest id; seen are those since settled before it.
 	newest time.Time
 	seen   map[string]time.Time
+	// deep is when all of them were looked at last.
+	deep time.Time
 }
 
 // startTail stands behind what has happened by now. Types that there aren't are refused.
@@ -52,13 +55,15 @@ func startTail(ctx context.Context, c *client.Client, patterns []string) (*tail,
 
 // look gives the events that are new, the oldest first.
 func (t *tail) look(ctx context.Context) (fresh []client.EventEnvelope, err error) {
-	floor, newest := t.newest.Add(-settled), t.newest
+	floor, newest, began := t.newest.Add(-settled), t.newest, time.Now()
+	deep := began.Sub(t.deep) >= deepEvery
 	params := client.ListEventsParams{PageSize: new(tailPage)}
 	for more := true; more; {
 		page, err := t.c.Webhooks.ListEventEnvelopes(ctx, &params)
 		if err != nil {
 			return nil, err
 		}
+		before := len(fresh)
 		for _, event := range page.Items {
 			at := idTime(event.ID)
 			if more = !at.Before(floor); !more {
@@ -71,13 +76,15 @@ func (t *tail) look(ctx context.Context) (fresh []client.EventEnvelope, err erro
 				newest = at
 			}
 		}
-		more = more && page.NextCursor != nil
+		more = more && page.NextCursor != nil && (deep || len(fresh) > before)
 		params.Cursor, params.PageSize = page.NextCursor, new(morePage)
 	}
 	for _, event := range fresh {
 		t.seen[event.ID] = idTime(event.ID)
 	}
-	t.newest = newest
+	if t.newest = newest; deep {
+		t.deep = began
+	}
 	for id, at := range t.seen {
 		if at.Before(newest.Add(-settled)) {
 			delete(t.seen, id)
