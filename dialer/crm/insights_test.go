@@ -141,3 +141,47 @@ func TestInsightsThatAreNone(t *testing.T) {
 		require.NotNil(t, b.try(t, store.ReportInsights, b.end(t, nil)), code)
 	}
 }
+
+// Later answers say more, and never less; what was said already is told to nobody again, and a late answer takes nothing from a better one.
+func TestInsightsGetBetter(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	asked := newStandIn(t, says(http.StatusOK, `{"ai_summary": "Perhaps they talked.", "ai_sentiment": "neutral"}`))
+	crm := newStandIn(t, says(http.StatusOK, `{"id": "1"}`))
+	b.configure(t, rest(crm.URL, nil))
+	b.askAt(t, object{"url": asked.URL})
+	call := b.end(t, nil)
+	id := store.ReportID{TenantID: b.tenant, CallID: call, Purpose: store.ReportInsights}
+	first, err := b.begin(t.Context(), id, b.leased(t, id))
+	require.NoError(t, err)
+	early := b.perform(t.Context(), &first)
+	_, err = b.keep(t.Context(), first, early, 0)
+	require.NoError(t, err)
+	told := func() int32 { return b.row(t, call, store.ReportCRM).Revision }
+	revision := told()
+	for _, answer := range []struct {
+		says     string
+		want     []string
+		revision int32
+	}{
+		{`{"ai_summary": "They talked.", "ai_sentiment": null}`, []string{"They talked.", "neutral", "-"}, 1},
+		{`{}`, []string{"They talked.", "neutral", "-"}, 0},
+		{`{"ai_summary": "They talked."}`, []string{"They talked.", "neutral", "-"}, 0},
+		{`{"ai_sentiment": "positive", "ai_next_action": "Call again."}`, []string{"They talked.", "positive", "Call again."}, 1},
+		{`no JSON`, []string{"They talked.", "positive", "Call again."}, 0},
+		{`{"ai_sentiment": "negative"}`, []string{"They talked.", "negative", "Call again."}, 1},
+	} {
+		asked.say(says(http.StatusOK, answer.says))
+		b.recorded(t, call, "ready")
+		b.settled(t, call, true)
+		revision++ // the recording
+		require.Nil(t, b.try(t, store.ReportInsights, call))
+		require.Equal(t, answer.want, b.said(t, call))
+		require.Equal(t, revision+answer.revision, told(), answer.says)
+		revision = told()
+	}
+	_, err = b.keep(t.Context(), first, early, 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{"They talked.", "negative", "Call again."}, b.said(t, call), "it was asked without the recording")
+	require.Equal(t, revision, told())
+}
