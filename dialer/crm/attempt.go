@@ -136,7 +136,7 @@ func (s *Service) open(row db.CallReportLoadRow) (configured, error) {
 	}
 	if store.ReportPurpose(row.CallReport.Purpose) == store.ReportInsights {
 		err := json.Unmarshal(plain, &out.insights)
-		out.secrets = []string{out.insights.Secret}
+		out.secrets = append(querySecrets(out.insights.URL), out.insights.Secret)
 		return out, err
 	}
 	var settings Settings
@@ -162,7 +162,7 @@ func (c claim) reason(err error) string {
 
 // clean makes one line of a text of others, such as the names in a certificate.
 func clean(s string) string {
-	return strings.Join(strings.Fields(strings.ToValidUTF8(oneLine(s), "")), " ")
+	return strings.Join(strings.Fields(oneLine(strings.ToValidUTF8(s, ""))), " ")
 }
 
 // perform makes the attempt. The secrets that it was made with are known afterwards.

@@ -5,7 +5,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -59,6 +61,8 @@ type keptToken struct {
 	mu    sync.Mutex // held while a token is fetched: others wait for that one
 	of    Auth
 	token *oauth2.Token
+
+	used time.Time // of the keeper's lock
 }
 
 // authorize adds what proves who we are. fresh is for whom the token of before was refused: it gets another one.
@@ -69,9 +73,14 @@ func (t *tokens) authorize(ctx context.Context, integration uuid.UUID, a Auth, h
 	case authBasic:
 		h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(a.Username+":"+a.Password)))
 	case authOAuth2:
+		ctx, internal := t.client.watch(ctx)
 		token, err := t.token(ctx, integration, a, fresh, h.Get("Authorization"))
 		if err != nil {
-			return fmt.Errorf("no access token: %w", describe(err))
+			err = describe(err)
+			if refused, ok := errors.AsType[*RefusedError](err); ok && internal.Load() {
+				refused.Reason = ""
+			}
+			return fmt.Errorf("no access token: %w", err)
 		}
 		token.SetAuthHeader(&http.Request{Header: h})
 	}
@@ -83,12 +92,15 @@ func (t *tokens) token(ctx context.Context, integration uuid.UUID, a Auth, fresh
 	t.mu.Lock()
 	k := t.kept[integration]
 	if k == nil || k.of != a {
-		if len(t.kept) >= maxTokens {
-			clear(t.kept) // each is fetched again when it is needed
+		delete(t.kept, integration)
+		if len(t.kept) >= maxTokens { // which is fetched again when it is needed
+			oldest := slices.MinFunc(slices.Collect(maps.Keys(t.kept)), func(a, b uuid.UUID) int { return t.kept[a].used.Compare(t.kept[b].used) })
+			delete(t.kept, oldest)
 		}
 		k = &keptToken{of: a}
 		t.kept[integration] = k
 	}
+	k.used = t.client.now()
 	t.mu.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -10,9 +10,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -31,6 +35,7 @@ const (
 
 // client makes requests to systems that tenants name, at addresses that the guard allows. It follows no redirect and uses no proxy.
 type client struct {
+	guard     netguard.Policy
 	http      *http.Client
 	transport *http.Transport
 	now       func() time.Time
@@ -42,13 +47,24 @@ func newClient(guard netguard.Policy, now func() time.Time) *client {
 		DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: requestTime,
 		MaxIdleConns: 128, MaxIdleConnsPerHost: tenantSlots, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHeader, ForceAttemptHTTP2: true,
 	}
-	return &client{transport: transport, now: now, http: &http.Client{
+	return &client{guard: guard, transport: transport, now: now, http: &http.Client{
 		Transport: transport, Timeout: requestTime,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
 func (c *client) close() { c.transport.CloseIdleConnections() }
+
+// watch has requests of a context tell whether they went to a network that the operator has allowed (security.allow_targets).
+func (c *client) watch(ctx context.Context) (context.Context, *atomic.Bool) {
+	internal := &atomic.Bool{}
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		at, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String())
+		if err == nil && slices.ContainsFunc(c.guard.Allow, func(p netip.Prefix) bool { return p.Contains(at.Addr().Unmap().WithZone("")) }) {
+			internal.Store(true)
+		}
+	}}), internal
+}
 
 // request is one to make.
 type request struct {
@@ -66,11 +82,15 @@ type exchange struct {
 	header http.Header
 	took   time.Duration
 	err    error
+	// internal tells that it was with a network of the operator's own: what is answered there is not the tenant's to read.
+	internal bool
 }
 
 // do makes a request.
-func (c *client) do(ctx context.Context, r request) exchange {
-	out := exchange{request: r}
+func (c *client) do(ctx context.Context, r request) (out exchange) {
+	out = exchange{request: r}
+	ctx, internal := c.watch(ctx)
+	defer func() { out.internal = internal.Load() }()
 	req, err := http.NewRequestWithContext(ctx, r.method, r.url, bytes.NewReader(r.body))
 	if err != nil {
 		out.err = errBadURL
@@ -112,7 +132,11 @@ func (e exchange) failure(now time.Time) result {
 	if e.code == 0 {
 		return result{err: e.err, final: errors.Is(e.err, errBadURL), away: true}
 	}
-	res := result{err: &RefusedError{Status: e.code, Reason: reasonOf(e.answer)}, retryAfter: retryAfter(e.header, now)}
+	refused := &RefusedError{Status: e.code}
+	if !e.internal {
+		refused.Reason = reasonOf(e.answer)
+	}
+	res := result{err: refused, retryAfter: retryAfter(e.header, now)}
 	switch e.code {
 	case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusGone, http.StatusLengthRequired,
 		http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
@@ -154,7 +178,7 @@ func reasonOf(answer []byte) string {
 			}
 		}
 	}
-	return cut(strings.Join(strings.Fields(strings.ToValidUTF8(oneLine(text), "")), " "), maxReason)
+	return cut(clean(text), maxReason)
 }
 
 // cut shortens a text to some bytes.

@@ -24,6 +24,8 @@ const (
 	callToContact = 194
 	// hubspotSettle is how long HubSpot's search may not show a record that was made.
 	hubspotSettle = 30 * time.Second
+	// accountTime bounds the question whose account a token is.
+	accountTime = 5 * time.Second
 )
 
 // hubspotWriter logs calls in HubSpot.
@@ -131,9 +133,64 @@ func (h hubspotWriter) contact(ctx context.Context, w write) (string, *exchange)
 	return "", &made
 }
 
+// portal asks which account the token is of; 0 when HubSpot doesn't say:
+// https://developers.hubspot.com/docs/api-reference/legacy/account/account-information/get-account-details.
+func (h hubspotWriter) portal(ctx context.Context) int64 {
+	made := h.send(ctx, write{}, http.MethodGet, "/account-info/v3/details", nil)
+	var said struct {
+		PortalID int64 `json:"portalId"`
+	}
+	if !made.done() || made.err != nil || json.Unmarshal(made.answer, &said) != nil {
+		return 0
+	}
+	return said.PortalID
+}
+
+// nameAccount has settings name the account at HubSpot that they are of, and those of before too, where their token is another one.
+func (s *Service) nameAccount(ctx context.Context, was, is *Settings) {
+	if is.HubSpot == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, accountTime)
+	defer cancel()
+	ask := func(of *HubSpot) {
+		if of.PortalID == 0 {
+			of.PortalID = hubspotWriter{tokens: s.tokens, cfg: *of}.portal(ctx)
+		}
+	}
+	if was.HubSpot != nil && was.HubSpot.base() == is.HubSpot.base() {
+		if was.HubSpot.AccessToken == is.HubSpot.AccessToken {
+			is.HubSpot.PortalID = was.HubSpot.PortalID
+		} else {
+			ask(was.HubSpot)
+		}
+	}
+	ask(is.HubSpot)
+}
+
+// keepsID tells whether another configuration is of the same system: what was written there is updated there. Ids of another account of HubSpot's are of
+// other records.
+func keepsID(was, is Settings) bool {
+	switch {
+	case was.REST != nil && is.REST != nil:
+		same := func(a, b string) bool {
+			without := func(_, _ string) string { return "" }
+			return mapQuery(a, without) == mapQuery(b, without)
+		}
+		return same(was.REST.URL, is.REST.URL) && same(was.REST.UpdateURL, is.REST.UpdateURL)
+	case was.HubSpot != nil && is.HubSpot != nil:
+		return was.HubSpot.base() == is.HubSpot.base() &&
+			(was.HubSpot.AccessToken == is.HubSpot.AccessToken || was.HubSpot.PortalID != 0 && was.HubSpot.PortalID == is.HubSpot.PortalID)
+	}
+	return false
+}
+
+// base is the address of the API.
+func (h HubSpot) base() string { return strings.TrimRight(cmp.Or(h.BaseURL, hubspotURL), "/") }
+
 func (h hubspotWriter) send(ctx context.Context, w write, method, path string, body any) exchange {
 	req := request{
-		method: method, url: strings.TrimRight(cmp.Or(h.cfg.BaseURL, hubspotURL), "/") + path,
+		method: method, url: h.cfg.base() + path,
 		header: http.Header{"Accept": {"application/json"}},
 	}
 	if body != nil {

@@ -22,6 +22,7 @@ import (
 type hubspot struct {
 	*standIn
 	mu       sync.Mutex
+	tokens   map[string]int64  // the portals' ids
 	calls    map[string]object // by id
 	contacts map[string]string // e-mail by id
 	// fault, if set, is asked first: it answers and gives true, before or, when late, after what was asked is done.
@@ -31,7 +32,10 @@ type hubspot struct {
 
 func newHubSpot(t *testing.T) *hubspot {
 	t.Helper()
-	h := &hubspot{calls: map[string]object{}, contacts: map[string]string{"101": "asha@example.com"}}
+	h := &hubspot{
+		tokens: map[string]int64{"pat-na1-secret": 111, "pat-na1-rotated": 111, "pat-na1-other-portal": 222},
+		calls:  map[string]object{}, contacts: map[string]string{"101": "asha@example.com"},
+	}
 	h.standIn = newStandIn(t, h.serve)
 	return h
 }
@@ -48,7 +52,7 @@ func (h *hubspot) serve(w http.ResponseWriter, r got) {
 	if h.fault != nil && !h.late && h.fault(w, r) {
 		return
 	}
-	if r.header.Get("Authorization") != "Bearer pat-na1-secret" {
+	if h.tokens[strings.TrimPrefix(r.header.Get("Authorization"), "Bearer ")] == 0 {
 		hubspotError(w, http.StatusUnauthorized, "INVALID_AUTHENTICATION", "Authentication credentials not found.")
 		return
 	}
@@ -65,6 +69,12 @@ func (h *hubspot) do(w http.ResponseWriter, r got) (int, any) {
 	id, ofCall := strings.CutPrefix(r.path, "/crm/v3/objects/calls/")
 	contact, ofContact := strings.CutPrefix(r.path, "/crm/v3/objects/contacts/")
 	switch {
+	case r.path == "/account-info/v3/details" && r.method == http.MethodGet:
+		return http.StatusOK, object{
+			"portalId": h.tokens[strings.TrimPrefix(r.header.Get("Authorization"), "Bearer ")], "accountType": "STANDARD", "timeZone": "Asia/Kolkata",
+			"companyCurrency": "INR", "additionalCurrencies": []any{}, "utcOffset": "+05:30", "utcOffsetMilliseconds": 19800000,
+			"uiDomain": "app.hubspot.com", "dataHostingLocation": "na1",
+		}
 	case r.path == "/crm/v3/objects/calls" && r.method == http.MethodPost:
 		return h.create(w, r)
 	case id == "search" && r.method == http.MethodPost:
@@ -287,4 +297,52 @@ func TestHubSpotHasOneRecordOfACall(t *testing.T) {
 	b.clock.Advance(*again)
 	require.Nil(t, b.try(t, store.ReportCRM, call))
 	require.Len(t, h.of(call), 1)
+}
+
+// Another token of the same account goes on with its records; one of another account, or of which HubSpot doesn't say, begins anew.
+func TestHubSpotAccounts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		token  string
+		silent bool
+		before int64 // what is known of the account's id
+		goesOn bool
+	}{
+		"the same token":                           {"pat-na1-secret", true, 111, true},
+		"the same account":                         {"pat-na1-rotated", false, 111, true},
+		"the same, whose id wasn't kept":           {"pat-na1-rotated", false, 0, true},
+		"another account":                          {"pat-na1-other-portal", false, 111, false},
+		"HubSpot doesn't say":                      {"pat-na1-rotated", true, 111, false},
+		"HubSpot doesn't say, and never has":       {"pat-na1-rotated", true, 0, false},
+		"a token that HubSpot doesn't know at all": {"pat-na1-unknown", false, 111, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, h := setup(t), newHubSpot(t)
+			silent := func(w http.ResponseWriter, r got) bool {
+				if r.path != "/account-info/v3/details" {
+					return false
+				}
+				hubspotError(w, http.StatusInternalServerError, "INTERNAL", "internal error")
+				return true
+			}
+			if c.before == 0 {
+				h.fails(false, silent)
+			}
+			b.configure(t, hubspotAt(h))
+			h.fails(false, nil)
+			call := b.end(t, nil)
+			require.Nil(t, b.try(t, store.ReportCRM, call))
+			if c.silent {
+				h.fails(false, silent)
+			}
+			shown := b.configure(t, object{"kind": "hubspot", "hubspot": object{"access_token": c.token, "base_url": h.URL + "/"}})
+			require.Zero(t, shown.HubSpot.PortalID, "it is not shown")
+			h.fails(false, nil)
+			b.dispose(t, call, "interested")
+			require.Nil(t, b.try(t, store.ReportCRM, call))
+			require.Equal(t, StatusWritten, b.report(t, call).Status)
+			require.Equal(t, c.goesOn, at(h.of(call)[0], "properties", "hs_call_title") == "Outbound call: interested")
+		})
+	}
 }

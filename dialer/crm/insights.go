@@ -57,10 +57,11 @@ func (in InsightSettingsInput) settings(ctx context.Context, targets Targets, wa
 	c := checker{ctx: ctx, targets: targets}
 	out := InsightSettings{IsActive: true, Secret: was.Secret}
 	if v, ok := input.Required(&c.Form, "url", in.URL); ok {
-		if len(v) > maxURL {
+		if v = c.unmasked("url", v, was.URL); len(v) > maxURL {
 			c.Fail("url", "must have at most %d characters", maxURL)
 		} else if c.target("url", v) {
 			out.URL = v
+			c.bind(originOf(v) == originOf(was.URL))
 		}
 	}
 	if v, ok := input.Given(&c.Form, "is_active", in.IsActive); ok {
@@ -78,7 +79,7 @@ func (in InsightSettingsInput) settings(ctx context.Context, targets Targets, wa
 }
 
 func (s InsightSettings) masked() InsightSettings {
-	s.Secret = store.MaskSecret(s.Secret)
+	s.Secret, s.URL = store.MaskSecret(s.Secret), maskQuery(s.URL)
 	return s
 }
 

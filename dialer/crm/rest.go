@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -100,14 +101,12 @@ func (r restWriter) write(ctx context.Context, w write) (result, exchange) {
 	made := r.tokens.send(ctx, w.integration, r.cfg.Auth, req)
 	now := r.tokens.client.now()
 	switch {
-	case made.done() && made.err != nil && !w.update && r.updates():
-		// It is made, and which it is was lost with the answer: the CRM tells it again, by the key.
+	case made.done() && made.err != nil && !errors.Is(made.err, errLongAnswer) && !w.update && !w.again && r.updates():
+		// It is made, and which it is was lost with the answer: the CRM tells it again, by the key. It is asked once, lest one that knows no keys has
+		// more of them.
 		return result{err: fmt.Errorf("answered %d, and then: %w", made.code, made.err), away: true}, made
-	case made.done():
+	case made.done(), made.code == http.StatusConflict && !w.update && w.again: // made by this attempt, or by one before
 		return result{externalID: externalOf(made)}, made
-	case made.code == http.StatusConflict && !w.update && w.again:
-		// An attempt before has made the record.
-		return result{externalID: idIn(made.answer)}, made
 	}
 	return made.failure(now), made
 }
@@ -126,7 +125,7 @@ func externalOf(e exchange) string {
 		return id
 	}
 	at, err := url.Parse(e.header.Get("Location"))
-	if err != nil || at.Path == "" || e.code != http.StatusCreated {
+	if err != nil || at.Path == "" || e.code != http.StatusCreated && e.code != http.StatusConflict {
 		return ""
 	}
 	return fitID(path.Base(at.Path))

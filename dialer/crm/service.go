@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -172,6 +170,7 @@ func (s *Service) PutSettings(ctx context.Context, tenant uuid.UUID, in Settings
 	if err != nil {
 		return out, err
 	}
+	s.nameAccount(ctx, &was, &out)
 	id := before.ID
 	if id == uuid.Nil || !keepsID(was, out) {
 		if id, err = newID(); err != nil {
@@ -249,10 +248,11 @@ func (s *Service) PutInsights(ctx context.Context, tenant uuid.UUID, in InsightS
 	err = s.put(ctx, db.IntegrationPutParams{
 		TenantID: tenant, Purpose: string(store.ReportInsights), ID: id, Kind: KindInsights, Host: hostOf(out.URL), IsActive: out.IsActive,
 	}, out)
+	shown := out.masked()
 	if out.Secret == made {
-		return out, fault.Wrap("change the settings of insights", err)
+		shown.Secret = made
 	}
-	return out.masked(), fault.Wrap("change the settings of insights", err)
+	return shown, fault.Wrap("change the settings of insights", err)
 }
 
 // DeleteInsights forgets them.
@@ -349,103 +349,4 @@ func (s *Service) Retry(ctx context.Context, tenant, call uuid.UUID) (Report, er
 
 func conflict(code, detail string) error {
 	return &fault.Error{Kind: fault.Conflict, Code: code, Detail: detail}
-}
-
-// TestResult is what came back of a made-up outcome.
-type TestResult struct {
-	OK         bool          `json:"ok"`
-	StatusCode *int          `json:"status_code"`
-	LatencyMS  int64         `json:"latency_ms"`
-	Error      *string       `json:"error"`
-	ExternalID *string       `json:"external_id"`
-	Request    *TestRequest  `json:"request"`
-	Response   *TestResponse `json:"response"`
-}
-
-// TestRequest is the request as it was sent, but for secrets.
-type TestRequest struct {
-	Method  string            `json:"method"`
-	URL     string            `json:"url"`
-	Headers map[string]string `json:"headers"`
-	Body    string            `json:"body"`
-}
-
-// TestResponse is the beginning of the answer.
-type TestResponse struct {
-	ContentType string `json:"content_type"`
-	Body        string `json:"body"`
-}
-
-// maxShown bounds what a test shows of a body.
-const maxShown = 4 << 10
-
-// Test writes a made-up outcome, whether or not the integration is active.
-func (s *Service) Test(ctx context.Context, tenant uuid.UUID) (TestResult, error) {
-	var settings Settings
-	row, err := s.read(ctx, tenant, store.ReportCRM, &settings)
-	if err != nil {
-		return TestResult{}, fault.Wrap("test the CRM", err)
-	}
-	w, err := settings.writer(s.tokens)
-	if err != nil {
-		return TestResult{}, fault.Wrap("test the CRM", err)
-	}
-	call, err := newID()
-	if err != nil {
-		return TestResult{}, fault.Wrap("test the CRM", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, attemptTime)
-	defer cancel()
-	limits := s.queues[store.ReportCRM].limits
-	began := s.now()
-	grants, _ := limits.take([]uuid.UUID{tenant}, began)
-	if len(grants) == 0 {
-		return TestResult{}, &fault.Error{
-			Kind: fault.Limit, Code: codeBusy, RetryAfter: max(time.Second, min(limits.shutFor(tenant, began), pauseMost)),
-			Detail: "The CRM is busy with the calls that are being written, or doesn't answer.",
-		}
-	}
-	limits.claimed(grants[0], 1)
-	var res result
-	defer func() { limits.leave(tenant, s.now(), began, &res, ctx.Err() != nil) }()
-	res, made := w.write(ctx, write{integration: row.ID, outcome: Sample(call, s.now()), revision: 1})
-	secrets := append(settings.secrets(), sentSecrets(made.request.header)...)
-	out := TestResult{OK: res.err == nil, LatencyMS: made.took.Milliseconds()}
-	if made.code != 0 {
-		out.StatusCode = &made.code
-		out.Response = &TestResponse{ContentType: made.header.Get("Content-Type"), Body: cut(redact(string(made.answer), secrets), maxShown)}
-	}
-	if res.err != nil {
-		out.Error = new(redact(res.err.Error(), secrets))
-	}
-	if res.externalID != "" {
-		out.ExternalID = &res.externalID
-	}
-	if made.method != "" {
-		out.Request = &TestRequest{Method: made.method, URL: made.url, Headers: shownHeaders(made.request.header), Body: cut(redact(string(made.body), secrets), maxShown)}
-	}
-	return out, nil
-}
-
-// sentSecrets are the credentials that a request was made with: an access token stands in no settings.
-func sentSecrets(h http.Header) (out []string) {
-	for name := range h {
-		if secretHeader(name) && name != idempotencyKey {
-			value := h.Get(name)
-			_, token, _ := strings.Cut(value, " ")
-			out = append(out, value, token)
-		}
-	}
-	return out
-}
-
-func shownHeaders(h http.Header) map[string]string {
-	out := map[string]string{}
-	for name := range h {
-		out[name] = h.Get(name)
-		if secretHeader(name) && name != idempotencyKey {
-			out[name] = store.MaskSecret(out[name])
-		}
-	}
-	return out
 }

@@ -61,6 +61,8 @@ type HubSpot struct {
 	// AccessToken is a private app's, with the scopes crm.objects.contacts.read and crm.objects.contacts.write.
 	AccessToken string `json:"access_token"`
 	BaseURL     string `json:"base_url,omitempty"`
+	// PortalID is that of the account that the token is of; 0 where HubSpot didn't say. It is not shown.
+	PortalID int64 `json:"portal_id,omitempty"`
 }
 
 // SettingsInput is the body of a change. A secret that is sent as it is shown, masked, stays as it is.
@@ -148,12 +150,18 @@ func (in SettingsInput) settings(ctx context.Context, targets Targets, was Setti
 	case out.Kind != "" && c.Faults() == 0:
 		c.Fail(out.Kind, "is required")
 	}
-	if !slices.Equal(was.origins(), out.origins()) {
-		for _, field := range c.kept {
-			c.Fail(field, "must be given again: it was for another address")
-		}
-	}
+	c.bind(slices.Equal(was.origins(), out.origins()))
 	return out, c.Err()
+}
+
+// bind refuses secrets that stay where what they go to doesn't.
+func (c *checker) bind(same bool) {
+	if same {
+		return
+	}
+	for _, field := range slices.Compact(c.kept) {
+		c.Fail(field, "must be given again: it was for another address")
+	}
 }
 
 func (c *checker) hubspot(in HubSpotInput) HubSpot {
@@ -178,16 +186,16 @@ func (c *checker) rest(in RestInput) Rest {
 		was = *c.was.REST
 	}
 	if v, ok := input.Required(&c.Form, "rest.url", in.URL); ok {
-		out.URL = v
-		c.address("rest.url", v, members())
+		out.URL = c.unmasked("rest.url", v, was.URL)
+		c.address("rest.url", out.URL, members())
 	}
 	if v, ok := input.Given(&c.Form, "rest.method", in.Method); ok {
 		out.Method = strings.ToUpper(v)
 		c.OneOf("rest.method", out.Method, http.MethodPost, http.MethodPut, http.MethodPatch)
 	}
 	if v, ok := input.Clearable(&c.Form, "rest.update_url", in.UpdateURL); ok && v != nil && *v != "" {
-		out.UpdateURL = *v
-		c.address("rest.update_url", *v, append(members(), externalID))
+		out.UpdateURL = c.unmasked("rest.update_url", *v, was.UpdateURL)
+		c.address("rest.update_url", out.UpdateURL, append(members(), externalID))
 	}
 	if v, ok := input.Clearable(&c.Form, "rest.update_method", in.UpdateMethod); ok && v != nil && *v != "" {
 		out.UpdateMethod = strings.ToUpper(*v)
@@ -265,9 +273,9 @@ func (c *checker) headers(out *Rest, given, was map[string]string) {
 		case len(value) > maxValue || strings.ContainsAny(value, "\r\n\x00"):
 			c.Fail(field, "must have at most %d characters, on one line", maxValue)
 		}
-		if kept, ok := was[canonical]; ok && secretHeader(canonical) && value == store.MaskSecret(kept) {
+		if kept, ok := was[canonical]; ok && secretName(canonical) && value == store.MaskSecret(kept) {
 			value, c.kept = kept, append(c.kept, field)
-		} else if secretHeader(canonical) && isMask(value) {
+		} else if secretName(canonical) && isMask(value) {
 			c.Fail(field, "is the mask of a secret that is not there any more: send the secret")
 		}
 		if _, err := parseTemplate(value, append(members(), externalID)); err != nil {
@@ -282,14 +290,6 @@ func isToken(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 	}) < 0
-}
-
-// secretHeader tells of headers that credentials stand in.
-func secretHeader(name string) bool {
-	name = strings.ToLower(name)
-	return slices.ContainsFunc([]string{"auth", "token", "key", "secret", "password", "cookie", "credential", "signature"}, func(word string) bool {
-		return strings.Contains(name, word)
-	})
 }
 
 func (c *checker) body(out *Rest, raw json.RawMessage) {
@@ -344,8 +344,10 @@ func (c *checker) auth(in AuthInput, was Auth) Auth {
 		}
 		out.Password = c.secret("rest.auth.password", in.Password, was.Password)
 	case authOAuth2:
-		if v, ok := input.Required(&c.Form, "rest.auth.token_url", in.TokenURL); ok && c.target("rest.auth.token_url", v) {
-			out.TokenURL = v
+		if v, ok := input.Required(&c.Form, "rest.auth.token_url", in.TokenURL); ok {
+			if v = c.unmasked("rest.auth.token_url", v, was.TokenURL); c.target("rest.auth.token_url", v) {
+				out.TokenURL = v
+			}
 		}
 		out.ClientID = c.text("rest.auth.client_id", in.ClientID, true)
 		out.ClientSecret = c.secret("rest.auth.client_secret", in.ClientSecret, was.ClientSecret)
@@ -365,54 +367,6 @@ func (c *checker) text(field string, in input.Opt[string], required bool) string
 		return *v
 	}
 	return ""
-}
-
-// secret takes one that is sent, or keeps the one of before when its mask is.
-func (c *checker) secret(field string, in input.Opt[string], was string) string {
-	v, ok := input.Required(&c.Form, field, in)
-	if !ok {
-		return ""
-	}
-	switch {
-	case was != "" && v == store.MaskSecret(was):
-		c.kept = append(c.kept, field)
-		return was
-	case isMask(v):
-		c.Fail(field, "is the mask of a secret that is not there any more: send the secret")
-		return ""
-	}
-	if c.Text(field, v, 1, maxSecret) && strings.ContainsAny(v, "\r\n") {
-		c.Fail(field, "must stand on one line")
-	}
-	return v
-}
-
-// isMask tells of a text that shows a secret: none can stand in a header.
-func isMask(s string) bool { return strings.HasPrefix(s, store.MaskSecret("")) }
-
-// masked is what of the settings is shown.
-func (s Settings) masked() Settings {
-	if s.REST != nil {
-		shown := *s.REST
-		shown.Headers = maps.Clone(shown.Headers)
-		for name, value := range shown.Headers {
-			if secretHeader(name) {
-				shown.Headers[name] = store.MaskSecret(value)
-			}
-		}
-		for _, secret := range []*string{&shown.Auth.Token, &shown.Auth.Password, &shown.Auth.ClientSecret} {
-			if *secret != "" {
-				*secret = store.MaskSecret(*secret)
-			}
-		}
-		s.REST = &shown
-	}
-	if s.HubSpot != nil {
-		shown := *s.HubSpot
-		shown.AccessToken = store.MaskSecret(shown.AccessToken)
-		s.HubSpot = &shown
-	}
-	return s
 }
 
 // host is where the CRM is, for the audit.
@@ -468,75 +422,6 @@ func (s Settings) writer(t *tokens) (writer, error) {
 		}
 	}
 	return restWriter{tokens: t, cfg: cfg}, nil
-}
-
-// origins are where the settings' secrets go.
-func (s Settings) origins() (out []string) {
-	switch {
-	case s.HubSpot != nil:
-		return []string{originOf(cmp.Or(s.HubSpot.BaseURL, hubspotURL))}
-	case s.REST != nil:
-		for _, address := range []string{s.REST.URL, cmp.Or(s.REST.UpdateURL, s.REST.URL), cmp.Or(s.REST.Auth.TokenURL, s.REST.URL)} {
-			out = append(out, originOf(address))
-		}
-	}
-	return out
-}
-
-// originOf is the scheme and host of an address, which may be a template.
-func originOf(address string) string {
-	before, _, _ := strings.Cut(address, "{{")
-	u, err := url.Parse(before)
-	if err != nil {
-		return ""
-	}
-	return u.Scheme + "://" + u.Host
-}
-
-// keepsID tells whether another configuration is of the same system: what was written there is updated there. Another token may be another account's,
-// in which ids are of other records.
-func keepsID(was, is Settings) bool {
-	switch {
-	case was.REST != nil && is.REST != nil:
-		return was.REST.URL == is.REST.URL && was.REST.UpdateURL == is.REST.UpdateURL
-	case was.HubSpot != nil && is.HubSpot != nil:
-		return *was.HubSpot == *is.HubSpot
-	}
-	return false
-}
-
-// redacted is where a secret stood.
-const redacted = "••••"
-
-// minRedacted is the shortest text that is taken for a secret wherever it stands.
-const minRedacted = 6
-
-// redact takes the secrets out of what a system has answered.
-func redact(text string, secrets []string) string {
-	for _, secret := range secrets {
-		if len(secret) >= minRedacted {
-			text = strings.ReplaceAll(text, secret, redacted)
-		}
-	}
-	return text
-}
-
-// secrets are those that the settings hold.
-func (s Settings) secrets() (out []string) {
-	if s.HubSpot != nil {
-		return []string{s.HubSpot.AccessToken}
-	}
-	if s.REST == nil {
-		return nil
-	}
-	a := s.REST.Auth
-	out = []string{a.Token, a.Password, a.ClientSecret}
-	for name, value := range s.REST.Headers {
-		if secretHeader(name) {
-			out = append(out, value)
-		}
-	}
-	return out
 }
 
 func newID() (uuid.UUID, error) { return uuid.NewV7() }

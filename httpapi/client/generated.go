@@ -733,7 +733,9 @@ type CRMReport struct {
 	Attempts int `json:"attempts"`
 
 	// ExternalID The id that the CRM gave the record.
-	ExternalID    *string    `json:"external_id"`
+	ExternalID *string `json:"external_id"`
+
+	// LastError Without credentials; without the answer's text where that came from a network of security.allow_targets; without runs of eight digits or more where the tenant is strict.
 	LastError     *string    `json:"last_error"`
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
 
@@ -3562,7 +3564,7 @@ func (s *Integrations) GetCallCRM(ctx context.Context, callID uuid.UUID) (*CRMRe
 
 // RetryCallCRM: Write a call's outcome that failed.
 //
-// Takes an API key with scope calls:write, or a session of an administrator or supervisor. One that waits for its next attempt is written now, and so is that of a call from before the CRM was configured.
+// Takes an API key with scope calls:write, or a session of an administrator or supervisor. One that waits for its next attempt is due now, however often that is asked for, and so is that of a call from before the CRM was configured.
 //
 // POST /api/calls/{call_id}/crm/retry
 func (s *Integrations) RetryCallCRM(ctx context.Context, callID uuid.UUID) (*CRMReport, error) {
@@ -3899,7 +3901,7 @@ func (s *Integrations) DeleteCRM(ctx context.Context) error {
 
 // GetCRM: The tenant's CRM.
 //
-// Takes a session of an administrator. Secrets are masked.
+// Takes a session of an administrator. Secrets are masked, those in the queries of URLs too.
 //
 // GET /api/settings/crm
 func (s *Integrations) GetCRM(ctx context.Context) (*CRM, error) {
@@ -3911,7 +3913,7 @@ func (s *Integrations) GetCRM(ctx context.Context) (*CRM, error) {
 
 // PutCRM: Configure the tenant's CRM.
 //
-// Takes a session of an administrator, and replaces what was configured. A secret that is sent as it is shown, masked, stays as it is. The outcome of each call is written when it ends, with the Idempotency-Key that is the call's id, and updated when its recording, insights or a disposition come later. Where a write fails it is tried again for 24 hours, 1 minute to 1 hour apart. URLs, the body and the values of headers are templates: {{call_id}} stands for that member of the outcome. Targets must be https.
+// Takes a session of an administrator, and replaces what was configured. A secret that is sent as it is shown, masked, stays as it is, unless its URL has another host. The outcome of each call is written when it ends, with the Idempotency-Key that is the call's id, and updated when its recording, insights or a disposition come later. Where a write fails it is tried again for 24 hours, 1 minute to 1 hour apart. URLs, the body and the values of headers are templates: {{call_id}} stands for that member of the outcome. Targets must be https.
 //
 // PUT /api/settings/crm
 func (s *Integrations) PutCRM(ctx context.Context, body CRMFields) (*CRM, error) {
@@ -3924,7 +3926,7 @@ func (s *Integrations) PutCRM(ctx context.Context, body CRMFields) (*CRM, error)
 
 // TestCRM: Write a made-up outcome to the CRM.
 //
-// Takes a session of an administrator. Answers what was sent, secrets masked, and what came back, each up to 4 KiB.
+// Takes a session of an administrator. Answers what was sent, secrets masked, and what came back, each up to 4 KiB; of a network that the operator has allowed (security.allow_targets) the status alone.
 //
 // POST /api/settings/crm/test
 func (s *Integrations) TestCRM(ctx context.Context) (*CRMTest, error) {
@@ -3949,7 +3951,7 @@ func (s *Integrations) DeleteInsights(ctx context.Context) error {
 
 // GetInsights: What gives insights into the tenant's calls.
 //
-// Takes a session of an administrator. The secret is masked.
+// Takes a session of an administrator. The secret is masked, and so are those in the URL's query.
 //
 // GET /api/settings/insights
 func (s *Integrations) GetInsights(ctx context.Context) (*Insights, error) {
