@@ -122,20 +122,33 @@ func TestStandardLibrary(t *testing.T) {
 		timely := !strings.Contains(v.Name, "six minutes") && !strings.Contains(v.Name, "no time")
 		require.Equal(t, v.Valid || !timely, err == nil, "%s: %v", v.Name, err)
 	}
-	secret := webhook.NewSecret()
+	secret, other, body := webhook.NewSecret(), webhook.NewSecret(), []byte(`{"a":1}`)
 	wh, err := standardwebhooks.NewWebhook(secret)
 	require.NoError(t, err)
-	verify := func(at time.Time, sent, got string) error {
-		const id = "evt_0197a3f25d3e7c419a393c1f0f2a7b11"
-		return wh.Verify([]byte(got), http.Header{
-			webhook.HeaderStandardID: {id}, webhook.HeaderStandardTimestamp: {strconv.FormatInt(at.Unix(), 10)},
-			webhook.HeaderStandardSignature: {webhook.SignStandard(id, at, []byte(sent), secret)},
-		})
+	sent := func(at time.Time) http.Header {
+		return webhook.Signed(secret, "evt_0197a3f25d3e7c419a393c1f0f2a7b11", "call.ended", at, body)
 	}
-	require.NoError(t, verify(time.Now(), `{"a":1}`, `{"a":1}`))
-	require.Error(t, verify(time.Now(), `{"a":1}`, `{"a":2}`), "altered")
-	require.Error(t, verify(time.Now().Add(-6*time.Minute), `{"a":1}`, `{"a":1}`), "stale")
-	require.Error(t, verify(time.Now().Add(6*time.Minute), `{"a":1}`, `{"a":1}`), "of the future")
+	with := func(header http.Header, name, value string) http.Header {
+		header.Set(name, value)
+		return header
+	}
+	now, stale := time.Now(), time.Now().Add(-6*time.Minute)
+	require.NoError(t, wh.Verify(body, sent(now)))
+	require.NoError(t, wh.Verify(body, sent(now.Add(-4*time.Minute))))
+	id, stamp := webhook.HeaderStandardID, webhook.HeaderStandardTimestamp
+	for name, refused := range map[string]error{
+		"altered":                     wh.Verify([]byte(`{"a":2}`), sent(now)),
+		"signed with another secret":  wh.Verify(body, webhook.Signed(other, "evt_1", "call.ended", now, body)),
+		"of another id":               wh.Verify(body, with(sent(now), id, "evt_0197a3f25d3e7c419a393c1f0f2a7b12")),
+		"stale":                       wh.Verify(body, sent(stale)),
+		"of the future":               wh.Verify(body, sent(now.Add(6*time.Minute))),
+		"replayed under a new time":   wh.Verify(body, with(sent(stale), stamp, strconv.FormatInt(now.Unix(), 10))),
+		"replayed with another body":  wh.Verify([]byte(`{"a":1} `), sent(now)),
+		"without its signature":       wh.Verify(body, with(sent(now), webhook.HeaderStandardSignature, "")),
+		"with a signature of nothing": wh.Verify(body, with(sent(now), webhook.HeaderStandardSignature, "v1,")),
+	} {
+		require.Error(t, refused, name)
+	}
 }
 
 // The verifiers are short enough to be copied.
