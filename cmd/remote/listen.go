@@ -54,7 +54,7 @@ func (cmd webhooksListenCmd) Run(ctx context.Context, e Env) error {
 		return t.follow(ctx, e, cmd.Every, func(event client.EventEnvelope) error { return cmd.told(ctx, e, to, event) })
 	})
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // that is how it ends
+		return nil // that is how it ends
 	}
 	return err
 }

@@ -157,7 +157,10 @@ func TestListen(t *testing.T) {
 	url, _, _ := hooks(t, http.StatusOK, http.StatusInternalServerError, http.StatusFound)
 	var all strings.Builder
 	for _, args := range [][]string{
-		nil, {"--events", "call.*,lead.completed"}, {"--forward-to", url + "/hooks", "--secret", listenSecret, "--events", "call.*"}, {"--json", "--events", "ai_session.escalated,call.answered"},
+		nil,
+		{"--events", "call.*,lead.completed"},
+		{"--forward-to", url + "/hooks", "--secret", listenSecret, "--events", "call.*"},
+		{"--json", "--events", "ai_session.escalated,call.answered"},
 		{"--json", "--forward-to", "http://127.0.0.1:9", "--secret", listenSecret, "--events", "call.answered"},
 		{"--forward-to", "http://127.0.0.1:9", "--secret", listenSecret, "--events", "call.answered"},
 	} {

@@ -67,6 +67,7 @@ func TestOutcomesAreWrittenOnce(t *testing.T) {
 	}
 	const calls, kills, restarts = 1000, 5, 2
 	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
+		c.commitForGood(t)
 		kept := &records{of: map[string]string{}, faults: map[string]int{}, rnd: rand.New(rand.NewPCG(17, 4))} //nolint:gosec // reproducible
 		crm := newCRM(t, func(w http.ResponseWriter, r crmRequest) {
 			switch code := kept.take(r.key, string(r.raw)); code {

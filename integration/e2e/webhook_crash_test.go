@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -95,7 +96,7 @@ func (a *arrivals) serve(w http.ResponseWriter, r *http.Request) {
 		fault = "a wrong signature"
 	} else if err := json.Unmarshal(body, &e); err != nil {
 		fault = err.Error()
-	} else if a.state(r, e.Data.CallID) < e.Data.N {
+	} else if a.state(r.Context(), e.Data.CallID) < e.Data.N {
 		fault = "before its state: " + string(body)
 	}
 	switch status := a.take(e.ID, e.Data.CallID, e.Data.N, string(body), fault); status {
@@ -107,12 +108,12 @@ func (a *arrivals) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // state is how far a call has come, as it is committed: -1 for one that there isn't. While the database is away it waits.
-func (a *arrivals) state(r *http.Request, call string) (n int) {
+func (a *arrivals) state(ctx context.Context, call string) (n int) {
 	n = -1
-	err := a.st.Persist(r.Context(), a.tenant, func(tx *store.Tx) error {
-		return tx.Pgx().QueryRow(r.Context(), "SELECT coalesce(max(substr(disposition, 6)::int), -1) FROM calls WHERE id = $1", call).Scan(&n)
+	err := a.st.Persist(ctx, a.tenant, func(tx *store.Tx) error {
+		return tx.Pgx().QueryRow(ctx, "SELECT coalesce(max(substr(disposition, 6)::int), -1) FROM calls WHERE id = $1", call).Scan(&n)
 	})
-	if err != nil && r.Context().Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return len(told()) // its sender was killed
 	}
 	return n
