@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"hash"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,14 +42,29 @@ func (s *Store) Unseal(context string, sealed []byte) ([]byte, error) {
 	return plain, unsealError(err)
 }
 
+// Mask stands where a secret does that isn't shown.
+const Mask = "••••"
+
 // MaskSecret shows a secret as four bullets and its last four characters; all of a short one is hidden.
 func MaskSecret(secret string) string {
-	const shown, mask = 4, "••••"
+	const shown = 4
 	runes := []rune(secret)
 	if len(runes) < 3*shown {
-		return mask
+		return Mask
 	}
-	return mask + string(runes[len(runes)-shown:])
+	return Mask + string(runes[len(runes)-shown:])
+}
+
+// SecretName tells of the names of headers, and of URLs' parameters, that credentials stand in.
+func SecretName(name string) bool {
+	name = strings.ToLower(name)
+	switch name {
+	case "sig", "pwd", "pass":
+		return true
+	}
+	return slices.ContainsFunc([]string{"auth", "token", "key", "secret", "password", "cookie", "credential", "signature"}, func(word string) bool {
+		return strings.Contains(name, word)
+	})
 }
 
 // PhoneHash gives the keyed hash that stands for a number of that tenant: the blind index for de-duplication and the

@@ -28,6 +28,9 @@ func IntegrationConfig(integrationID uuid.UUID) string {
 	return "configuration of integration " + integrationID.String()
 }
 
+// FlowSecrets is the context of the credentials of a flow's version.
+func FlowSecrets(id uuid.UUID) string { return "credentials of a flow's requests " + id.String() }
+
 // sealedRow and resealBatch have the fields of what the generated queries give and take.
 type (
 	sealedRow struct {
@@ -59,6 +62,7 @@ func sealedColumns() []sealedColumn {
 		columnOf("voice_agents", "auth_token_sealed", AuthToken, (*q).SealedVoiceAgents, (*q).ResealVoiceAgents),
 		columnOf("webhook_subscriptions", "secret_sealed", SigningSecret, (*q).SealedWebhooks, (*q).ResealWebhooks),
 		columnOf("integrations", "config_sealed", IntegrationConfig, (*q).SealedIntegrations, (*q).ResealIntegrations),
+		columnOf("flow_secrets", "secrets_sealed", FlowSecrets, (*q).SealedFlows, (*q).ResealFlows),
 		columnOf("webhook_subscriptions", "previous_secret_sealed", SigningSecret, (*q).SealedOldWebhooks, (*q).ResealOldWebhooks),
 		columnOf("leads", "phone_sealed", nil, (*q).SealedLeads, (*q).ResealLeads),
 		columnOf("calls", "peer_sealed", nil, (*q).SealedCalls, (*q).ResealCalls),

@@ -29,10 +29,18 @@ func (c RetentionConfig) validate(f *faults) {
 }
 
 // sweepNightly enforces the retention periods at the start and every night, so that nights without a controller are caught up on. River's
-// leader can't do it for all: audio and call records lie on each host.
+// leader can't do it for all: audio and call records lie on each host. At night it seals what an earlier version has left in clear, too, and not at
+// the start: one controller is upgraded after the other, and earlier ones can't open it.
 func (c *Controller) sweepNightly(ctx context.Context) {
-	for {
+	for night := false; ; night = true {
 		next := store.NextSweep(time.Now())
+		if night {
+			if n, err := c.dialer.Flows.SealSecrets(ctx); err != nil && ctx.Err() == nil {
+				c.log.ErrorContext(ctx, "sealing the credentials of flows failed, retrying next night", "error", err)
+			} else if n > 0 {
+				c.log.InfoContext(ctx, "credentials of flows sealed", "flow_versions", n)
+			}
+		}
 		if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
 			next = time.Now().Add(sweepRetry)
 			c.log.ErrorContext(ctx, "retention sweep failed, retrying", "at", next, "error", err)

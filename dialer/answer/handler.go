@@ -256,7 +256,7 @@ func (h *Service) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 				return err
 			}
 		}
-		if plan.flow, err = flows.CutOffFlow(ctx, tx, call); err != nil || plan.flow != nil {
+		if plan.flow, err = h.Flows.CutOffFlow(ctx, tx, call); err != nil || plan.flow != nil {
 			return err
 		}
 		if call.Direction == gate.DirectionInbound {

@@ -61,9 +61,10 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// check applies an input to a flow's row, and tells what is wrong with it. Its field for a node's fault is
+// check applies an input to a flow's row, whose nodes have their credentials in clear, and tells what is wrong with it. Its field for a node's fault is
 // nodes.<node id>.<field>.
 func (in Input) check(ctx context.Context, tx *store.Tx, row *db.Flow, edit bool) error {
+	was := row.Nodes
 	c := input.Form{Edit: edit}
 	if name, ok := input.Required(&c, "name", in.Name); ok && c.Text("name", name, 1, 200) {
 		row.Name = name
@@ -74,6 +75,16 @@ func (in Input) check(ctx context.Context, tx *store.Tx, row *db.Flow, edit bool
 	}
 	if len(nodes) > MaxFlowBytes {
 		c.Fail("nodes", "must have at most %d bytes", MaxFlowBytes)
+		return c.Err()
+	}
+	nodes, wrong, err := keep(nodes, was)
+	if err != nil {
+		return err
+	}
+	for _, f := range wrong {
+		c.Fail("nodes."+f.Node+"."+f.Field, "%s", f.Message)
+	}
+	if len(wrong) > 0 {
 		return c.Err()
 	}
 	row.Nodes = nodes
@@ -127,11 +138,21 @@ func (f *Service) checkTargets(ctx context.Context, tenant uuid.UUID, in Input) 
 	return c.Err()
 }
 
-func viewFlow(row db.Flow) Flow {
+// viewFlow shows a flow, with masks for its credentials.
+func viewFlow(row db.Flow) (Flow, error) {
+	nodes, _, err := hide(row.Nodes)
 	return Flow{
-		ID: row.ID, Name: row.Name, Version: int(row.Version), Nodes: row.Nodes, CreatedAt: row.CreatedAt.UTC(),
-		UpdatedAt: row.UpdatedAt.UTC(),
+		ID: row.ID, Name: row.Name, Version: int(row.Version), Nodes: nodes, CreatedAt: row.CreatedAt.UTC(), UpdatedAt: row.UpdatedAt.UTC(),
+	}, err
+}
+
+// viewed is viewFlow for what may have failed.
+func viewed(what string, row db.Flow, err error) (Flow, error) {
+	if err != nil {
+		return Flow{}, fault.Wrap(what, err)
 	}
+	out, err := viewFlow(row)
+	return out, fault.Wrap(what, err)
 }
 
 // CreateFlow saves a flow in its first version. Errors: *fault.Error when the tenant has all that it may have.
@@ -148,20 +169,26 @@ func (f *Service) CreateFlow(ctx context.Context, tenant uuid.UUID, in Input) (F
 		if err := store.Quota(ctx, tx, tenant, CodeFlows, maxFlows, tx.Q.FlowCount); err != nil {
 			return err
 		}
-		var err error
-		out, err = tx.Q.FlowInsert(ctx, db.FlowInsertParams{TenantID: tenant, ID: row.ID, Name: row.Name, Nodes: row.Nodes})
+		masked, hidden, err := hide(row.Nodes)
 		if err != nil {
 			return err
 		}
-		return addVersion(ctx, tx, out)
+		out, err = tx.Q.FlowInsert(ctx, db.FlowInsertParams{TenantID: tenant, ID: row.ID, Name: row.Name, Nodes: masked})
+		if err != nil {
+			return err
+		}
+		return f.addVersion(ctx, tx, out, hidden)
 	})
-	return viewFlow(out), fault.Wrap("create flow", err)
+	return viewed("create flow", out, err)
 }
 
-func addVersion(ctx context.Context, tx *store.Tx, row db.Flow) error {
-	return tx.Q.FlowVersionAdd(ctx, db.FlowVersionAddParams{
+func (f *Service) addVersion(ctx context.Context, tx *store.Tx, row db.Flow, hidden secrets) error {
+	if err := tx.Q.FlowVersionAdd(ctx, db.FlowVersionAddParams{
 		TenantID: row.TenantID, FlowID: row.ID, Version: row.Version, Nodes: row.Nodes,
-	})
+	}); err != nil {
+		return err
+	}
+	return f.addSecrets(ctx, tx, row.TenantID, row.ID, row.Version, hidden)
 }
 
 // FlowIDs gives the ids of the tenant's flows, by the flows' names.
@@ -185,7 +212,8 @@ func (f *Service) ListFlows(ctx context.Context, tenant uuid.UUID, ids []uuid.UU
 	})
 	out := make([]Flow, 0, len(rows))
 	for _, row := range rows {
-		out = append(out, viewFlow(row))
+		shown, bad := viewFlow(row)
+		out, err = append(out, shown), errors.Join(err, bad)
 	}
 	return out, fault.Wrap("list flows", err)
 }
@@ -198,7 +226,7 @@ func (f *Service) GetFlow(ctx context.Context, tenant, id uuid.UUID) (Flow, erro
 		row, err = tx.Q.FlowGet(ctx, tenant, id)
 		return err
 	})
-	return viewFlow(row), fault.Wrap("get flow", err)
+	return viewed("get flow", row, err)
 }
 
 // PatchFlow changes a flow, which is its next version; calls that are up keep the one that they began with. Errors:
@@ -213,25 +241,34 @@ func (f *Service) PatchFlow(ctx context.Context, tenant, id uuid.UUID, in Input)
 		if err != nil {
 			return err
 		}
-		row := before
-		if err := in.check(ctx, tx, &row, true); err != nil {
-			return err
-		}
-		if row.Name == before.Name && sameJSON(row.Nodes, before.Nodes) {
-			out = before
-			return nil
-		}
-		out, err = tx.Q.FlowUpdate(ctx, db.FlowUpdateParams{TenantID: tenant, ID: id, Name: row.Name, Nodes: row.Nodes})
+		was, err := f.whole(ctx, tx, tenant, id, before.Version, before.Nodes)
 		if err != nil {
 			return err
 		}
-		if err := addVersion(ctx, tx, out); err != nil {
+		row := before
+		row.Nodes = was
+		if err := in.check(ctx, tx, &row, true); err != nil {
+			return err
+		}
+		if row.Name == before.Name && sameJSON(row.Nodes, was) {
+			out = before
+			return nil
+		}
+		masked, hidden, err := hide(row.Nodes)
+		if err != nil {
+			return err
+		}
+		out, err = tx.Q.FlowUpdate(ctx, db.FlowUpdateParams{TenantID: tenant, ID: id, Name: row.Name, Nodes: masked})
+		if err != nil {
+			return err
+		}
+		if err := f.addVersion(ctx, tx, out, hidden); err != nil {
 			return err
 		}
 		_, err = tx.Q.FlowVersionDrop(ctx, tenant, id, out.Version-KeptVersions)
 		return err
 	})
-	return viewFlow(out), fault.Wrap("edit flow", err)
+	return viewed("edit flow", out, err)
 }
 
 // sameJSON compares documents, however they are spaced and ordered: the database keeps them in an order of its own.

@@ -82,7 +82,11 @@ func (f *Service) Stored(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID
 	if err != nil {
 		return nil, err
 	}
-	plan, err := Read(row.ID, row.Version, row.Nodes)
+	nodes, err := f.whole(ctx, tx, tenant, row.ID, row.Version, row.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := Read(row.ID, row.Version, nodes)
 	if err == nil {
 		f.cache.put(*plan)
 	}
@@ -99,7 +103,7 @@ func Read(id uuid.UUID, version int32, nodes json.RawMessage) (*Plan, error) {
 }
 
 // CutOffFlow is the flow that a call was in when we were restarted, in the version that it began with; nil for none.
-func CutOffFlow(ctx context.Context, tx *store.Tx, call db.Call) (*Plan, error) {
+func (f *Service) CutOffFlow(ctx context.Context, tx *store.Tx, call db.Call) (*Plan, error) {
 	run, err := tx.Q.FlowRunOpen(ctx, call.TenantID, call.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil //nolint:nilnil // the call begins
@@ -114,7 +118,11 @@ func CutOffFlow(ctx context.Context, tx *store.Tx, call db.Call) (*Plan, error) 
 	if err != nil {
 		return nil, err
 	}
-	plan, err := Read(run.FlowID, run.Version, row.Nodes)
+	nodes, err := f.whole(ctx, tx, call.TenantID, run.FlowID, run.Version, row.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := Read(run.FlowID, run.Version, nodes)
 	if err != nil {
 		return nil, err
 	}

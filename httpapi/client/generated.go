@@ -1860,7 +1860,9 @@ type FlowHTTPRequestNode struct {
 // FlowHTTPRequestNodeData defines model for FlowHTTPRequestNodeData.
 type FlowHTTPRequestNodeData struct {
 	// Body A text, or JSON, of 64 KiB at most; its texts may hold variables.
-	Body    interface{}       `json:"body,omitempty"`
+	Body interface{} `json:"body,omitempty"`
+
+	// Headers Those whose names say that they are credentials (Authorization, X-Api-Key and the like) are sealed and shown by their last four characters. A mask that comes back in an edit stands for the credential that it was shown for, at the same node and for the same scheme, host and port.
 	Headers map[string]string `json:"headers,omitzero"`
 
 	// Method GET, POST, PUT, PATCH or DELETE.
@@ -1870,7 +1872,7 @@ type FlowHTTPRequestNodeData struct {
 	SaveAs   string  `json:"save_as"`
 	TimeoutS float64 `json:"timeout_s"`
 
-	// URL http or https; may hold variables.
+	// URL http or https; may hold variables. A password before "@", and parameters whose names say that they are credentials (token, api_key, sig and the like), are sealed and shown as "••••" and their last four characters.
 	URL string `json:"url"`
 }
 

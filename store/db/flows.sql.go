@@ -309,6 +309,47 @@ func (q *Queries) FlowRunOpen(ctx context.Context, tenantID uuid.UUID, callID uu
 	return i, err
 }
 
+const flowSecrets = `-- name: FlowSecrets :one
+SELECT tenant_id, id, flow_id, version, secrets_sealed FROM flow_secrets WHERE tenant_id = $1 AND flow_id = $2 AND version = $3
+`
+
+func (q *Queries) FlowSecrets(ctx context.Context, tenantID uuid.UUID, flowID uuid.UUID, version int32) (FlowSecret, error) {
+	row := q.db.QueryRow(ctx, flowSecrets, tenantID, flowID, version)
+	var i FlowSecret
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.FlowID,
+		&i.Version,
+		&i.SecretsSealed,
+	)
+	return i, err
+}
+
+const flowSecretsAdd = `-- name: FlowSecretsAdd :exec
+INSERT INTO flow_secrets (tenant_id, id, flow_id, version, secrets_sealed) VALUES ($1, $2, $3, $4, $5)
+`
+
+type FlowSecretsAddParams struct {
+	TenantID      uuid.UUID
+	ID            uuid.UUID
+	FlowID        uuid.UUID
+	Version       int32
+	SecretsSealed []byte
+}
+
+// FlowSecretsAdd keeps what a version's nodes show masked.
+func (q *Queries) FlowSecretsAdd(ctx context.Context, arg FlowSecretsAddParams) error {
+	_, err := q.db.Exec(ctx, flowSecretsAdd,
+		arg.TenantID,
+		arg.ID,
+		arg.FlowID,
+		arg.Version,
+		arg.SecretsSealed,
+	)
+	return err
+}
+
 const flowUpdate = `-- name: FlowUpdate :one
 UPDATE flows SET name = $1, nodes = $2, version = version + 1, updated_at = now()
 WHERE tenant_id = $3 AND id = $4 RETURNING tenant_id, id, name, version, nodes, created_at, updated_at
@@ -426,6 +467,77 @@ func (q *Queries) FlowVersionGet(ctx context.Context, tenantID uuid.UUID, flowID
 		&i.CreatedAt,
 	)
 	return i, err
+}
+
+const flowVersionMask = `-- name: FlowVersionMask :exec
+WITH version AS (
+  UPDATE flow_versions v SET nodes = $1 WHERE v.tenant_id = $2 AND v.flow_id = $3 AND v.version = $4
+)
+UPDATE flows f SET nodes = $1 WHERE f.tenant_id = $2 AND f.id = $3 AND f.version = $4
+`
+
+type FlowVersionMaskParams struct {
+	Nodes    json.RawMessage
+	TenantID uuid.UUID
+	FlowID   uuid.UUID
+	Version  int32
+}
+
+// FlowVersionMask puts masks into a version's nodes, and into the flow's own when it is the newest.
+func (q *Queries) FlowVersionMask(ctx context.Context, arg FlowVersionMaskParams) error {
+	_, err := q.db.Exec(ctx, flowVersionMask,
+		arg.Nodes,
+		arg.TenantID,
+		arg.FlowID,
+		arg.Version,
+	)
+	return err
+}
+
+const flowVersionsUnsealed = `-- name: FlowVersionsUnsealed :many
+SELECT tenant_id, flow_id, version, nodes, created_at FROM flow_versions v
+WHERE (v.tenant_id, v.flow_id, v.version) > ($1::uuid, $2::uuid, $3::int) AND v.nodes @> '[{"type": "http_request"}]'
+  AND NOT EXISTS (SELECT FROM flow_secrets s WHERE s.tenant_id = v.tenant_id AND s.flow_id = v.flow_id AND s.version = v.version)
+ORDER BY v.tenant_id, v.flow_id, v.version LIMIT $4 FOR UPDATE SKIP LOCKED
+`
+
+type FlowVersionsUnsealedParams struct {
+	TenantID uuid.UUID
+	FlowID   uuid.UUID
+	Version  int32
+	Batch    int32
+}
+
+// FlowVersionsUnsealed are those of all tenants whose requests may have credentials in clear, from before these were sealed.
+func (q *Queries) FlowVersionsUnsealed(ctx context.Context, arg FlowVersionsUnsealedParams) ([]FlowVersion, error) {
+	rows, err := q.db.Query(ctx, flowVersionsUnsealed,
+		arg.TenantID,
+		arg.FlowID,
+		arg.Version,
+		arg.Batch,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []FlowVersion{}
+	for rows.Next() {
+		var i FlowVersion
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.FlowID,
+			&i.Version,
+			&i.Nodes,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const flowsByID = `-- name: FlowsByID :many

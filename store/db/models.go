@@ -337,6 +337,14 @@ type FlowRun struct {
 	EndedAt   *time.Time
 }
 
+type FlowSecret struct {
+	TenantID      uuid.UUID
+	ID            uuid.UUID
+	FlowID        uuid.UUID
+	Version       int32
+	SecretsSealed []byte
+}
+
 type FlowVersion struct {
 	TenantID  uuid.UUID
 	FlowID    uuid.UUID

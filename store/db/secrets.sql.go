@@ -251,6 +251,32 @@ func (q *Queries) ResealCalls(ctx context.Context, arg ResealCallsParams) (int64
 	return result.RowsAffected(), nil
 }
 
+const resealFlows = `-- name: ResealFlows :execrows
+UPDATE flow_secrets SET secrets_sealed = v.sealed
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::bytea[]) AS was, unnest($4::bytea[]) AS sealed) v
+WHERE flow_secrets.tenant_id = $1 AND flow_secrets.id = v.id AND flow_secrets.secrets_sealed = v.was
+`
+
+type ResealFlowsParams struct {
+	TenantID uuid.UUID
+	Ids      []uuid.UUID
+	Was      [][]byte
+	Sealed   [][]byte
+}
+
+func (q *Queries) ResealFlows(ctx context.Context, arg ResealFlowsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, resealFlows,
+		arg.TenantID,
+		arg.Ids,
+		arg.Was,
+		arg.Sealed,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const resealIntegrations = `-- name: ResealIntegrations :execrows
 UPDATE integrations SET config_sealed = v.sealed
 FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::bytea[]) AS was, unnest($4::bytea[]) AS sealed) v
@@ -426,6 +452,36 @@ func (q *Queries) SealedCalls(ctx context.Context, tenantID uuid.UUID, after uui
 	items := []SealedCallsRow{}
 	for rows.Next() {
 		var i SealedCallsRow
+		if err := rows.Scan(&i.ID, &i.Sealed); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sealedFlows = `-- name: SealedFlows :many
+SELECT id, secrets_sealed AS sealed FROM flow_secrets
+WHERE tenant_id = $1 AND id > $2 ORDER BY id LIMIT $3
+`
+
+type SealedFlowsRow struct {
+	ID     uuid.UUID
+	Sealed []byte
+}
+
+func (q *Queries) SealedFlows(ctx context.Context, tenantID uuid.UUID, after uuid.UUID, page int32) ([]SealedFlowsRow, error) {
+	rows, err := q.db.Query(ctx, sealedFlows, tenantID, after, page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SealedFlowsRow{}
+	for rows.Next() {
+		var i SealedFlowsRow
 		if err := rows.Scan(&i.ID, &i.Sealed); err != nil {
 			return nil, err
 		}

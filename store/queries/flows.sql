@@ -87,3 +87,24 @@ WHERE tenant_id = @tenant_id AND call_id = @call_id AND flow_id = @flow_id AND e
 -- CallHadFlow tells whether a flow has run on a call.
 -- name: CallHadFlow :one
 SELECT EXISTS (SELECT FROM flow_runs WHERE tenant_id = @tenant_id AND call_id = @call_id);
+
+-- FlowSecretsAdd keeps what a version's nodes show masked.
+-- name: FlowSecretsAdd :exec
+INSERT INTO flow_secrets (tenant_id, id, flow_id, version, secrets_sealed) VALUES (@tenant_id, @id, @flow_id, @version, @secrets_sealed);
+
+-- name: FlowSecrets :one
+SELECT * FROM flow_secrets WHERE tenant_id = @tenant_id AND flow_id = @flow_id AND version = @version;
+
+-- FlowVersionsUnsealed are those of all tenants whose requests may have credentials in clear, from before these were sealed.
+-- name: FlowVersionsUnsealed :many
+SELECT * FROM flow_versions v
+WHERE (v.tenant_id, v.flow_id, v.version) > (@tenant_id::uuid, @flow_id::uuid, @version::int) AND v.nodes @> '[{"type": "http_request"}]'
+  AND NOT EXISTS (SELECT FROM flow_secrets s WHERE s.tenant_id = v.tenant_id AND s.flow_id = v.flow_id AND s.version = v.version)
+ORDER BY v.tenant_id, v.flow_id, v.version LIMIT @batch FOR UPDATE SKIP LOCKED;
+
+-- FlowVersionMask puts masks into a version's nodes, and into the flow's own when it is the newest.
+-- name: FlowVersionMask :exec
+WITH version AS (
+  UPDATE flow_versions v SET nodes = @nodes WHERE v.tenant_id = @tenant_id AND v.flow_id = @flow_id AND v.version = @version
+)
+UPDATE flows f SET nodes = @nodes WHERE f.tenant_id = @tenant_id AND f.id = @flow_id AND f.version = @version;

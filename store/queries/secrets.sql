@@ -75,6 +75,15 @@ UPDATE integrations SET config_sealed = v.sealed
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@was::bytea[]) AS was, unnest(@sealed::bytea[]) AS sealed) v
 WHERE integrations.tenant_id = @tenant_id AND integrations.id = v.id AND integrations.config_sealed = v.was;
 
+-- name: SealedFlows :many
+SELECT id, secrets_sealed AS sealed FROM flow_secrets
+WHERE tenant_id = @tenant_id AND id > @after ORDER BY id LIMIT @page;
+
+-- name: ResealFlows :execrows
+UPDATE flow_secrets SET secrets_sealed = v.sealed
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@was::bytea[]) AS was, unnest(@sealed::bytea[]) AS sealed) v
+WHERE flow_secrets.tenant_id = @tenant_id AND flow_secrets.id = v.id AND flow_secrets.secrets_sealed = v.was;
+
 -- name: SealedOldWebhooks :many
 SELECT id, previous_secret_sealed AS sealed FROM webhook_subscriptions
 WHERE tenant_id = @tenant_id AND id > @after AND previous_secret_sealed IS NOT NULL ORDER BY id LIMIT @page;
