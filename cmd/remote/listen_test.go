@@ -33,9 +33,11 @@ type outbox struct {
 	interrupt context.CancelFunc
 }
 
-// happens adds an event of the n-th second of the day, whenever it can be seen.
-func (o *outbox) happens(n int, eventType, data string) {
-	at := time.Date(2026, 11, 25, 9, 0, n, 0, time.UTC)
+// happens adds an event of the n-th second after nine, whenever it can be seen, and occurs one of a millisecond.
+func (o *outbox) happens(n int, eventType, data string) { o.occurs(1000*n, eventType, data) }
+
+func (o *outbox) occurs(ms int, eventType, data string) {
+	at := time.Date(2026, 11, 25, 9, 0, 0, 0, time.UTC).Add(time.Duration(ms) * time.Millisecond)
 	id := fmt.Sprintf("evt_%012x7c419a393c1f0f2a7b10", at.UnixMilli())
 	o.ids = append(o.ids, id)
 	slices.Sort(o.ids)
@@ -228,6 +230,25 @@ func TestListenForwardsAsDelivered(t *testing.T) {
 		}
 	}
 	require.Contains(t, (*bodies)[0], `"metadata":{"order":12345678901234567890,"\u003ca\u003e":1.10}`, "as deliveries are encoded")
+}
+
+// TestListenLooksBehindAPage finds what can be seen late, behind a page of what came after it.
+func TestListenLooksBehindAPage(t *testing.T) {
+	t.Parallel()
+	stdout, _, err := listen(t, func(o *outbox) []func() {
+		steps := []func(){func() {}, func() {
+			for i := range 60 {
+				o.occurs(20_000+100*i, "call.started", `{}`)
+			}
+		}, func() { o.happens(19, "call.answered", `{}`) }}
+		for range 5 {
+			steps = append(steps, func() {})
+		}
+		return steps
+	})
+	require.NoError(t, err)
+	require.Equal(t, 61, strings.Count(stdout, "\n"))
+	require.Regexp(t, `\n\S+  call\.answered[^\n]*\n$`, stdout)
 }
 
 // TestListenLosesNothing has the service away, and an event that can be seen later than one with a later id: both are shown, and none twice.

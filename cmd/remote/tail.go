@@ -14,9 +14,11 @@ import (
 
 const (
 	// settled is how long it may take until an event that has its id can be seen: the transaction that it is of may last. Those of this time are looked at
-	// again every deepEvery; other looks end with the first page that has nothing new, which is where nearly all of what comes late is found.
-	settled   = 15 * time.Second
-	deepEvery = 5 * time.Second
+	// again with one look of shallowLooks, or after deepEvery; other looks end with the first page that has nothing new, which is where nearly all of what
+	// comes late is found.
+	settled      = 15 * time.Second
+	shallowLooks = 5
+	deepEvery    = 5 * time.Second
 	// tailPage is how many events a look asks for, and morePage how many it goes on with when they are all new or unsettled.
 	tailPage, morePage = 50, 200
 	// firstPause is before the next look at a service that is away; it doubles up to longestPause.
@@ -30,8 +32,9 @@ type tail struct {
 	// newest is the time in the newest id; seen are those since settled before it.
 	newest time.Time
 	seen   map[string]time.Time
-	// deep is when all of them were looked at last.
-	deep time.Time
+	// deep is when all of them were looked at last, and looks how often anything was since.
+	deep  time.Time
+	looks int
 }
 
 // startTail stands behind what has happened by now. Types that there aren't are refused.
@@ -56,7 +59,7 @@ func startTail(ctx context.Context, c *client.Client, patterns []string) (*tail,
 // look gives the events that are new, the oldest first.
 func (t *tail) look(ctx context.Context) (fresh []client.EventEnvelope, err error) {
 	floor, newest, began := t.newest.Add(-settled), t.newest, time.Now()
-	deep := began.Sub(t.deep) >= deepEvery
+	deep := began.Sub(t.deep) >= deepEvery || t.looks >= shallowLooks
 	params := client.ListEventsParams{PageSize: new(tailPage)}
 	for more := true; more; {
 		page, err := t.c.Webhooks.ListEventEnvelopes(ctx, &params)
@@ -82,8 +85,9 @@ func (t *tail) look(ctx context.Context) (fresh []client.EventEnvelope, err erro
 	for _, event := range fresh {
 		t.seen[event.ID] = idTime(event.ID)
 	}
-	if t.newest = newest; deep {
-		t.deep = began
+	t.newest = newest
+	if t.looks++; deep {
+		t.deep, t.looks = began, 0
 	}
 	for id, at := range t.seen {
 		if at.Before(newest.Add(-settled)) {
