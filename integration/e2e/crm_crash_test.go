@@ -80,6 +80,7 @@ func TestOutcomesAreWrittenOnce(t *testing.T) {
 		})
 		c.signedIn(t, "admin").JSON(t, http.MethodPut, "/api/settings/crm",
 			map[string]any{"kind": "rest", "rest": map[string]any{"url": crm.URL + "/calls"}}, http.StatusOK, nil)
+		c.commitForGood(t)
 		st := c.open(t)
 		ids := make([]uuid.UUID, calls)
 		breakAt := map[int]func(){}
@@ -101,13 +102,13 @@ func TestOutcomesAreWrittenOnce(t *testing.T) {
 			}
 		}
 		t.Logf("%d calls ended within %s", calls, time.Since(began).Round(time.Second))
-		pending := func() (n int) {
-			_ = st.InSystem(t.Context(), func(tx *store.Tx) error {
-				return tx.Pgx().QueryRow(t.Context(), "SELECT count(*) FROM call_reports WHERE status <> 'written'").Scan(&n)
+		eventually(t, 20*time.Minute, "all outcomes are written", func() bool {
+			var n int
+			err := st.InSystem(t.Context(), func(tx *store.Tx) error {
+				return tx.Pgx().QueryRow(t.Context(), "SELECT count(*) FROM call_reports WHERE status = 'written'").Scan(&n)
 			})
-			return n
-		}
-		eventually(t, 20*time.Minute, "all outcomes are written", func() bool { return pending() == 0 })
+			return err == nil && n == calls
+		})
 		kept.mu.Lock()
 		defer kept.mu.Unlock()
 		require.Len(t, kept.of, calls)
