@@ -100,6 +100,8 @@ type endpoint struct {
 	openTill time.Time // when the next request may be made
 	coolDown time.Duration
 	blocked  bool // nothing can be sent, for a reason of ours
+	// suspended tells that its tenant is: its deliveries wait in the queue.
+	suspended bool
 	// more tells that the queue may have more than was read.
 	more         bool
 	first, again mark
@@ -257,6 +259,20 @@ func (e *endpoint) dropQueued() {
 			e.calls[*it.CallID] = nil
 		}
 	}
+}
+
+// suspend has deliveries wait while the tenant is suspended, and tells whether that begins. What has waited is given up no sooner for that.
+func (e *endpoint) suspend(suspended bool, now time.Time) (begins bool) {
+	switch {
+	case suspended == e.suspended:
+		return false
+	case suspended:
+		e.dropQueued()
+	default:
+		e.opened = now
+	}
+	e.suspended = suspended
+	return suspended
 }
 
 // reset has a new target begin with a clean slate, whatever is at work where the endpoint was.

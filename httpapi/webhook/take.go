@@ -208,6 +208,10 @@ func (d *Dispatcher) fetch(ctx context.Context, of []*endpoint, now time.Time) e
 	if err := d.aimAt(ctx, of); err != nil {
 		return err
 	}
+	of = slices.DeleteFunc(slices.Clone(of), func(e *endpoint) bool { return e.suspended })
+	if len(of) == 0 {
+		return nil
+	}
 	args := db.TakeWebhookWorkParams{Due: now, Held: []int64{}}
 	left := map[uuid.UUID]int{}
 	for _, e := range of {
@@ -274,6 +278,9 @@ func (d *Dispatcher) aim(ctx context.Context, e *endpoint, row db.WebhookTargets
 		e.block(d.now())
 	} else {
 		e.unblock()
+	}
+	if e.suspend(row.Suspended, d.now()) {
+		d.log.InfoContext(ctx, "webhook deliveries wait: the tenant is suspended", "subscription_id", e.id, "tenant_id", row.TenantID)
 	}
 	if e.target != nil && (e.target.row.Url != row.Url || e.target.fault != t.fault) {
 		e.reset()

@@ -201,6 +201,30 @@ func TestTenantThatBecomesStrict(t *testing.T) {
 	require.NotContains(t, string(data), "987654")
 }
 
+// While a tenant is suspended its deliveries wait, and go on when it is active again, however long that was. They make no alert.
+func TestSuspendedTenantsWait(t *testing.T) {
+	t.Parallel()
+	r := newReader(t)
+	sub := r.subscribe(t)
+	first := r.queue(t, sub, nil)
+	r.asked(t, sub)
+	require.Equal(t, []int64{first}, r.seqs(sub))
+	e := r.endpoints[sub]
+	e.open, e.opened = true, r.now().Add(-2*holdFor)
+	storetest.Exec(t, r.st, r.tenant, "UPDATE tenants SET suspended_at = now()")
+	storetest.Exec(t, r.st, r.tenant, "UPDATE webhook_queue SET queued_at = now() - interval '2 hours' WHERE seq = $1", first)
+	r.all(t)
+	require.Empty(t, r.seqs(sub))
+	require.InDelta(t, 0, testutil.ToFloat64(r.metrics.oldest), 60)
+	second, again := r.queue(t, sub, nil), r.queue(t, sub, new(r.now().Add(-2*holdFor)))
+	r.asked(t, sub)
+	require.Empty(t, r.seqs(sub), "those that were told of, too")
+	storetest.Exec(t, r.st, r.tenant, "UPDATE tenants SET suspended_at = NULL")
+	r.all(t)
+	require.Equal(t, []int64{first, second, again}, r.seqs(sub))
+	require.Empty(t, e.expired(r.now()), "nothing is given up for it")
+}
+
 // While a secret can't be opened its events wait, and are sent when it can.
 func TestSecretThatCannotBeOpened(t *testing.T) {
 	t.Parallel()

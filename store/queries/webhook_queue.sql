@@ -2,23 +2,25 @@
 -- claimed in memory alone.
 
 -- WebhookWork lists the subscriptions that have deliveries, by the next entry of each index: as many steps as there are subscriptions,
--- however many deliveries wait. due_at is null where one waits for its first attempt.
+-- however many deliveries wait. due_at is null where one waits for its first attempt. Those of suspended tenants wait until that ends.
 -- name: WebhookWork :many
 WITH RECURSIVE first AS (
-  (SELECT q.subscription_id, q.seq, q.queued_at FROM webhook_queue q WHERE q.due_at IS NULL ORDER BY q.subscription_id, q.seq LIMIT 1)
+  (SELECT q.subscription_id, q.seq, q.queued_at, q.tenant_id FROM webhook_queue q WHERE q.due_at IS NULL ORDER BY q.subscription_id, q.seq LIMIT 1)
   UNION ALL
-  SELECT n.subscription_id, n.seq, n.queued_at FROM first f CROSS JOIN LATERAL (
-    SELECT q.subscription_id, q.seq, q.queued_at FROM webhook_queue q WHERE q.due_at IS NULL AND q.subscription_id > f.subscription_id
+  SELECT n.subscription_id, n.seq, n.queued_at, n.tenant_id FROM first f CROSS JOIN LATERAL (
+    SELECT q.subscription_id, q.seq, q.queued_at, q.tenant_id FROM webhook_queue q WHERE q.due_at IS NULL AND q.subscription_id > f.subscription_id
     ORDER BY q.subscription_id, q.seq LIMIT 1) n
 ), again AS (
-  (SELECT q.subscription_id, q.due_at, q.seq, q.queued_at FROM webhook_queue q WHERE q.due_at IS NOT NULL ORDER BY q.subscription_id, q.due_at LIMIT 1)
+  (SELECT q.subscription_id, q.due_at, q.seq, q.queued_at, q.tenant_id FROM webhook_queue q WHERE q.due_at IS NOT NULL ORDER BY q.subscription_id, q.due_at LIMIT 1)
   UNION ALL
-  SELECT n.subscription_id, n.due_at, n.seq, n.queued_at FROM again f CROSS JOIN LATERAL (
-    SELECT q.subscription_id, q.due_at, q.seq, q.queued_at FROM webhook_queue q WHERE q.due_at IS NOT NULL AND q.subscription_id > f.subscription_id
+  SELECT n.subscription_id, n.due_at, n.seq, n.queued_at, n.tenant_id FROM again f CROSS JOIN LATERAL (
+    SELECT q.subscription_id, q.due_at, q.seq, q.queued_at, q.tenant_id FROM webhook_queue q WHERE q.due_at IS NOT NULL AND q.subscription_id > f.subscription_id
     ORDER BY q.subscription_id, q.due_at LIMIT 1) n
 )
-SELECT f.subscription_id::uuid AS subscription_id, NULL::timestamptz AS due_at, f.seq::bigint AS seq, f.queued_at::timestamptz AS queued_at FROM first f
-UNION ALL SELECT a.subscription_id, a.due_at, a.seq, a.queued_at FROM again a;
+SELECT w.subscription_id::uuid AS subscription_id, w.due_at, w.seq::bigint AS seq, w.queued_at::timestamptz AS queued_at FROM (
+  SELECT f.subscription_id, NULL::timestamptz AS due_at, f.seq, f.queued_at, f.tenant_id FROM first f
+  UNION ALL SELECT a.subscription_id, a.due_at, a.seq, a.queued_at, a.tenant_id FROM again a) w
+WHERE NOT EXISTS (SELECT FROM tenants t WHERE t.id = w.tenant_id AND t.suspended_at IS NOT NULL);
 
 -- TakeWebhookWork gives deliveries of some subscriptions with their events, up to room of each kind for each: those whose next attempt is
 -- due, and those that have had none; and the next of those that will be due. held are those that the caller has already. Of those before after,
@@ -57,7 +59,7 @@ FROM events e WHERE e.tenant_id = @tenant_id AND e.id = @id;
 -- WebhookTargets gives what deliveries to some subscriptions need; those that were removed are not in it.
 -- name: WebhookTargets :many
 SELECT s.id, s.tenant_id, s.url, s.secret_sealed, s.previous_secret_sealed, s.previous_secret_until, s.is_active, s.failing_since,
-  (t.privacy_mode = 'strict')::boolean AS strict
+  (t.privacy_mode = 'strict')::boolean AS strict, (t.suspended_at IS NOT NULL)::boolean AS suspended
 FROM webhook_subscriptions s JOIN tenants t ON t.id = s.tenant_id WHERE s.id = ANY(@ids::uuid[]);
 
 -- RecordWebhookAttempts writes what came of attempts, each if its delivery is still in the queue. next_at counts for pending ones alone.
