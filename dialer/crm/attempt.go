@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -165,8 +166,14 @@ func clean(s string) string {
 	return strings.Join(strings.Fields(oneLine(strings.ToValidUTF8(s, ""))), " ")
 }
 
-// perform makes the attempt. The secrets that it was made with are known afterwards.
-func (s *Service) perform(ctx context.Context, c *claim) result {
+// perform makes the attempt. The secrets that it was made with are known afterwards. A panic is counted, and is a failure.
+func (s *Service) perform(ctx context.Context, c *claim) (res result) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.panicked(ctx, c.id, r)
+			res = result{err: errors.New("internal error")}
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
 	if c.settings.writer == nil {
@@ -179,6 +186,12 @@ func (s *Service) perform(ctx context.Context, c *claim) result {
 	})
 	c.settings.secrets = append(c.settings.secrets, sentSecrets(made.request.header)...)
 	return res
+}
+
+func (s *Service) panicked(ctx context.Context, id store.ReportID, r any) {
+	s.metrics.panics.Inc()
+	s.log.ErrorContext(ctx, "panic in the report of a call", "panic", fmt.Sprint(r), "call_id", id.CallID, "tenant_id", id.TenantID, "purpose", id.Purpose,
+		"stack", string(debug.Stack()))
 }
 
 // keep writes what came of an attempt, though the process is stopping, and tells whether the report is due again.

@@ -25,6 +25,7 @@ type metrics struct {
 	backlog  *prometheus.GaugeVec
 	oldest   *prometheus.GaugeVec
 	broken   *prometheus.GaugeVec
+	panics   prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -49,6 +50,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "ringmaster_call_report_systems_away", Help: "Tenants whose system doesn't answer, or answers errors, so that few attempts are made, by purpose.",
 		}, []string{"purpose"}),
 	}
+	m.panics = prometheus.NewCounter(prometheus.CounterOpts{Name: "ringmaster_call_report_panics_total", Help: "Panics caught at the top of a report of a call."})
 	for _, p := range purposes() {
 		for _, status := range []string{StatusWritten, StatusFailed} {
 			m.attempts.WithLabelValues(string(p), status)
@@ -56,7 +58,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}
 	}
 	if reg != nil {
-		reg.MustRegister(m.attempts, m.reports, m.latency, m.backlog, m.oldest, m.broken)
+		reg.MustRegister(m.attempts, m.reports, m.latency, m.backlog, m.oldest, m.broken, m.panics)
 	}
 	return m
 }

@@ -177,6 +177,9 @@ func (q *queue) work(ctx context.Context, id store.ReportID, lease time.Time) {
 	var res *result
 	var again bool
 	defer func() { // whatever comes of it: a slot that isn't given back is one less for good
+		if r := recover(); r != nil { // of what we do before and after the attempt: the report is due again as its lease ends
+			q.s.panicked(ctx, id, r)
+		}
 		if more := q.limits.leave(id.TenantID, q.s.now(), began, res, ctx.Err() != nil); more || again {
 			q.wake(id.TenantID)
 			return

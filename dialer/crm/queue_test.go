@@ -1,6 +1,7 @@
 package crm
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -224,4 +226,40 @@ func TestStartAndStop(t *testing.T) {
 	require.Equal(t, StatusPending, r.Status)
 	require.WithinDuration(t, time.Now().Add(hubspotSettle), *r.NextAttemptAt, 5*time.Second)
 	require.NoError(t, b.Stop(t.Context()), "again")
+}
+
+// panicking is a CRM whose writer has a defect.
+type panicking struct{}
+
+func (panicking) updates() bool { return true }
+
+func (panicking) write(context.Context, write) (result, exchange) { panic("a defect") }
+
+// A defect of ours fails the report that has it, and takes down nothing else.
+func TestPanicsAreFailures(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.configure(t, rest("http://127.0.0.1:1", nil))
+	call := b.end(t, nil)
+	id := store.ReportID{TenantID: b.tenant, CallID: call, Purpose: store.ReportCRM}
+	c, err := b.begin(t.Context(), id, b.leased(t, id))
+	require.NoError(t, err)
+	c.settings.writer = panicking{}
+	_, err = b.keep(t.Context(), c, b.perform(t.Context(), &c), 0)
+	require.NoError(t, err)
+	r := b.report(t, call)
+	require.Equal(t, "internal error", *r.LastError)
+	require.GreaterOrEqual(t, r.NextAttemptAt.Sub(b.clock.Now()), time.Minute)
+
+	b.links = func(uuid.UUID, uuid.UUID, store.ReportPurpose) string { panic("a defect") }
+	call = b.end(t, nil)
+	b.recorded(t, call, "ready")
+	id.CallID = call
+	q := b.queues[store.ReportCRM]
+	grants, _ := q.limits.take([]uuid.UUID{b.tenant}, b.clock.Now())
+	q.limits.claimed(grants[0], 1)
+	q.work(t.Context(), id, b.leased(t, id))
+	require.Zero(t, q.limits.busy)
+	require.Equal(t, StatusPending, b.report(t, call).Status)
+	require.InDelta(t, 2, testutil.ToFloat64(b.metrics.panics), 0)
 }
