@@ -32,12 +32,16 @@ type Retention struct {
 	CallDetails int
 	// AgentLog is for agents' changes of status.
 	AgentLog int
+	// RevokedKeys is for API keys that were revoked.
+	RevokedKeys int
 	// Audit is for the audit, and for who got which recording.
 	Audit int
 }
 
 // DefaultRetention keeps the audit for two years and the rest for one.
-func DefaultRetention() Retention { return Retention{CallDetails: 365, AgentLog: 365, Audit: 730} }
+func DefaultRetention() Retention {
+	return Retention{CallDetails: 365, AgentLog: 365, RevokedKeys: 365, Audit: 730}
+}
 
 // Swept is what a sweep has forgotten.
 type Swept struct {
@@ -47,9 +51,9 @@ type Swept struct {
 	WebhookEvents, WebhookDeliveries int64
 	// Sealed are leads, and Events events, whose numbers were in clear from before their tenant was strict.
 	Sealed, Events int64
-	// Sessions, FlowRuns, Reports, Supervisions, Escalations, AgentLog, Audit and Accesses are rows that Retention bounds; Supervisions are sessions of
+	// Sessions, FlowRuns, Reports, Supervisions, Escalations, AgentLog, RevokedKeys, Audit and Accesses are rows that Retention bounds; Supervisions are sessions of
 	// supervisors, Accesses are of recordings.
-	Sessions, FlowRuns, Reports, Supervisions, Escalations, AgentLog, Audit, Accesses int64
+	Sessions, FlowRuns, Reports, Supervisions, Escalations, AgentLog, RevokedKeys, Audit, Accesses int64
 }
 
 // NextSweep gives the first time after now at which the nightly sweep is due.
@@ -105,6 +109,7 @@ func (w *sweeper) sweep(ctx context.Context, keep Retention) error {
 		{"supervisors' sessions", daysBefore(w.now, keep.CallDetails), sweepBatch, &w.done.Supervisions, byID((*db.Queries).SupervisionsForget)},
 		{"requests for a supervisor", daysBefore(w.now, keep.CallDetails), sweepBatch, &w.done.Escalations, byID((*db.Queries).EscalationsForget)},
 		{"agents' changes of status", daysBefore(w.now, keep.AgentLog), sweepBatch, &w.done.AgentLog, (*db.Queries).AgentLogForget},
+		{"revoked API keys", daysBefore(w.now, keep.RevokedKeys), sweepBatch, &w.done.RevokedKeys, (*db.Queries).RevokedKeysForget},
 		{"the audit", daysBefore(w.now, keep.Audit), sweepBatch, &w.done.Audit, (*db.Queries).AuditForget},
 		{"accesses to recordings", daysBefore(w.now, keep.Audit), sweepBatch, &w.done.Accesses, byID((*db.Queries).RecordingAccessForget)},
 	} {

@@ -305,6 +305,27 @@ func TestSweepForgetsOldIdempotencyKeys(t *testing.T) {
 	require.Equal(t, 2, storetest.Count(t, st, "SELECT count(*) FROM idempotent_requests"))
 }
 
+// Keys that were revoked long ago are forgotten, with nothing of the audit; those that are good stay, however old.
+func TestSweepForgetsRevokedKeys(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.Tenant(t, st)
+	for _, revoked := range []any{"366 days", "364 days", nil} {
+		storetest.Exec(t, st, tenant, `INSERT INTO api_keys (tenant_id, id, label, key_hash, key_prefix, last_four, created_at, is_active, revoked_at)
+			VALUES ($1, $2::uuid, coalesce($3::text, 'good'), sha256($2::uuid::text::bytea), 'svc_live_', 'abcd', now() - interval '3 years', $3::text IS NULL,
+				now() - $3::interval)`, tenant, storetest.NewID(t), revoked)
+	}
+	storetest.Exec(t, st, tenant, `INSERT INTO audit (tenant_id, id, at, actor, action, object_id) SELECT tenant_id, audit_id(now()), now(), 'user:x', 'api_key.updated', id::text
+		FROM api_keys`)
+	for _, keep := range []store.Retention{{}, store.DefaultRetention()} {
+		done, err := st.Sweep(t.Context(), time.Now(), keep)
+		require.NoError(t, err)
+		require.Equal(t, store.Swept{RevokedKeys: int64(min(keep.RevokedKeys, 1))}, done)
+	}
+	require.ElementsMatch(t, []string{"364 days", "good"}, storetest.Query[string](t, st, tenant, "SELECT label FROM api_keys"))
+	require.Equal(t, 3, storetest.Count(t, st, "SELECT count(*) FROM audit"))
+}
+
 // leftovers writes what a call of an age leaves besides its record, and gives the call's id.
 func leftovers(t *testing.T, st *store.Store, tenant, agent uuid.UUID, version int, ended time.Time) uuid.UUID {
 	t.Helper()

@@ -59,7 +59,7 @@ func MaskSecret(secret string) string {
 func SecretName(name string) bool {
 	name = strings.ToLower(name)
 	switch name {
-	case "sig", "pwd", "pass":
+	case "sig", "code", "pwd", "pass":
 		return true
 	}
 	return slices.ContainsFunc([]string{"auth", "token", "key", "secret", "password", "cookie", "credential", "signature"}, func(word string) bool {

@@ -19,12 +19,14 @@ const (
 type RetentionConfig struct {
 	CallDetails int `koanf:"call_details_days"` // AI sessions with their logs, what flows did, reports to CRMs, from the call's end
 	AgentLog    int `koanf:"agent_log_days"`    // agents' changes of status
+	RevokedKeys int `koanf:"revoked_keys_days"` // API keys that were revoked
 	Audit       int `koanf:"audit_days"`        // the audit, and who got which recording
 }
 
 func (c RetentionConfig) validate(f *faults) {
 	between(f, "retention.call_details_days", c.CallDetails, 0, maxRetention)
 	between(f, "retention.agent_log_days", c.AgentLog, 0, maxRetention)
+	between(f, "retention.revoked_keys_days", c.RevokedKeys, 0, maxRetention)
 	between(f, "retention.audit_days", c.Audit, 0, maxRetention)
 }
 
@@ -58,7 +60,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 	if done != (store.Swept{}) || audio > 0 || records > 0 {
 		c.log.InfoContext(ctx, "retention sweep done", "leads", done.Leads, "leads_sealed", done.Sealed, "calls", done.Calls,
 			"events_masked", done.Events, "events", done.WebhookEvents, "webhook_deliveries", done.WebhookDeliveries, "idempotency_keys", done.Keys, "callback_tokens", done.Tokens, "ai_sessions", done.Sessions, "flow_runs", done.FlowRuns, "call_reports", done.Reports, "supervisor_sessions", done.Supervisions,
-			"escalations", done.Escalations, "agent_log", done.AgentLog,
+			"escalations", done.Escalations, "agent_log", done.AgentLog, "revoked_api_keys", done.RevokedKeys,
 			"audit", done.Audit, "recording_accesses", done.Accesses, "recordings", audio, "call_records", records)
 	}
 	return errors.Join(err, audioErr)

@@ -5,21 +5,11 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/input"
 )
-
-// secretName tells of headers, and of members of a URL's query, that credentials stand in.
-func secretName(name string) bool {
-	name = strings.ToLower(name)
-	return slices.Contains([]string{"sig", "code", "pwd"}, name) ||
-		slices.ContainsFunc([]string{"auth", "token", "key", "secret", "password", "cookie", "credential", "signature"}, func(word string) bool {
-			return strings.Contains(name, word)
-		})
-}
 
 // mapQuery gives an address with other values of its query's secrets, as fn says. Those that a template makes are none.
 func mapQuery(address string, fn func(name, value string) string) string {
@@ -34,7 +24,7 @@ func mapQuery(address string, fn func(name, value string) string) string {
 		if err != nil {
 			plain = name
 		}
-		if secretName(plain) && value != "" && !strings.Contains(value, "{{") {
+		if store.SecretName(plain) && value != "" && !strings.Contains(value, "{{") {
 			parts[i] = name + "=" + fn(plain, value)
 		}
 	}
@@ -114,7 +104,7 @@ func (s Settings) masked() Settings {
 		shown.URL, shown.UpdateURL, shown.Auth.TokenURL = maskQuery(shown.URL), maskQuery(shown.UpdateURL), maskQuery(shown.Auth.TokenURL)
 		shown.Headers = maps.Clone(shown.Headers)
 		for name, value := range shown.Headers {
-			if secretName(name) {
+			if store.SecretName(name) {
 				shown.Headers[name] = store.MaskSecret(value)
 			}
 		}
@@ -186,7 +176,7 @@ func (s Settings) secrets() (out []string) {
 		out = append(out, querySecrets(address)...)
 	}
 	for name, value := range s.REST.Headers {
-		if secretName(name) {
+		if store.SecretName(name) {
 			out = append(out, value)
 		}
 	}
@@ -196,7 +186,7 @@ func (s Settings) secrets() (out []string) {
 // sentSecrets are the credentials that a request was made with: an access token stands in no settings.
 func sentSecrets(h http.Header) (out []string) {
 	for name := range h {
-		if secretName(name) && name != idempotencyKey {
+		if store.SecretName(name) && name != idempotencyKey {
 			value := h.Get(name)
 			_, token, _ := strings.Cut(value, " ")
 			out = append(out, value, token)
@@ -209,7 +199,7 @@ func shownHeaders(h http.Header) map[string]string {
 	out := map[string]string{}
 	for name := range h {
 		out[name] = h.Get(name)
-		if secretName(name) && name != idempotencyKey {
+		if store.SecretName(name) && name != idempotencyKey {
 			out[name] = store.MaskSecret(out[name])
 		}
 	}

@@ -273,9 +273,9 @@ func (c *checker) headers(out *Rest, given, was map[string]string) {
 		case len(value) > maxValue || strings.ContainsAny(value, "\r\n\x00"):
 			c.Fail(field, "must have at most %d characters, on one line", maxValue)
 		}
-		if kept, ok := was[canonical]; ok && secretName(canonical) && value == store.MaskSecret(kept) {
+		if kept, ok := was[canonical]; ok && store.SecretName(canonical) && value == store.MaskSecret(kept) {
 			value, c.kept = kept, append(c.kept, field)
-		} else if secretName(canonical) && isMask(value) {
+		} else if store.SecretName(canonical) && isMask(value) {
 			c.Fail(field, "is the mask of a secret that is not there any more: send the secret")
 		}
 		if _, err := parseTemplate(value, append(members(), externalID)); err != nil {

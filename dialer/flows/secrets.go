@@ -227,12 +227,20 @@ func partsOf(address string) (parts []part) {
 	}
 	for from := question + 1; from <= len(before); {
 		to := from + endOf(before[from:], "&")
-		if name, value, ok := strings.Cut(before[from:to], "="); ok && value != "" && store.SecretName(name) {
-			parts = append(parts, part{name, to - len(value), to})
+		if name, value, ok := strings.Cut(before[from:to], "="); ok && value != "" && store.SecretName(plainName(name)) {
+			parts = append(parts, part{plainName(name), to - len(value), to})
 		}
 		from = to + 1
 	}
 	return parts
+}
+
+// plainName is a parameter's name without escapes.
+func plainName(name string) string {
+	if plain, err := url.QueryUnescape(name); err == nil {
+		return plain
+	}
+	return name
 }
 
 func endOf(s, chars string) int {

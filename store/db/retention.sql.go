@@ -138,6 +138,20 @@ func (q *Queries) RecordingAccessForget(ctx context.Context, beganBefore uuid.UU
 	return result.RowsAffected(), nil
 }
 
+const revokedKeysForget = `-- name: RevokedKeysForget :execrows
+DELETE FROM api_keys d WHERE d.ctid = ANY(ARRAY(
+  SELECT k.ctid FROM api_keys k WHERE k.revoked_at < $1::timestamptz LIMIT $2::int))
+`
+
+// RevokedKeysForget takes up to a batch of the API keys that were revoked before a moment. The audit has them still.
+func (q *Queries) RevokedKeysForget(ctx context.Context, revokedBefore time.Time, batch int32) (int64, error) {
+	result, err := q.db.Exec(ctx, revokedKeysForget, revokedBefore, batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const sessionsForget = `-- name: SessionsForget :execrows
 
 

@@ -56,6 +56,11 @@ DELETE FROM recording_access d WHERE d.ctid = ANY(ARRAY(
 DELETE FROM callback_tokens c WHERE c.ctid = ANY(ARRAY(
   SELECT o.ctid FROM callback_tokens o WHERE o.expires_at < @ended_before::timestamptz ORDER BY o.expires_at LIMIT @batch::int));
 
+-- RevokedKeysForget takes up to a batch of the API keys that were revoked before a moment. The audit has them still.
+-- name: RevokedKeysForget :execrows
+DELETE FROM api_keys d WHERE d.ctid = ANY(ARRAY(
+  SELECT k.ctid FROM api_keys k WHERE k.revoked_at < @revoked_before::timestamptz LIMIT @batch::int));
+
 -- IdempotencyKeysForget takes up to a batch of keys that answer nobody any more.
 -- name: IdempotencyKeysForget :execrows
 DELETE FROM idempotent_requests k WHERE k.ctid = ANY(ARRAY(
