@@ -238,7 +238,7 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 	if err := c.library.AddWorker(workers); err != nil {
 		return err
 	}
-	c.webhooks, err = webhook.New(webhook.Config{ //nolint:contextcheck // a metric's scrape has no context
+	c.webhooks, err = webhook.New(webhook.Config{
 		Store: c.store, Targets: c.guard(), SignRecording: c.library.SignAgain, Logger: c.log, Registerer: c.metrics,
 	})
 	if err != nil {

@@ -40,7 +40,7 @@ func TestNeighbourLatency(t *testing.T) {
 	}
 	measure := func(what string, last time.Duration) {
 		n, used := statements(), cpu()
-		time.Sleep(last)
+		<-time.After(last)
 		t.Logf("%s: %.1f transactions and %.2f ms of this process' CPU a second", what, float64(statements()-n)/last.Seconds(),
 			(cpu()-used).Seconds()*1000/last.Seconds())
 	}
