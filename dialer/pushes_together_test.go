@@ -28,15 +28,21 @@ type heldPush struct {
 func (b *bundle) holdPush(t *testing.T, campaign uuid.UUID) *heldPush {
 	t.Helper()
 	h := &heldPush{bundle: b, campaign: campaign}
+	storetest.Exec(t, b.st, b.tenant, `CREATE FUNCTION hold_push() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			WHILE NEW.phone_last4 = '0000' AND NOT pg_try_advisory_xact_lock_shared(7) LOOP PERFORM pg_sleep(0.002); END LOOP;
+			RETURN NEW;
+		END $$`)
+	storetest.Exec(t, b.st, b.tenant, "CREATE TRIGGER hold_push BEFORE INSERT ON leads FOR EACH ROW EXECUTE FUNCTION hold_push()")
 	tx, err := b.st.Pool().Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "LOCK TABLE leads IN SHARE MODE")
+	_, err = tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(7)")
 	require.NoError(t, err)
 	h.release = sync.OnceFunc(func() { require.NoError(t, tx.Rollback(context.WithoutCancel(t.Context()))) })
 	h.push(t.Context(), t, `{"phone":"9812340000"}`, func(_ leads.Lead, err error) { assertNoError(t, err) })
 	require.Eventually(t, func() bool {
 		var waits bool
-		err := tx.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'leads'::regclass AND NOT granted)").Scan(&waits)
+		err := tx.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'leads'::regclass AND mode = 'RowExclusiveLock' AND granted)").Scan(&waits)
 		require.NoError(t, err)
 		return waits
 	}, 20*time.Second, time.Millisecond)
@@ -132,6 +138,80 @@ func TestPushesTogetherFailByThemselves(t *testing.T) {
 	require.ErrorIs(t, answers["beyond all numbers"], store.ErrValue)
 	require.ElementsMatch(t, []string{"0000", "0101", "0102", "0103", "0106"},
 		storetest.Query[string](t, b.st, b.tenant, "SELECT phone_last4 FROM leads"))
+}
+
+// A number that another transaction is bringing holds up its own lead alone.
+func TestPushThatWaitsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	campaign := storetest.Campaign(t, b.st, b.tenant, nil)
+	storetest.Lead(t, b.st, b.tenant, campaign, "9812340102")
+	hash := storetest.Query[[]byte](t, b.st, b.tenant, "SELECT phone_hash FROM leads")[0]
+	storetest.Exec(t, b.st, b.tenant, "DELETE FROM leads")
+	h := b.holdPush(t, campaign)
+	tx, err := b.st.Pool().Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT set_config('app.tenant_id', $1, true)", b.tenant.String())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_hash, phone_last4) VALUES ($1, $2, $3, '9812340102', $4, '0102')`,
+		b.tenant, storetest.NewID(t), campaign, hash)
+	require.NoError(t, err)
+	var others sync.WaitGroup
+	held := make(chan error, 1)
+	for n := range 6 {
+		text := fmt.Sprintf(`{"phone":"98123401%02d"}`, n)
+		if n == 2 {
+			h.push(t.Context(), t, text, func(_ leads.Lead, err error) { held <- err })
+			continue
+		}
+		others.Add(1)
+		h.push(t.Context(), t, text, func(_ leads.Lead, err error) {
+			defer others.Done()
+			assertNoError(t, err)
+		})
+	}
+	h.release()
+	others.Wait()
+	select {
+	case err := <-held:
+		require.Fail(t, "the number is in another's transaction", "%v", err)
+	default:
+	}
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.NoError(t, <-held)
+	h.pushing.Wait()
+	require.Equal(t, []int64{7}, storetest.Query[int64](t, b.st, b.tenant, "SELECT count(*) FROM leads"))
+}
+
+// Those whose leads came in are told so when the answer to the statement for them all was lost.
+func TestAnswerOfPushesTogetherIsLost(t *testing.T) {
+	t.Parallel()
+	st, proxy := storetest.NewProxied(t)
+	b := setupOn(t, st)
+	campaign := storetest.Campaign(t, st, b.tenant, nil)
+	storetest.Lead(t, st, b.tenant, campaign, "9812340105")
+	h := b.holdPush(t, campaign)
+	var mu sync.Mutex // guards what follows
+	failed := map[string]error{}
+	for n := range 6 {
+		number := fmt.Sprintf("98123401%02d", n)
+		h.push(t.Context(), t, `{"phone":"`+number+`"}`, func(_ leads.Lead, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed[number] = err
+			}
+		})
+	}
+	lost := proxy.LoseAnswer("LeadsPush")
+	h.release()
+	h.pushing.Wait()
+	require.True(t, lost())
+	require.Len(t, failed, 1)
+	duplicate, ok := fault.As(failed["9812340105"], fault.Conflict)
+	require.True(t, ok, failed)
+	require.Equal(t, leads.CodeDuplicateLead, duplicate.Code)
+	require.Equal(t, []int64{7}, storetest.Query[int64](t, st, b.tenant, "SELECT count(*) FROM leads"))
 }
 
 // Of the rows of a bulk push that have a number or a crm_lead_id twice the first is added, in whatever order the statement takes them.

@@ -12,7 +12,7 @@ const campaignNoun = "campaign"
 
 func (h campaignHandlers) list(ctx context.Context, r *request) (reply, error) {
 	tenant, after := r.who.TenantID, uuid.Nil
-	return h.lists.answer(ctx, "[", "]", func(ctx context.Context) (batch, error) {
+	return h.lists.answer(ctx, r, "[", "]", func(ctx context.Context) (batch, error) {
 		campaigns, err := h.campaigns.ListCampaigns(ctx, tenant, after, campaignBatch)
 		if len(campaigns) > 0 {
 			after = campaigns[len(campaigns)-1].ID

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/supervisors"
 	"github.com/ringmaster/ringmaster/httpapi/auth"
-	"github.com/ringmaster/ringmaster/store"
 )
 
 const (
@@ -56,7 +54,7 @@ func (h supervisorHandlers) floorStream(ctx context.Context, r *request) (reply,
 		ctx, cancel := context.WithTimeout(ctx, h.streams.timeout)
 		defer cancel()
 		who, err := h.streams.authenticate(ctx, token)
-		return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || err == nil && roles.include(who.Role)
+		return unanswered(err) || err == nil && roles.include(who.Role)
 	}
 	out.text.WriteString(streamPrelude)
 	return reply{

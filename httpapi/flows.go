@@ -33,7 +33,7 @@ func (h flowHandlers) list(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	return h.lists.answer(ctx, `{"items":[`, fmt.Sprintf(`],"total":%d}`, len(left)), func(ctx context.Context) (batch, error) {
+	return h.lists.answer(ctx, r, `{"items":[`, fmt.Sprintf(`],"total":%d}`, len(left)), func(ctx context.Context) (batch, error) {
 		some := left[:min(flowBatch, len(left))]
 		left = left[len(some):]
 		flows, err := h.flows.ListFlows(ctx, tenant, some)

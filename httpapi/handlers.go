@@ -135,7 +135,7 @@ func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, key
 	if err != nil {
 		return nil, err
 	}
-	accounts, lists := account.New(deps.Store), lister{timeout: cfg.RequestTimeout, log: cfg.Logger}
+	accounts, lists := account.New(deps.Store), lister{timeout: cfg.RequestTimeout, streams: lasting, log: cfg.Logger}
 	of := deps.Dialer
 	calls := callHandlers{
 		rows: callRows{store: deps.Store, reads: &lanes.Reads[callLane, uuid.UUID, callRow]{}}, campaigns: of.Campaigns, flows: of.Flows, desk: of.Desk, agents: deps.Agents, calls: deps.Calls,

@@ -259,19 +259,42 @@ func (d *idempotency) claim(ctx context.Context, a attempt) (bool, error) {
 			return false, err
 		}
 	}
-	now, id := d.now(), uuid.New()
+	now := d.now()
+	claim := db.ClaimIdempotencyKeyParams{
+		TenantID: a.tenantID, Environment: string(a.environment), Scope: a.scope, Key: a.key, RequestHash: hash,
+		CreatedAt: now, ExpiresAt: now.Add(a.window), Attempt: uuid.New(),
+	}
 	err := d.write(ctx, a.tenantID, func(q *db.Queries) error {
 		var err error
-		rows, err = q.ClaimIdempotencyKey(ctx, db.ClaimIdempotencyKeyParams{
-			TenantID: a.tenantID, Environment: string(a.environment), Scope: a.scope, Key: a.key, RequestHash: hash,
-			CreatedAt: now, ExpiresAt: now.Add(a.window), Attempt: id,
-		})
+		rows, err = q.ClaimIdempotencyKey(ctx, claim)
 		return err
 	})
 	if err != nil {
+		d.giveBack(ctx, claim, err)
 		return false, fmt.Errorf("claim idempotency key: %w", err)
 	}
 	return rows == 1, nil
+}
+
+// giveBack frees a key that an attempt may have and won't use, since its claim took too long: without that whoever repeats the request would be told
+// for the whole window that its outcome is unknown. The key is claimed once more, which waits for a claim that is still under way.
+func (d *idempotency) giveBack(ctx context.Context, claim db.ClaimIdempotencyKeyParams, failed error) {
+	if !errors.Is(failed, store.ErrCommitUnknown) && ctx.Err() == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.keepTimeout)
+	defer cancel()
+	err := d.store.Persist(ctx, claim.TenantID, func(tx *store.Tx) error {
+		if _, err := tx.Q.ClaimIdempotencyKey(ctx, claim); err != nil {
+			return err
+		}
+		return tx.Q.GiveBackIdempotencyKey(ctx, db.GiveBackIdempotencyKeyParams{
+			TenantID: claim.TenantID, Environment: claim.Environment, Scope: claim.Scope, Key: claim.Key, Attempt: claim.Attempt,
+		})
+	})
+	if err != nil {
+		d.log.WarnContext(ctx, "giving back an idempotency key that may have been claimed failed", "scope", claim.Scope, "error", err)
+	}
 }
 
 // write makes one statement, in one round trip, and makes it again when nobody knows whether it is done: it must say the same twice.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -58,4 +59,52 @@ func TestIdempotencyOfAnUploadThatWasBegun(t *testing.T) {
 		require.Contains(t, string(answer), "unknown_outcome")
 		require.Equal(t, want.retry, header.Get("Retry-After"))
 	}
+}
+
+// A database that stalls while a key is claimed leaves the key to whoever repeats the request: nothing was begun.
+func TestClaimOfAStalledDatabase(t *testing.T) {
+	t.Parallel()
+	url := storetest.NewURL(t)
+	proxy, direct := storetest.NewProxy(t, url), storetest.Open(t, url)
+	proxy.Listen(t)
+	b := setupOn(t, storetest.Open(t, proxy.URL), func(cfg *httpapi.Config, _ *httpapi.Deps) { cfg.RequestTimeout = time.Second })
+	const body = `{"name":"c","dial_mode":"preview"}`
+	b.api.With("Idempotency-Key", "first").JSON(t, http.MethodPost, "/api/v1/campaigns", body, http.StatusCreated, nil) // the credential is remembered
+	key := b.api.With("Idempotency-Key", "k")
+	proxy.Hold()
+	answered := make(chan int, 1)
+	go func() {
+		status, _, _ := key.Do(t, http.MethodPost, "/api/v1/campaigns", body)
+		answered <- status
+	}()
+	claimed := func() bool {
+		return storetest.Count(t, direct, "SELECT count(*) FROM idempotent_requests WHERE key = 'k'") == 1
+	}
+	require.Eventually(t, claimed, 30*time.Second, time.Millisecond, "the claim is committed")
+	proxy.Resume() // its answer is lost
+	require.Equal(t, http.StatusServiceUnavailable, <-answered)
+	require.False(t, claimed())
+	key.JSON(t, http.MethodPost, "/api/v1/campaigns", body, http.StatusCreated, nil)
+	require.Equal(t, 2, storetest.Count(t, direct, "SELECT count(*) FROM campaigns"))
+}
+
+// A push whose statement was lost on its way, and which the database then refuses for the moment, may be in: its key is not given to another one.
+func TestPushOfUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	st, proxy := storetest.NewProxied(t)
+	b := setupOn(t, st)
+	path := "/api/v1/campaigns/" + newCampaign(t, b, nil).text(t, "id") + "/leads"
+	storetest.Exec(t, st, b.tenant, `CREATE FUNCTION restarting() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN IF current_query() LIKE '%name: LeadsInsert %' THEN RAISE EXCEPTION 'the database system is starting up' USING ERRCODE = '57P03'; END IF; RETURN NEW; END $$`)
+	storetest.Exec(t, st, b.tenant, `CREATE TRIGGER restarting BEFORE INSERT ON leads FOR EACH ROW EXECUTE FUNCTION restarting()`)
+	key := b.api.With("Idempotency-Key", "k")
+	lost := proxy.LoseAnswer("LeadsPush")
+	status, _, _ := key.Do(t, http.MethodPost, path, `{"phone":"9812340001"}`)
+	require.True(t, lost())
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM leads"))
+	storetest.Exec(t, st, b.tenant, "DROP TRIGGER restarting ON leads")
+	status, _, answer := key.Do(t, http.MethodPost, path, `{"phone":"9812340001"}`)
+	require.Equal(t, http.StatusConflict, status)
+	require.Contains(t, string(answer), "unknown_outcome")
 }

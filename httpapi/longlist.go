@@ -34,12 +34,13 @@ func batchOf[T any](items []T, last bool) batch {
 // lister answers lists that have no pages.
 type lister struct {
 	timeout time.Duration // of the reading of a batch
+	streams streams
 	log     *slog.Logger
 }
 
 // answer answers a list. A short one is answered as a whole; of a long one a batch at a time is in memory, and is read
-// when the one before it has been sent.
-func (l lister) answer(ctx context.Context, head, tail string, next func(context.Context) (batch, error)) (reply, error) {
+// when the one before it has been sent, if the credential is still good.
+func (l lister) answer(ctx context.Context, r *request, head, tail string, next func(context.Context) (batch, error)) (reply, error) {
 	out := &listStream{tail: tail}
 	out.buf.WriteString(head)
 	last, err := out.add(next(ctx))
@@ -51,7 +52,12 @@ func (l lister) answer(ctx context.Context, head, tail string, next func(context
 	}
 	// The stream outlives the handler, and so must not end with its context.
 	ctx = context.WithoutCancel(ctx)
+	allowed := l.streams.again(ctx, r)
 	out.more = func() (bool, error) {
+		if err := allowed(); err != nil {
+			l.log.InfoContext(ctx, "a list is cut off, since its credential has ended", "tenant_id", r.who.TenantID, "error", err)
+			return false, err
+		}
 		ctx, cancel := context.WithTimeout(ctx, l.timeout)
 		defer cancel()
 		last, err := out.add(next(ctx))

@@ -22,6 +22,7 @@ type slowReads struct {
 	most   atomic.Int64 // of one read
 	reads  atomic.Int64
 	breaks atomic.Int64 // at this read; 0 for never
+	second atomic.Pointer[func()]
 }
 
 func (d *slowReads) ListCampaigns(ctx context.Context, tenant, after uuid.UUID, limit int) ([]room.Campaign, error) {
@@ -29,6 +30,9 @@ func (d *slowReads) ListCampaigns(ctx context.Context, tenant, after uuid.UUID, 
 		return nil, errors.New("the database is away")
 	}
 	d.most.Store(max(d.most.Load(), int64(limit)))
+	if do := d.second.Load(); do != nil && after != uuid.Nil {
+		(*d.second.Swap(nil))()
+	}
 	return d.Campaigns.ListCampaigns(ctx, tenant, after, limit)
 }
 
@@ -61,6 +65,20 @@ func TestLongListsAreReadInParts(t *testing.T) {
 	require.Error(t, err, "the answer is broken off")
 	require.NoError(t, resp.Body.Close())
 	require.Contains(t, b.logs.String(), "the database is away")
+
+	var issued object
+	s.admin.JSON(t, http.MethodPost, keysPath, object{"label": "short-lived"}, http.StatusCreated, &issued)
+	revoke := func() {
+		s.admin.JSON(t, http.MethodDelete, keysPath+"/"+issued.text(t, "id"), nil, http.StatusNoContent, nil)
+	}
+	slow.breaks.Store(0)
+	slow.second.Store(&revoke)
+	req.Header.Set("Authorization", "Bearer "+issued.text(t, "key"))
+	resp, err = http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	_, err = io.ReadAll(resp.Body)
+	require.Error(t, err, "a list ends with its key")
+	require.NoError(t, resp.Body.Close())
 
 	storetest.Exec(t, b.st, b.tenant, `INSERT INTO flows (tenant_id, id, name, nodes)
 		SELECT $1, gen_random_uuid(), lpad(n::text, 4, '0'), '[]' FROM generate_series(1, 20) n`, b.tenant)

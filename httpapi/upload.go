@@ -150,8 +150,13 @@ type guarded struct {
 
 // guard has a request's file end when its credential does. The last look is at the end of the file, before the last rows are written.
 func (s streams) guard(ctx context.Context, r *request, file io.Reader) *guarded {
+	return &guarded{Reader: file, changes: s.changes, changed: s.changes(), check: s.again(ctx, r)}
+}
+
+// again gives what looks a request's credential up once more: an error says that it may not go on.
+func (s streams) again(ctx context.Context, r *request) func() error {
 	header := string(r.rc.Request.Header.Peek("Authorization"))
-	check := func() error {
+	return func() error {
 		token, err := auth.Bearer(header)
 		if err != nil {
 			return err
@@ -159,15 +164,24 @@ func (s streams) guard(ctx context.Context, r *request, file io.Reader) *guarded
 		ctx, cancel := context.WithTimeout(ctx, s.timeout)
 		defer cancel()
 		who, err := s.authenticate(ctx, token)
-		if errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-			return nil // who was let in isn't put out by a database that doesn't answer
-		}
-		if err != nil {
+		switch {
+		case unanswered(err):
+			return nil
+		case err != nil:
 			return err
 		}
 		return authorize(&request{rc: r.rc, op: r.op, who: who})
 	}
-	return &guarded{Reader: file, changes: s.changes, changed: s.changes(), check: check}
+}
+
+// unanswered tells of a credential that the database did not look up: who was let in isn't put out by that.
+func unanswered(err error) bool {
+	for _, of := range []error{store.ErrUnavailable, store.ErrTooLong, store.ErrBusy, context.DeadlineExceeded} {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
 }
 
 // Read implements io.Reader.

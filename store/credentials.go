@@ -93,6 +93,36 @@ func (t *Tx) ForgetCredentials(tenant uuid.UUID) {
 	t.credentials = append(t.credentials, func(w CredentialWatcher) { w.Forget(tenant) })
 }
 
+// ForgetTokenLater says the same of a callback token that ends with its session. Other controllers are told after the commit, together with what else
+// ends meanwhile: a transaction that notifies commits alone.
+func (t *Tx) ForgetTokenLater(hash string) {
+	t.ForgetToken(hash)
+	t.endedTokens = append(t.endedTokens, hash)
+}
+
+// tokenWord is what the waker knows the word of ended tokens by.
+const tokenWord = "callback tokens"
+
+// endedTokens are those that other controllers are to be told of. The zero value is ready.
+type endedTokens struct {
+	mu     sync.Mutex
+	hashes []string
+}
+
+func (e *endedTokens) add(hashes []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hashes = append(e.hashes, hashes...)
+}
+
+func (e *endedTokens) take() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	hashes := e.hashes
+	e.hashes = nil
+	return hashes
+}
+
 // ForgetToken says the same of a callback token, by the hash of its jti.
 func (t *Tx) ForgetToken(hash string) {
 	t.credentials = append(t.credentials, func(w CredentialWatcher) { w.ForgetToken(hash) })

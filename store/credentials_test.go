@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -194,4 +195,32 @@ func TestCredentialWatchFindsSilence(t *testing.T) {
 	require.Eventually(t, func() bool { on, _ := h.look(); return !on }, 30*time.Second, 5*time.Millisecond)
 	p.Resume()
 	h.await(t, 2)
+}
+
+// The end of a session tells of its token after the commit, with those of others: within it, no two sessions' ends would commit at once.
+func TestEndsOfSessionsAreToldAfterTheCommit(t *testing.T) {
+	t.Parallel()
+	url := storetest.NewURL(t)
+	st, other := storetest.Open(t, url), storetest.Open(t, url)
+	h := watch(t, other)
+	tenant := storetest.Tenant(t, st)
+	end := func(hash string, told bool) {
+		call, session := storetest.NewID(t), storetest.NewID(t)
+		storetest.Exec(t, st, tenant, `INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at)
+			VALUES ($1, $4, $2, $3, 'a..b', 'voice_agent:control', now() + interval '1 hour')`, tenant, call, session, hash)
+		require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+			ended, err := tx.Q.CallbackTokenRevokeOfSession(t.Context(), db.CallbackTokenRevokeOfSessionParams{
+				TenantID: tenant, CallID: call, SessionID: session, RevokedAt: time.Now(),
+			})
+			require.Equal(t, []string{hash}, ended)
+			if told {
+				tx.ForgetTokenLater(hash)
+			}
+			return err
+		}))
+	}
+	end("silent", false) // the transaction itself says nothing
+	end("told", true)
+	require.Eventually(t, func() bool { return len(h.ofTokens()) > 0 }, 30*time.Second, time.Millisecond)
+	require.Equal(t, []string{"told"}, h.ofTokens())
 }

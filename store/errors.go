@@ -106,6 +106,7 @@ const (
 	codeDeadlock            = "40P01"
 	codeLockTimeout         = "55P03"
 	codeCanceled            = "57014"
+	codeReadOnly            = "25006" // a standby, or a server that was made read-only
 	codeUndefinedTable      = "42P01"
 	policyRoutine           = "ExecWithCheckOptions"
 	classConnection         = "08"
@@ -175,7 +176,7 @@ func serverGone(code string) bool {
 		return false
 	default:
 		class := code[:2]
-		return class == classConnection || class == classOperator || class == classInsufficientServer
+		return class == classConnection || class == classOperator || class == classInsufficientServer || code == codeReadOnly
 	}
 }
 

@@ -168,9 +168,12 @@ func (s *Store) ring(due alarm) {
 	ctx, cancel := context.WithTimeout(w.ctx, wakeTimeout)
 	defer cancel()
 	var err error
-	if due.queue == webhookQueue {
+	switch due.queue {
+	case webhookQueue:
 		err = s.deliveries.ring(ctx, db.New(s.pool))
-	} else {
+	case tokenWord:
+		err = db.New(s.pool).TellTokens(ctx, s.ended.take())
+	default:
 		err = db.New(s.pool).WakeQueue(ctx, due.queue)
 	}
 	if err != nil && w.ctx.Err() == nil {

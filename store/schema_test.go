@@ -243,3 +243,29 @@ func TestAnIndexWaitsForOthers(t *testing.T) {
 	require.NoError(t, <-done)
 	require.NoError(t, store.MigrateWith(t.Context(), url, files, lockTimeoutOfTest, 1), "there is nothing left to do")
 }
+
+var (
+	changesRows = regexp.MustCompile(`(?m)^(UPDATE|DELETE|INSERT|WITH) `)
+	inScope     = regexp.MustCompile(`set_config\('app\.system', 'on'`)
+)
+
+// Rows are changed in a scope, without which a migration sees none.
+func TestMigrationsChangeRowsInAScope(t *testing.T) {
+	t.Parallel()
+	files, err := store.Migrations()
+	require.NoError(t, err)
+	names, err := fs.Glob(files, "*.sql")
+	require.NoError(t, err)
+	for _, name := range names {
+		text, err := fs.ReadFile(files, name)
+		require.NoError(t, err)
+		for _, half := range strings.SplitN(string(text), "-- +goose Down", 2) {
+			half = functionBody.ReplaceAllString(half, "")
+			first := changesRows.FindStringIndex(half)
+			if first == nil || strings.HasPrefix(name, "0063_") { // which 0071 does over
+				continue
+			}
+			require.Regexp(t, inScope, half[:first[0]], "%s changes rows: SELECT set_config('app.system', 'on', true) comes first", name)
+		}
+	}
+}

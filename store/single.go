@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -17,12 +19,16 @@ import (
 const (
 	readScope  = "SELECT set_config('app.tenant_id', $1, false), set_config('app.system', $2, false), set_config('plan_cache_mode', $3, false)"
 	writeScope = "SELECT set_config('app.tenant_id', $1, true), set_config('app.system', '', true)"
+	// unlessLocked is writeScope with an end to the wait for locks.
+	unlessLocked = "SELECT set_config('app.tenant_id', $1, true), set_config('app.system', '', true), set_config('lock_timeout', $2, true)"
 )
 
 // scope says whose rows a reader sees: those of one tenant, or, for the nil UUID, all.
 type scope struct {
 	tenant   uuid.UUID
 	byValues bool
+	// locks bounds the wait for each lock; 0: as the server has it.
+	locks time.Duration
 }
 
 // settings are the parameters of readScope.
@@ -52,6 +58,11 @@ func (s *Store) ReadSystem() *db.Queries {
 // that it is for tables that are not audited. A query whose connection broke is not repeated, since it may be done: ErrCommitUnknown.
 func (s *Store) Write(tenantID uuid.UUID) *db.Queries {
 	return db.New(&singles{store: s, scope: scope{tenant: tenantID}})
+}
+
+// WriteUnlessLocked is Write that waits for a lock that others have no longer than wait.
+func (s *Store) WriteUnlessLocked(tenantID uuid.UUID, wait time.Duration) *db.Queries {
+	return db.New(&singles{store: s, scope: scope{tenant: tenantID, locks: wait}})
 }
 
 // singles runs each statement in a transaction of its own. What is sent up to one Sync of the protocol is one transaction (PostgreSQL's
@@ -100,6 +111,8 @@ func (s scoped) state(batch *pgx.Batch) {
 	case s.of.read:
 		delete(s.conn.Conn().PgConn().CustomData(), scopeKey)
 		batch.Queue(readScope, s.of.scope.settings()...)
+	case s.of.scope.locks > 0:
+		batch.Queue(unlessLocked, s.of.scope.tenant.String(), strconv.FormatInt(s.of.scope.locks.Milliseconds(), 10))
 	default:
 		batch.Queue(writeScope, s.of.scope.tenant.String())
 	}
@@ -186,10 +199,17 @@ func (q *singles) failed(ctx context.Context, err error) error {
 	if q.read && hasCode(err, codeCanceled) && ctx.Err() == nil {
 		return fmt.Errorf("%w: %w", ErrTooLong, err) // the timeout of readersOf
 	}
+	if q.read && hasCode(err, codeReadOnly) {
+		return err // a query that writes is no read
+	}
 	if err == nil || errors.As(err, &server) || errors.Is(err, pgx.ErrNoRows) {
 		return translate(err)
 	}
-	if !isConnectionLoss(err) {
+	switch {
+	case isConnectionLoss(err):
+	case !q.read && (endedByContext(err) || ctx.Err() != nil):
+		return fmt.Errorf("%w: %w", ErrCommitUnknown, err)
+	default:
 		return err // of the context, or of a value that can't be scanned
 	}
 	if err = lostUnless(ctx, err); q.read {

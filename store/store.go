@@ -57,9 +57,8 @@ type Config struct {
 type Store struct {
 	pool    *pgxpool.Pool
 	readers *pgxpool.Pool // for single reads alone: see singles
-	// lists has an element for each list that is being read: they leave half of the readers to others.
-	lists    chan struct{}
-	listWait time.Duration // for an element of lists
+	// lists bounds the lists that are read at once: they leave half of the readers to others.
+	lists    *listTurns
 	river    *river.Client[pgx.Tx]
 	waker    *waker
 	master   keyring.Key
@@ -71,6 +70,7 @@ type Store struct {
 	month atomic.Pointer[CallMonth]
 
 	watchers   watchers // of credentials
+	ended      endedTokens
 	deliveries *deliverySignal
 	reports    reportWatchers
 }
@@ -101,7 +101,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	s := &Store{
-		pool: pool, readers: readers, lists: make(chan struct{}, max(1, readers.Config().MaxConns/2)), listWait: readTimeout, //nolint:mnd // half
+		pool: pool, readers: readers, lists: newListTurns(int(readers.Config().MaxConns/2), readTimeout), //nolint:mnd // half
 		master: cfg.MasterKey, keyDelay: cmp.Or(cfg.KeyDelay, defaultKeyDelay), log: log, waker: newWaker(), deliveries: newDeliverySignal(),
 	}
 	// This client enqueues. Of its own notifications the first of each queue alone is sent: once says after a commit what was enqueued.
@@ -156,7 +156,15 @@ func readersOf(ctx context.Context, cfg *pgxpool.Config, timeout time.Duration) 
 	cfg = cfg.Copy()
 	cfg.MaxConns = (cfg.MaxConns + 1) / 2 //nolint:mnd // half of them
 	cfg.MinConns, cfg.MinIdleConns = 0, 0
-	cfg.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
+	// Set once it is connected: what a URL asks of its server (target_session_attrs=read-write) is looked for before that.
+	connected := cfg.AfterConnect
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := connected(ctx, conn); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, "SET default_transaction_read_only = on")
+		return err //nolint:wrapcheck // pgx wraps it
+	}
 	cfg.ConnConfig.RuntimeParams["statement_timeout"] = strconv.FormatInt(timeout.Milliseconds(), 10)
 	readers, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -247,10 +255,14 @@ func (s *Store) closePools() {
 // Pool gives the connections for what needs one of its own: advisory locks, River's workers.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
-// Ping asks the database for a sign of life.
+// Ping asks the database for a sign of life. One that takes no writes is unavailable.
 func (s *Store) Ping(ctx context.Context) error {
-	if err := s.pool.Ping(ctx); err != nil {
+	var readOnly bool
+	if err := s.pool.QueryRow(ctx, "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean").Scan(&readOnly); err != nil {
 		return fmt.Errorf("ping the database: %w", lostUnless(ctx, err))
+	}
+	if readOnly {
+		return fmt.Errorf("ping the database: %w: the server is read-only", ErrUnavailable)
 	}
 	return nil
 }

@@ -3,9 +3,7 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -16,18 +14,14 @@ import (
 
 // ReadListByValues sends the queries of several reads together: one transaction, one round trip. Each read makes one query, and sets its results
 // anew each time: it is run again after a connection that was lost. The first error is returned. It is for lists, whose queries are planned for the
-// values at hand (see PlanByValues) and may take long. They take half of the connections at most: others wait for ReadTimeout. Errors: ErrListsBusy.
+// values at hand (see PlanByValues) and may take long. They take half of the connections at most, those of one tenant half of these: others wait for
+// ReadTimeout. Errors: ErrListsBusy.
 func (s *Store) ReadListByValues(ctx context.Context, tenantID uuid.UUID, reads ...func(*db.Queries) error) error {
-	wait := time.NewTimer(s.listWait)
-	defer wait.Stop()
-	select {
-	case s.lists <- struct{}{}:
-		defer func() { <-s.lists }()
-	case <-wait.C:
-		return ErrListsBusy
-	case <-ctx.Done():
-		return fmt.Errorf("wait for other lists to be read: %w", ctx.Err())
+	done, err := s.lists.turn(ctx, tenantID)
+	if err != nil {
+		return err
 	}
+	defer done()
 	q := &singles{store: s, scope: scope{tenant: tenantID, byValues: true}, read: true}
 	for losses := 1; ; losses++ {
 		err := q.readAll(ctx, reads)

@@ -41,6 +41,8 @@ type Tx struct {
 	reports []DueReport
 	// credentials tell of those that it changes.
 	credentials []func(CredentialWatcher)
+	// endedTokens are callback tokens of which others are told after the commit.
+	endedTokens []string
 }
 
 // Pgx gives the driver's transaction, for what the generated queries don't cover (COPY, batches). Its errors are the driver's;
@@ -170,6 +172,10 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) erro
 	s.reports.tell(t.reports)
 	for _, change := range t.credentials { // as well
 		s.watchers.changed(change)
+	}
+	if len(t.endedTokens) > 0 {
+		s.ended.add(t.endedTokens)
+		s.wake(tokenWord, time.Time{}) //nolint:contextcheck // it outlives the transaction
 	}
 	if err != nil {
 		return fmt.Errorf("commit transaction: %w", commitError(ctx, err))

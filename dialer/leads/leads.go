@@ -36,6 +36,7 @@ type Service struct {
 	Unusable prometheus.Counter
 
 	pushes lanes.Lanes[intoCampaign, *pushed]
+	alone  lanes.Lanes[intoCampaign, struct{}]
 }
 
 // Codes of faults.
@@ -54,14 +55,39 @@ func (l *Service) PushLead(ctx context.Context, tenant, campaign uuid.UUID, in I
 	}
 	rows := []leadRow{row}
 	answered := l.scrubRows(ctx, tenant, rows)
-	out, plain, err := l.pushPlain(ctx, tenant, campaign, rows[0], answered)
+	out, plain, failed := l.pushPlain(ctx, tenant, campaign, rows[0], answered)
+	switch {
+	case plain:
+	case failed == nil:
+		out, err = l.pushAlone(ctx, tenant, campaign, rows, answered)
+	case ctx.Err() != nil:
+		err = failed
+	default:
+		out, err = l.pushAfter(ctx, tenant, campaign, rows, answered, failed)
+	}
 	if err != nil {
 		return Lead{}, fault.Wrap("push lead", err)
 	}
-	if plain {
-		l.Wake.Campaign(campaign)
-		return out, nil
+	l.Wake.Campaign(campaign)
+	return out, nil
+}
+
+// pushAfter adds a lead by itself after a statement for many has failed, which may have brought it.
+func (l *Service) pushAfter(ctx context.Context, tenant, campaign uuid.UUID, rows []leadRow, answered bool, failed error) (out Lead, err error) {
+	waited := l.alone.Do(ctx, intoCampaign{tenant, campaign}, aloneBounds(), struct{}{}, func([]struct{}) {
+		out, err = l.pushAlone(ctx, tenant, campaign, rows, answered)
+	})
+	if waited != nil {
+		err = waited
 	}
+	if errors.Is(failed, store.ErrCommitUnknown) && (waited != nil || errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrBusy)) {
+		err = errors.Join(err, failed)
+	}
+	return out, err
+}
+
+// pushAlone adds a lead in a transaction of its own.
+func (l *Service) pushAlone(ctx context.Context, tenant, campaign uuid.UUID, rows []leadRow, answered bool) (out Lead, err error) {
 	err = l.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		owner, err := campaignOwner(ctx, tx, tenant, campaign)
 		if err != nil {
@@ -71,7 +97,7 @@ func (l *Service) PushLead(ctx context.Context, tenant, campaign uuid.UUID, in I
 		if _, err := l.insertLeads(ctx, tx, owner, campaign, rows, answered); err != nil {
 			return err
 		}
-		made, err := tx.Q.LeadGet(ctx, tenant, row.id)
+		made, err := tx.Q.LeadGet(ctx, tenant, rows[0].id)
 		if errors.Is(err, store.ErrNotFound) {
 			return l.duplicate(ctx, tx, tenant, campaign, rows[0])
 		}
@@ -81,11 +107,7 @@ func (l *Service) PushLead(ctx context.Context, tenant, campaign uuid.UUID, in I
 		out = ViewOf(made, store.PrivacyMode(owner.PrivacyMode))
 		return nil
 	})
-	if err != nil {
-		return Lead{}, fault.Wrap("push lead", err)
-	}
-	l.Wake.Campaign(campaign)
-	return out, nil
+	return out, err
 }
 
 // campaignOwner reads the tenant, and that the campaign is there.

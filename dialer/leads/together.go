@@ -12,8 +12,15 @@ import (
 	"github.com/ringmaster/ringmaster/store/lanes"
 )
 
-// pushTimeout bounds a statement, which has the leads of other requests than the one that sends it.
-const pushTimeout = 10 * time.Second
+const (
+	// pushTimeout bounds a statement, which has the leads of other requests than the one that sends it.
+	pushTimeout = 10 * time.Second
+	// pushLocks bounds its wait for a number that is in another's transaction: then each lead goes by itself, and that one alone waits.
+	pushLocks = 200 * time.Millisecond
+)
+
+// aloneBounds have few leads at a time go by themselves after a statement for them all has failed.
+func aloneBounds() lanes.Bounds { return lanes.Bounds{Running: 4, Together: 1} } //nolint:mnd // see above
 
 // pushBounds have one statement at a time bring leads into a campaign, with a hundred at most.
 func pushBounds() lanes.Bounds { return lanes.Bounds{Running: 1, Together: 100} } //nolint:mnd // see above
@@ -26,11 +33,12 @@ type pushed struct {
 	row      leadRow
 	scrubbed bool
 	made     *db.LeadsPushRow // nil for a lead that was not added
+	err      error            // of the statement
 }
 
-// pushPlain adds a lead when there is nothing about it that takes more than a statement: false then, whatever it was. Of a connection that was lost
-// nobody knows whether it has brought the lead.
-func (l *Service) pushPlain(ctx context.Context, tenant, campaign uuid.UUID, row leadRow, scrubbed bool) (Lead, bool, error) {
+// pushPlain adds a lead when there is nothing about it that takes more than a statement: false then, whatever it was. What the statement failed for
+// comes with that: where nobody knows whether it has brought the lead, nobody may be told that it hasn't.
+func (l *Service) pushPlain(ctx context.Context, tenant, campaign uuid.UUID, row leadRow, scrubbed bool) (out Lead, plain bool, err error) {
 	if row.status != StatusNew || scrubbed && row.listed {
 		return Lead{}, false, nil
 	}
@@ -39,7 +47,7 @@ func (l *Service) pushPlain(ctx context.Context, tenant, campaign uuid.UUID, row
 		return Lead{}, false, err
 	}
 	if p.made == nil {
-		return Lead{}, false, nil
+		return Lead{}, false, p.err
 	}
 	at := p.made.CreatedAt
 	return ViewOf(db.Lead{
@@ -65,8 +73,12 @@ func (l *Service) sendPushes(ctx context.Context, to intoCampaign, batch []*push
 		params.Checked = append(params.Checked, p.scrubbed)
 		params.Priorities = append(params.Priorities, int32(r.priority)) //nolint:gosec // bounded
 	}
-	made, err := l.Store.Write(to.tenant).LeadsPush(ctx, params)
+	made, err := l.Store.WriteUnlessLocked(to.tenant, pushLocks).LeadsPush(ctx, params)
 	if err != nil {
+		l.Log.WarnContext(ctx, "adding leads together failed, each is added by itself", "campaign_id", to.campaign, "leads", len(batch), "error", err)
+		for _, p := range batch {
+			p.err = err
+		}
 		return
 	}
 	for i := range made {

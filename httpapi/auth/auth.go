@@ -294,9 +294,22 @@ func (a *Authenticator) Take(ctx context.Context, who Principal) Verdict {
 // New makes an Authenticator; each function gives the keys, or the time, at each use. It remembers nothing before store.WatchCredentials
 // watches for it.
 func New(st *store.Store, signer *Signer, callbackKeys func() []keyring.Key, now func() time.Time, log *slog.Logger, metrics Metrics) *Authenticator {
-	return &Authenticator{
+	a := &Authenticator{
 		store: st, signer: signer, callbackKeys: callbackKeys, Touched: newTouchLog(st, log), limiter: newLimiter(time.Minute), now: now, log: log, leases: newLeases(st, now, log),
 		keys: newMemory[keyHash, *db.FindAPIKeyByHashRow](), users: newMemory[userRef, *db.FindSessionUserRow](),
 		tokens: newMemory[string, *db.FindCallbackTokenRow](), metrics: metrics,
 	}
+	a.keys.weigh = func(row *db.FindAPIKeyByHashRow) int {
+		return weightOf(row.ApiKey.AllowedOrigins) + weightOf(row.ApiKey.Scopes)
+	}
+	return a
+}
+
+// weightOf is about what a list of texts takes in memory.
+func weightOf(texts []string) int {
+	n := 0
+	for _, t := range texts {
+		n += len(t) + 16 //nolint:mnd // of the string itself
+	}
+	return n
 }

@@ -140,21 +140,30 @@ func (l *leases) shareOf(key keyRef, now time.Time) *share {
 	return s
 }
 
-// lease asks for more; the share is marked as asking.
+// lease asks for more; the share is marked as asking, until it has ended in whatever way.
 func (l *leases) lease(ctx context.Context, key keyRef, s *share, perMinute int) {
 	l.mu.Lock()
 	used := max(0, s.used-s.leased)
 	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		close(s.asking)
+		s.asking = nil
+	}()
 	got, err := l.ask(ctx, key, perMinute, used)
 	if err != nil {
 		l.log.WarnContext(ctx, "leasing requests of an API key failed, each host counts for itself meanwhile", "api_key_id", key.id, "retry_in", blindFor, "error", err)
 	}
+	l.took(s, got, err)
+}
+
+// took notes what a share was given.
+func (l *leases) took(s *share, got lease, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	close(s.asking)
-	s.asking = nil
 	now := l.now()
 	if err != nil {
 		l.blind = now.Add(blindFor)

@@ -13,8 +13,11 @@ import (
 const (
 	// lifetime bounds how long what was read is believed should the word of a change be lost.
 	lifetime = 5 * time.Second
-	// maxRemembered bounds what is remembered: some tens of MiB.
+	// maxRemembered and maxWeight bound what a memory has, in pieces and in bytes.
 	maxRemembered = 50_000
+	maxWeight     = 64 << 20
+	// baseWeight is about what a piece takes besides what it has of texts.
+	baseWeight = 512
 )
 
 // memory keeps what the database said of credentials that are there, as long as every change is told (store.CredentialWatcher). Of those that
@@ -22,19 +25,22 @@ const (
 type memory[K comparable, V any] struct {
 	now   func() time.Time
 	most  int                // that are remembered
+	weigh func(V) int        // in bytes; nil: baseWeight each
 	reads singleflight.Group // by era and key
 
 	mu      sync.RWMutex // guards all below
 	watched bool         // every change is told; nothing is remembered while it isn't
 	// era counts what was forgotten. What was read in an earlier era may be from before the change, and isn't kept.
-	era  uint64
-	kept map[K]remembered[V]
+	era    uint64
+	kept   map[K]remembered[V]
+	weight int // of what is kept
 }
 
 type remembered[V any] struct {
 	value  V
 	tenant uuid.UUID
 	until  time.Time
+	weight int
 }
 
 func newMemory[K comparable, V any]() *memory[K, V] {
@@ -56,24 +62,58 @@ func (m *memory[K, V]) put(key K, tenant uuid.UUID, value V, era uint64) {
 	if !m.watched || era != m.era {
 		return
 	}
-	if len(m.kept) >= m.most {
-		clear(m.kept)
+	r := remembered[V]{value: value, tenant: tenant, until: m.now().Add(lifetime), weight: baseWeight}
+	if m.weigh != nil {
+		r.weight += m.weigh(value)
 	}
-	m.kept[key] = remembered[V]{value: value, tenant: tenant, until: m.now().Add(lifetime)}
+	m.dropOne(key)
+	if m.full(r.weight) {
+		m.drop(func(_ K, old remembered[V]) bool { return !m.now().Before(old.until) })
+	}
+	if m.full(r.weight) {
+		m.clear()
+	}
+	m.kept[key] = r
+	m.weight += r.weight
+}
+
+// full tells whether there is no room for more. The caller holds mu, as those of clear, drop and dropOne do.
+func (m *memory[K, V]) full(weight int) bool {
+	return len(m.kept) >= m.most || m.weight+weight > maxWeight
+}
+
+func (m *memory[K, V]) clear() {
+	clear(m.kept)
+	m.weight = 0
+}
+
+func (m *memory[K, V]) dropOne(key K) {
+	m.weight -= m.kept[key].weight
+	delete(m.kept, key)
+}
+
+func (m *memory[K, V]) drop(which func(K, remembered[V]) bool) {
+	maps.DeleteFunc(m.kept, func(k K, r remembered[V]) bool {
+		goes := which(k, r)
+		if goes {
+			m.weight -= r.weight
+		}
+		return goes
+	})
 }
 
 func (m *memory[K, V]) forget(tenant uuid.UUID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.era++
-	maps.DeleteFunc(m.kept, func(_ K, r remembered[V]) bool { return r.tenant == tenant })
+	m.drop(func(_ K, r remembered[V]) bool { return r.tenant == tenant })
 }
 
 func (m *memory[K, V]) forgetOne(key K) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.era++
-	delete(m.kept, key)
+	m.dropOne(key)
 }
 
 func (m *memory[K, V]) watch(on bool) {
@@ -81,7 +121,7 @@ func (m *memory[K, V]) watch(on bool) {
 	defer m.mu.Unlock()
 	m.era++
 	m.watched = on
-	clear(m.kept)
+	m.clear()
 }
 
 // look gives what is remembered, or what read gives, which belongs to a tenant. Those who look at the same time share one read, so that no

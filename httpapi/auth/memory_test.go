@@ -111,6 +111,14 @@ func TestMemoryKeepsNoErrorsAndIsBounded(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.LessOrEqual(t, len(m.kept), m.most)
+	m.weigh = func(int64) int { return maxWeight / 3 }
+	for i := range 5 {
+		_, _, err := m.look("heavy "+strconv.Itoa(i), s.read)
+		require.NoError(t, err)
+		require.LessOrEqual(t, m.weight, maxWeight)
+	}
+	m.watch(true)
+	require.Zero(t, m.weight)
 }
 
 // Whatever readers do meanwhile: who looks after a change was told sees it.

@@ -394,6 +394,31 @@ func (q *Queries) GetIdempotencyKey(ctx context.Context, arg GetIdempotencyKeyPa
 	return i, err
 }
 
+const giveBackIdempotencyKey = `-- name: GiveBackIdempotencyKey :exec
+DELETE FROM idempotent_requests
+WHERE tenant_id = $1 AND environment = $2 AND scope = $3 AND key = $4 AND attempt = $5::uuid AND status_code IS NULL
+`
+
+type GiveBackIdempotencyKeyParams struct {
+	TenantID    uuid.UUID
+	Environment string
+	Scope       string
+	Key         string
+	Attempt     uuid.UUID
+}
+
+// GiveBackIdempotencyKey releases a key that an attempt may have claimed and doesn't use.
+func (q *Queries) GiveBackIdempotencyKey(ctx context.Context, arg GiveBackIdempotencyKeyParams) error {
+	_, err := q.db.Exec(ctx, giveBackIdempotencyKey,
+		arg.TenantID,
+		arg.Environment,
+		arg.Scope,
+		arg.Key,
+		arg.Attempt,
+	)
+	return err
+}
+
 const insertRecordingAccess = `-- name: InsertRecordingAccess :exec
 INSERT INTO recording_access (tenant_id, id, call_id, recording_id, accessor, method, at, remote_addr)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)

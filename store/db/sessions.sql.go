@@ -90,6 +90,7 @@ func (q *Queries) CallbackTokenRevoke(ctx context.Context, revokedAt time.Time, 
 
 const callbackTokenRevokeOfSession = `-- name: CallbackTokenRevokeOfSession :many
 UPDATE callback_tokens SET revoked_at = $1::timestamptz
+FROM (SELECT set_config('app.told_later', 'on', true)) AS later
 WHERE tenant_id = $2 AND call_id = $3 AND session_id = $4 AND revoked_at IS NULL
 RETURNING jti_hash
 `
@@ -101,7 +102,7 @@ type CallbackTokenRevokeOfSessionParams struct {
 	SessionID uuid.UUID
 }
 
-// CallbackTokenRevokeOfSession gives the hashes of those that it ends.
+// CallbackTokenRevokeOfSession gives the hashes of those that it ends. Controllers aren't told by the transaction itself: see Tx.ForgetTokenLater.
 func (q *Queries) CallbackTokenRevokeOfSession(ctx context.Context, arg CallbackTokenRevokeOfSessionParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, callbackTokenRevokeOfSession,
 		arg.RevokedAt,
@@ -469,4 +470,14 @@ func (q *Queries) SessionVoiceAgentLimit(ctx context.Context, tenantID uuid.UUID
 	var i SessionVoiceAgentLimitRow
 	err := row.Scan(&i.MaxConcurrent, &i.Held)
 	return i, err
+}
+
+const tellTokens = `-- name: TellTokens :exec
+SELECT pg_notify('ringmaster_credentials', 'callback ' || t.hash) FROM unnest($1::text[]) AS t (hash)
+`
+
+// TellTokens tells all controllers that callback tokens have changed, by the hashes of their jti.
+func (q *Queries) TellTokens(ctx context.Context, hashes []string) error {
+	_, err := q.db.Exec(ctx, tellTokens, hashes)
+	return err
 }

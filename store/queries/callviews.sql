@@ -125,6 +125,11 @@ UPDATE idempotent_requests SET status_code = @status_code::int, response = @resp
   request_hash = coalesce(sqlc.narg('request_hash')::bytea, request_hash)
 WHERE tenant_id = @tenant_id AND environment = @environment AND scope = @scope AND key = @key AND status_code IS NULL;
 
+-- GiveBackIdempotencyKey releases a key that an attempt may have claimed and doesn't use.
+-- name: GiveBackIdempotencyKey :exec
+DELETE FROM idempotent_requests
+WHERE tenant_id = @tenant_id AND environment = @environment AND scope = @scope AND key = @key AND attempt = @attempt::uuid AND status_code IS NULL;
+
 -- name: ReleaseIdempotencyKey :exec
 DELETE FROM idempotent_requests
 WHERE tenant_id = @tenant_id AND environment = @environment AND scope = @scope AND key = @key AND status_code IS NULL;

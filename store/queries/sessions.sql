@@ -44,11 +44,16 @@ UPDATE ai_sessions SET token_hash = @token_hash::text WHERE tenant_id = @tenant_
 INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at, created_at)
 VALUES (@tenant_id, @jti_hash, @call_id, @session_id, @jwt, @scope, @expires_at::timestamptz, @created_at::timestamptz);
 
--- CallbackTokenRevokeOfSession gives the hashes of those that it ends.
+-- CallbackTokenRevokeOfSession gives the hashes of those that it ends. Controllers aren't told by the transaction itself: see Tx.ForgetTokenLater.
 -- name: CallbackTokenRevokeOfSession :many
 UPDATE callback_tokens SET revoked_at = @revoked_at::timestamptz
+FROM (SELECT set_config('app.told_later', 'on', true)) AS later
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND session_id = @session_id AND revoked_at IS NULL
 RETURNING jti_hash;
+
+-- TellTokens tells all controllers that callback tokens have changed, by the hashes of their jti.
+-- name: TellTokens :exec
+SELECT pg_notify('ringmaster_credentials', 'callback ' || t.hash) FROM unnest(@hashes::text[]) AS t (hash);
 
 -- name: CallbackTokenRevoke :execrows
 UPDATE callback_tokens SET revoked_at = @revoked_at::timestamptz WHERE tenant_id = @tenant_id AND jti_hash = @jti_hash AND revoked_at IS NULL;

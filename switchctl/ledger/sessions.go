@@ -195,7 +195,7 @@ func endSession(ctx context.Context, tx *store.Tx, call db.Call, end SessionEnd)
 			return err
 		}
 		for _, hash := range ended {
-			tx.ForgetToken(hash)
+			tx.ForgetTokenLater(hash)
 		}
 	}
 	if err := emitSessionEnded(ctx, tx, call, session, end); err != nil {
