@@ -138,7 +138,7 @@ func TestFlowCredentialsStayWithTheirAddress(t *testing.T) {
 	require.Equal(t, f.Version+1, got.Version)
 	b.holdsNoSecret(t)
 	sent := b.asked(t, f)
-	require.Equal(t, "https://crm.example/other?api%5Fkey=key-of-the-crm-1234", sent.URL)
+	require.Equal(t, "https://crm.example/other?api_key=key-of-the-crm-1234", sent.URL)
 	require.Equal(t, "Bearer bearer-of-the-crm-5678", sent.Header["Authorization"])
 	require.Equal(t, "another-key-of-the-crm", sent.Header["X-Api-Key"])
 	got, err = b.svc.Flows.PatchFlow(t.Context(), b.tenant, f.ID, flows.Input{Name: input.Some("renamed")})
