@@ -36,7 +36,7 @@ type Tx struct {
 	enqueued []string
 	// webhooks tells that it queued deliveries: those of woken, or, as wokenAll says, of any subscription.
 	webhooks, wokenAll bool
-	woken              []uuid.UUID
+	woken              map[uuid.UUID]bool
 	// reports are those of calls that it makes due.
 	reports []DueReport
 	// credentials tell of those that it changes.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,8 @@ const (
 	mostWoken = 1000
 	// wokenOnce is how many one notification of PostgreSQL names, which has 8,000 bytes at most.
 	wokenOnce = 200
+	// wokenSize is how many bytes name one: its id, and whether it was edited.
+	wokenSize = len(uuid.UUID{}) + 1
 )
 
 // Woken collects the subscriptions of which deliveries may have been queued, or that were edited.
@@ -29,33 +32,29 @@ type Woken struct {
 	C   <-chan struct{}
 	c   chan struct{}
 	mu  sync.Mutex
-	ids map[uuid.UUID]struct{}
+	ids map[uuid.UUID]bool // true for one that was edited
 	all bool
 }
 
 // NewWoken makes one.
 func NewWoken() *Woken {
 	c := make(chan struct{}, 1)
-	return &Woken{C: c, c: c, ids: map[uuid.UUID]struct{}{}}
+	return &Woken{C: c, c: c, ids: map[uuid.UUID]bool{}}
 }
 
-// Take gives the subscriptions since the last time; all tells that it may be any.
-func (w *Woken) Take() (ids []uuid.UUID, all bool) {
+// Take gives the subscriptions since the last time, true for those that were edited; all tells that it may be any.
+func (w *Woken) Take() (ids map[uuid.UUID]bool, all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for id := range w.ids {
-		ids = append(ids, id)
-	}
-	all = w.all
-	w.all = false
-	clear(w.ids)
+	ids, all = w.ids, w.all
+	w.ids, w.all = map[uuid.UUID]bool{}, false
 	return ids, all
 }
 
-func (w *Woken) add(ids []uuid.UUID) {
+func (w *Woken) add(ids map[uuid.UUID]bool) {
 	w.mu.Lock()
-	for _, id := range ids {
-		w.ids[id] = struct{}{}
+	for id, edited := range ids {
+		w.ids[id] = w.ids[id] || edited
 	}
 	if len(ids) == 0 || len(w.ids) > mostWoken {
 		w.all = true
@@ -80,7 +79,7 @@ func newDeliverySignal() *deliverySignal {
 	return &deliverySignal{id: uuid.NewString(), others: NewWoken(), list: make(map[*Woken]struct{})}
 }
 
-func (d *deliverySignal) tell(ids []uuid.UUID) {
+func (d *deliverySignal) tell(ids map[uuid.UUID]bool) {
 	d.others.add(ids)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,18 +106,25 @@ func (d *deliverySignal) ring(ctx context.Context, q *db.Queries) error {
 	if all {
 		return q.WakeWebhooks(ctx, d.id)
 	}
-	for len(ids) > 0 {
-		n := min(wokenOnce, len(ids))
-		if err := q.WakeWebhooks(ctx, d.id+" "+joinIDs(ids[:n])); err != nil {
+	list := make([]byte, 0, len(ids)*wokenSize)
+	for id, edited := range ids {
+		list = append(list, id[:]...)
+		if edited {
+			list = append(list, 1)
+		} else {
+			list = append(list, 0)
+		}
+	}
+	for part := range slices.Chunk(list, wokenOnce*wokenSize) {
+		if err := q.WakeWebhooks(ctx, d.id+" "+hex.EncodeToString(part)); err != nil {
 			return err
 		}
-		ids = ids[n:]
 	}
 	return nil
 }
 
 // heard gives what another process tells; own that it was this one.
-func (d *deliverySignal) heard(payload string) (ids []uuid.UUID, own bool) {
+func (d *deliverySignal) heard(payload string) (ids map[uuid.UUID]bool, own bool) {
 	sender, list, _ := strings.Cut(payload, " ")
 	if sender == d.id {
 		return nil, true
@@ -127,30 +133,33 @@ func (d *deliverySignal) heard(payload string) (ids []uuid.UUID, own bool) {
 	if err != nil {
 		return nil, false
 	}
-	for len(raw) >= len(uuid.UUID{}) {
-		ids = append(ids, uuid.UUID(raw[:len(uuid.UUID{})]))
-		raw = raw[len(uuid.UUID{}):]
+	ids = map[uuid.UUID]bool{}
+	for one := range slices.Chunk(raw, wokenSize) {
+		if len(one) == wokenSize {
+			ids[uuid.UUID(one[:wokenSize-1])] = one[wokenSize-1] != 0
+		}
 	}
 	return ids, false
 }
 
-func joinIDs(ids []uuid.UUID) string {
-	raw := make([]byte, 0, len(ids)*len(uuid.UUID{}))
-	for _, id := range ids {
-		raw = append(raw, id[:]...)
-	}
-	return hex.EncodeToString(raw)
+// WakeWebhooks says that this transaction queues deliveries of some subscriptions: those who work the queue look at them after the commit. None means
+// that it may be any.
+func (t *Tx) WakeWebhooks(subscriptions ...uuid.UUID) {
+	t.wakeWebhooks(subscriptions, false)
+	t.wokenAll = t.wokenAll || len(subscriptions) == 0
 }
 
-// WakeWebhooks says that this transaction queues deliveries of some subscriptions, or edits them: those who work the queue look at them after the
-// commit. None means that it may be any.
-func (t *Tx) WakeWebhooks(subscriptions ...uuid.UUID) {
+// WebhookEdited says that this transaction edits a subscription, which is for what waits of it as well.
+func (t *Tx) WebhookEdited(subscription uuid.UUID) { t.wakeWebhooks([]uuid.UUID{subscription}, true) }
+
+func (t *Tx) wakeWebhooks(subscriptions []uuid.UUID, edited bool) {
 	if !t.webhooks {
-		t.webhooks = true
+		t.webhooks, t.woken = true, map[uuid.UUID]bool{}
 		t.enqueued = append(t.enqueued, webhookQueue)
 	}
-	t.wokenAll = t.wokenAll || len(subscriptions) == 0
-	t.woken = append(t.woken, subscriptions...)
+	for _, id := range subscriptions {
+		t.woken[id] = t.woken[id] || edited
+	}
 }
 
 // WatchWebhooks adds to woken what may have been queued, by this process at once and by others within some 20 ms, until ctx ends. While its

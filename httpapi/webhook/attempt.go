@@ -156,13 +156,18 @@ func (d *Dispatcher) record(ctx context.Context, e *endpoint, it *item, entry At
 		d.metrics.deliveries.WithLabelValues(string(status)).Inc()
 	}
 	level := slog.LevelDebug
+	if entry.Error != nil {
+		level = slog.LevelWarn
+	}
+	if !d.log.Enabled(ctx, level) {
+		return
+	}
 	attrs := []slog.Attr{
 		slog.String("delivery_id", it.DeliveryID.String()), slog.String("tenant_id", it.TenantID.String()),
 		slog.String("event_type", it.EventType), slog.String("event_id", store.EventID(it.EventID)),
 		slog.Int("attempt", it.made+1), slog.String("status", string(status)), slog.Int64("latency_ms", entry.LatencyMS),
 	}
 	if entry.Error != nil {
-		level = slog.LevelWarn
 		attrs = append(attrs, slog.String("error", *entry.Error))
 	}
 	d.log.LogAttrs(ctx, level, "webhook attempt", attrs...)

@@ -36,7 +36,7 @@ func disable(ctx context.Context, st *store.Store, tenant, id uuid.UUID, now tim
 		if err != nil {
 			return err
 		}
-		tx.WakeWebhooks(id)
+		tx.WebhookEdited(id)
 		others, err := tx.Q.ActiveWebhooksBut(ctx, tenant, id)
 		if err != nil {
 			return err

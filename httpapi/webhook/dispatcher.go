@@ -29,6 +29,8 @@ const (
 	retryLook   = time.Second
 	// atOnce is for how many endpoints deliveries are read by one query.
 	atOnce = 32
+	// aimedFor is how long it is known where an endpoint is; edits are told of.
+	aimedFor = time.Second
 	// askedFor is how long an endpoint isn't asked for again by itself while it has what is next in its queue.
 	askedFor = 30 * time.Second
 	// idleFor is how long an endpoint without deliveries is remembered: how many requests it gets, and whether it is silent.
@@ -125,6 +127,7 @@ type Dispatcher struct {
 	ask       map[uuid.UUID]bool // endpoints of which deliveries are to be read
 	alarms    alarms
 	allAt     time.Time // when all of the queue is to be looked at
+	edited    bool      // any subscription, or its tenant, may have been edited
 	parked    []parked
 }
 
@@ -242,10 +245,13 @@ func (d *Dispatcher) hear() {
 	}
 	ids, all := d.woken.Take()
 	if all {
-		d.allAt = time.Time{}
+		d.allAt, d.edited = time.Time{}, true
 	}
-	for _, id := range ids {
+	for id, edited := range ids {
 		d.ask[id] = true
+		if e := d.endpoints[id]; edited && e != nil {
+			e.aimed = time.Time{}
+		}
 	}
 }
 
@@ -274,7 +280,7 @@ func (d *Dispatcher) look(ctx context.Context) time.Time {
 	if err != nil {
 		return time.Now().Add(retryLook)
 	}
-	return time.Now().Add(max(pace, time.Since(began)))
+	return began.Add(pace)
 }
 
 // now is the time that written ones are compared with: the database's, unless a clock was given.

@@ -106,6 +106,7 @@ type endpoint struct {
 	more         bool
 	first, again mark
 	asked        time.Time // when it was last read for
+	aimed        time.Time // when it was looked where it is
 	waits        bool      // for a slot
 	alarm        time.Time // when it is to be looked at; zero for none
 	idle         time.Time // since when nothing was found for it

@@ -21,6 +21,8 @@ import (
 const (
 	// recordBatch is how many attempts are written by one transaction.
 	recordBatch = 500
+	// recordPace is the shortest time between the beginnings of two: what comes meanwhile is written together.
+	recordPace = 5 * time.Millisecond
 	// retryStore is how soon it is tried again when the database is away.
 	retryStore = 500 * time.Millisecond
 	// lastWrite bounds the writing of what is left when the dispatcher stops.
@@ -99,10 +101,14 @@ func (r *recorder) run(ctx context.Context) {
 				}
 				break
 			}
+			began := time.Now()
 			r.write(ctx, batch, closed)
 			select {
 			case r.done <- batch:
 			case <-r.over:
+			}
+			if n < recordBatch && !closed {
+				_ = retry.Pause(ctx, recordPace-time.Since(began)) // it ends with ctx
 			}
 		}
 	}

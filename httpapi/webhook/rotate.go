@@ -39,7 +39,7 @@ func (s *Subscriptions) RotateSecret(ctx context.Context, tenant, id uuid.UUID, 
 		return sub, "", fmt.Errorf("rotate the secret of a webhook: %w", err)
 	}
 	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
-		tx.WakeWebhooks(id)
+		tx.WebhookEdited(id)
 		var until *time.Time
 		if hours > 0 {
 			now, err := tx.Q.DatabaseTime(ctx)

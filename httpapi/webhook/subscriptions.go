@@ -130,7 +130,7 @@ func (s *Subscriptions) Patch(ctx context.Context, tenant, id uuid.UUID, in Edit
 			return err
 		}
 		in.copyTo(&sub, draft)
-		tx.WakeWebhooks(id) // for what is at hand
+		tx.WebhookEdited(id) // for what is at hand
 		sub, err = tx.Q.UpdateWebhook(ctx, db.UpdateWebhookParams{
 			TenantID: sub.TenantID, ID: sub.ID, Url: sub.Url, EventTypes: sub.EventTypes, CampaignID: sub.CampaignID,
 			IsActive: sub.IsActive,
@@ -143,7 +143,7 @@ func (s *Subscriptions) Patch(ctx context.Context, tenant, id uuid.UUID, in Edit
 // Delete removes one.
 func (s *Subscriptions) Delete(ctx context.Context, tenant, id uuid.UUID) error {
 	return s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		tx.WakeWebhooks(id)
+		tx.WebhookEdited(id)
 		n, err := tx.Q.DeleteWebhook(ctx, tenant, id)
 		if err == nil && n == 0 {
 			return store.ErrNotFound

@@ -127,6 +127,11 @@ func (d *Dispatcher) readAll(ctx context.Context, now time.Time) error {
 			delete(d.endpoints, id)
 		}
 	}
+	if d.edited {
+		for _, e := range holding {
+			e.aimed = time.Time{}
+		}
+	}
 	if err := d.aimAt(ctx, holding); err != nil {
 		return err
 	}
@@ -135,6 +140,7 @@ func (d *Dispatcher) readAll(ctx context.Context, now time.Time) error {
 		d.slots.wait(e)
 	}
 	d.metrics.observe(d.endpoints, now.Sub(oldest))
+	d.edited = false
 	d.allAt = time.Now().Add(max(allEvery, partOfAll*time.Since(began)))
 	return nil
 }
@@ -156,6 +162,10 @@ func (d *Dispatcher) unpark(now time.Time) {
 
 // aimAt looks where deliveries of some endpoints are to go now: a subscription may have been edited, paused or removed meanwhile.
 func (d *Dispatcher) aimAt(ctx context.Context, of []*endpoint) error {
+	now := time.Now()
+	of = slices.DeleteFunc(slices.Clone(of), func(e *endpoint) bool {
+		return now.Sub(e.aimed) < aimedFor && (e.target.row.PreviousSecretUntil == nil || d.now().Before(*e.target.row.PreviousSecretUntil))
+	})
 	if len(of) == 0 {
 		return nil
 	}
@@ -174,6 +184,7 @@ func (d *Dispatcher) aimAt(ctx context.Context, of []*endpoint) error {
 	for _, e := range of {
 		row, there := byID[e.id]
 		d.aim(ctx, e, row, there)
+		e.aimed = now
 	}
 	return nil
 }

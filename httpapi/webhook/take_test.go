@@ -36,7 +36,7 @@ func newReader(t *testing.T) *reader {
 // all looks at all of the queue.
 func (r *reader) all(t *testing.T) {
 	t.Helper()
-	r.allAt = time.Time{}
+	r.allAt, r.edited = time.Time{}, true
 	require.NoError(t, r.read(t.Context()))
 }
 
@@ -46,6 +46,9 @@ func (r *reader) asked(t *testing.T, ids ...uuid.UUID) {
 	r.allAt = time.Now().Add(time.Hour)
 	for _, id := range ids {
 		r.ask[id] = true
+		if e := r.endpoints[id]; e != nil {
+			e.aimed = time.Time{}
+		}
 	}
 	require.NoError(t, r.read(t.Context()))
 	require.Empty(t, r.ask)
