@@ -7,9 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
+	"path"
 	"syscall"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/httpapi/client"
 )
@@ -17,6 +21,7 @@ import (
 type recordingsCmd struct {
 	Get      recordingsGetCmd      `cmd:"" help:"Make a URL of a call's recording that needs no credential, for seven days."`
 	Download recordingsDownloadCmd `cmd:"" help:"Fetch the audio of a call's recording."`
+	Open     recordingsOpenCmd     `cmd:"" help:"Fetch the audio behind a signed URL, which needs no credential."`
 }
 
 // ofCall is the argument of commands on a call's recording.
@@ -81,10 +86,58 @@ func (cmd recordingsDownloadCmd) Run(ctx context.Context, e Env) error {
 	if err != nil {
 		return err
 	}
-	if cmd.Out == "-" {
-		return cmd.until(ctx, func() error { return cmd.fetch(ctx, e, c, e.Stdout, client.Download{}) })
+	d := download{out: cmd.Out, json: cmd.JSON, fetch: func(ctx context.Context, to io.Writer, how client.Download) error {
+		_, err := c.Recordings.DownloadRecording(ctx, cmd.ID, to, how)
+		return err
+	}}
+	return d.run(ctx, e, cmd.ID.String(), func(do func() error) error { return cmd.until(ctx, do) })
+}
+
+type recordingsOpenCmd struct {
+	flags
+	URL string `arg:"" help:"The URL, as recordings get, a call or an event has it."`
+	Out string `short:"o" placeholder:"FILE" help:"The file, which must not be there yet: the call's id with .wav by default; - writes to standard output."`
+}
+
+// Help shows how it is used.
+func (recordingsOpenCmd) Help() string {
+	return example("recordings open 'https://ringmaster.example/recordings/" + exampleID + "?expires=…' --out call.wav")
+}
+
+// Run fetches it.
+func (cmd recordingsOpenCmd) Run(ctx context.Context, e Env) error {
+	at, err := url.Parse(cmd.URL)
+	if err != nil || at.Host == "" {
+		return errors.New("that is no URL of a recording")
 	}
-	path := cmp.Or(cmd.Out, cmd.ID.String()+".wav")
+	c, err := cmd.newClient(e, at.Scheme+"://"+at.Host, "")
+	if err != nil {
+		return err
+	}
+	id := path.Base(at.Path)
+	if _, err := uuid.Parse(id); err != nil {
+		id = "recording"
+	}
+	d := download{out: cmd.Out, json: cmd.JSON, fetch: func(ctx context.Context, to io.Writer, how client.Download) error {
+		_, err := c.Recordings.OpenSignedRecording(ctx, cmd.URL, to, how)
+		return err
+	}}
+	return d.run(ctx, e, id, func(do func() error) error { return do() })
+}
+
+// download brings audio into a file.
+type download struct {
+	out   string
+	json  bool
+	fetch func(ctx context.Context, to io.Writer, how client.Download) error
+}
+
+// run fetches a recording; until repeats what may be refused at first.
+func (d download) run(ctx context.Context, e Env, id string, until func(do func() error) error) error {
+	if d.out == "-" {
+		return until(func() error { return d.shown(ctx, e, e.Stdout, client.Download{}) })
+	}
+	path := cmp.Or(d.out, id+".wav")
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("%s is there already", path)
 	}
@@ -93,7 +146,7 @@ func (cmd recordingsDownloadCmd) Run(ctx context.Context, e Env) error {
 	if err != nil {
 		return err
 	}
-	err = cmd.until(ctx, func() error { return cmd.goOn(ctx, e, c, file) })
+	err = until(func() error { return d.goOn(ctx, e, file) })
 	if err = errors.Join(err, file.Close()); err != nil {
 		if info, bad := os.Stat(part); bad == nil && info.Size() == 0 {
 			_ = errors.Join(os.Remove(part), os.Remove(part+tagEnding))
@@ -104,8 +157,8 @@ func (cmd recordingsDownloadCmd) Run(ctx context.Context, e Env) error {
 	if err := os.Rename(part, path); err != nil {
 		return err
 	}
-	if cmd.JSON {
-		return printJSON(e, map[string]any{"id": cmd.ID, "file": path})
+	if d.json {
+		return printJSON(e, map[string]any{"id": id, "file": path})
 	}
 	_, err = fmt.Fprintln(e.Stdout, path)
 	return err
@@ -133,7 +186,7 @@ func ownFile(path string) (*os.File, error) {
 }
 
 // goOn fetches what a file doesn't have yet, or all of it where that is not the recording's.
-func (cmd recordingsDownloadCmd) goOn(ctx context.Context, e Env, c *client.Client, file *os.File) error {
+func (d download) goOn(ctx context.Context, e Env, file *os.File) error {
 	tags, err := ownFile(file.Name() + tagEnding)
 	if err != nil {
 		return err
@@ -148,7 +201,7 @@ func (cmd recordingsDownloadCmd) goOn(ctx context.Context, e Env, c *client.Clie
 		return err
 	}
 	if have > 0 && len(tag) > 0 {
-		err = cmd.fetch(ctx, e, c, file, client.Download{Offset: have, Tag: string(tag)})
+		err = d.shown(ctx, e, file, client.Download{Offset: have, Tag: string(tag)})
 		refusal, refused := errors.AsType[*client.Error](err)
 		other := errors.Is(err, client.ErrOtherRecording) || refused && refusal.Status == http.StatusRequestedRangeNotSatisfiable
 		if !other {
@@ -159,13 +212,14 @@ func (cmd recordingsDownloadCmd) goOn(ctx context.Context, e Env, c *client.Clie
 	if err = errors.Join(err, file.Truncate(0)); err != nil {
 		return err
 	}
-	return cmd.fetch(ctx, e, c, file, client.Download{Begin: func(_ int64, tag string) error {
+	return d.shown(ctx, e, file, client.Download{Begin: func(_ int64, tag string) error {
 		_, err := tags.WriteAt([]byte(tag), 0)
 		return errors.Join(err, tags.Truncate(int64(len(tag))))
 	}})
 }
 
-func (cmd recordingsDownloadCmd) fetch(ctx context.Context, e Env, c *client.Client, to io.Writer, how client.Download) error {
+// shown fetches with a bar.
+func (d download) shown(ctx context.Context, e Env, to io.Writer, how client.Download) error {
 	bar := e.bar(-1, "recording", true)
 	defer func() { _ = bar.Clear() }()
 	begin := how.Begin
@@ -177,6 +231,5 @@ func (cmd recordingsDownloadCmd) fetch(ctx context.Context, e Env, c *client.Cli
 		}
 		return begin(size, tag)
 	}
-	_, err := c.Recordings.DownloadRecording(ctx, cmd.ID, io.MultiWriter(to, bar), how)
-	return err
+	return d.fetch(ctx, io.MultiWriter(to, bar), how)
 }

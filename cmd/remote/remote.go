@@ -31,6 +31,7 @@ type Commands struct {
 	Suppressions suppressionsCmd `cmd:"" group:"api" help:"Numbers that nobody calls."`
 	VoiceAgents  voiceAgentsCmd  `cmd:"" group:"api" help:"Voice agents: where the audio of calls goes."`
 	Recordings   recordingsCmd   `cmd:"" group:"api" help:"Recordings: their URLs, and their audio."`
+	Floor        floorCmd        `cmd:"" group:"api" help:"The floor: agents, callers who wait, voice agents' calls, and the day's figures."`
 	Keys         keysCmd         `cmd:"" group:"api" help:"API keys, by a signed-in user (login); key does it on the database."`
 	Webhooks     webhooksCmd     `cmd:"" group:"api" help:"Webhooks: subscriptions to events, and deliveries."`
 	Usage        usageCmd        `cmd:"" group:"api" help:"Calls and minutes, by day, campaign or direction."`

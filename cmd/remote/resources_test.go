@@ -200,6 +200,17 @@ func TestDownloads(t *testing.T) {
 	stdout, _, err = b.run(t, "recordings", "download", anID, "-o", "-")
 	require.NoError(t, err)
 	require.Equal(t, audio, stdout)
+	b.Answer("openSignedRecording", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "" && r.URL.Query().Get("sig") == "x" {
+			http.ServeContent(w, r, "", time.Time{}, strings.NewReader(audio))
+		}
+	})
+	path = filepath.Join(folder, "signed.wav")
+	_, _, err = b.run(t, "recordings", "open", b.URL+"/recordings/"+anID+"?sig=x", "-o", path)
+	require.NoError(t, err)
+	text, err = os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, audio, string(text))
 	golden(t, "recordings", b.session(t, "recordings get "+anID+" --columns call_id,format"))
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -86,9 +87,29 @@ var ErrOtherRecording = errors.New("the recording is not the one that was begun"
 // connection is lost it goes on from where it was, as long as each attempt brings some. It is
 // GET /api/v1/calls/{call_id}/recording/audio.
 func (s *Recordings) DownloadRecording(ctx context.Context, callID uuid.UUID, to io.Writer, how Download) (int64, error) {
-	r := request{
+	return s.client.download(ctx, request{
 		operation: "streamRecording", method: http.MethodGet, path: pathOf("/api/v1/calls/{call_id}/recording/audio", callID), header: http.Header{},
+	}, to, how)
+}
+
+// OpenSignedRecording is DownloadRecording by a signed URL, whole as it was handed out (RecordingURL.URL, Call.RecordingURL). The URL is the credential: the
+// client's own token stays here, and redirections to an object store are followed. It is GET /recordings/{call_id}.
+func (s *Recordings) OpenSignedRecording(ctx context.Context, signed string, to io.Writer, how Download) (int64, error) {
+	at, err := url.Parse(signed)
+	switch {
+	case err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "":
+		return how.Offset, errors.New("openSignedRecording: that is no URL of a recording")
+	case at.Scheme == "http" && !s.client.cfg.Insecure && !isHere(at.Hostname()):
+		return how.Offset, errors.New("openSignedRecording: the URL is not encrypted: it must begin with https://")
 	}
+	stranger := &transport{cfg: s.client.cfg, wait: s.client.wait}
+	follows := *s.client.cfg.HTTP
+	follows.CheckRedirect = nil
+	stranger.cfg.HTTP, stranger.cfg.Token = &follows, ""
+	return stranger.download(ctx, request{operation: "openSignedRecording", method: http.MethodGet, path: signed, header: http.Header{}}, to, how)
+}
+
+func (t *transport) download(ctx context.Context, r request, to io.Writer, how Download) (int64, error) {
 	done := how.Offset
 	from := func(tag string) {
 		if done > 0 {
@@ -116,7 +137,7 @@ func (s *Recordings) DownloadRecording(ctx context.Context, callID uuid.UUID, to
 	}
 	for {
 		before := done
-		err := s.client.do(ctx, r, take)
+		err := t.do(ctx, r, take)
 		refusal, own := (*Error)(nil), (*localError)(nil)
 		if err == nil || done == before || ctx.Err() != nil || errors.As(err, &refusal) || errors.As(err, &own) {
 			return done, err

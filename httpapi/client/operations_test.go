@@ -39,8 +39,8 @@ type operation struct {
 // byHand are the operations whose bodies are no JSON, and where they are in the client. The switch asks the last for itself.
 func byHand() map[string]string {
 	return map[string]string{
-		"uploadLeads": "Leads.UploadLeads", "streamRecording": "Recordings.DownloadRecording", "openSignedRecording": "",
-		"supervisorFloorStream": "", "switchDirectory": "",
+		"uploadLeads": "Leads.UploadLeads", "streamRecording": "Recordings.DownloadRecording", "openSignedRecording": "Recordings.OpenSignedRecording",
+		"supervisorFloorStream": "Supervisors.SupervisorFloorStream", "switchDirectory": "",
 	}
 }
 
