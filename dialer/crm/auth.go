@@ -73,11 +73,11 @@ func (t *tokens) authorize(ctx context.Context, integration uuid.UUID, a Auth, h
 	case authBasic:
 		h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(a.Username+":"+a.Password)))
 	case authOAuth2:
-		ctx, internal := t.client.watch(ctx)
+		ctx, internal := t.client.guard.Watch(ctx)
 		token, err := t.token(ctx, integration, a, fresh, h.Get("Authorization"))
 		if err != nil {
 			err = describe(err)
-			if refused, ok := errors.AsType[*RefusedError](err); ok && internal.Load() {
+			if refused, ok := errors.AsType[*RefusedError](err); ok && internal() {
 				refused.Reason = ""
 			}
 			return fmt.Errorf("no access token: %w", err)

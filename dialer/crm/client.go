@@ -10,13 +10,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
-	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -55,17 +51,6 @@ func newClient(guard netguard.Policy, now func() time.Time) *client {
 
 func (c *client) close() { c.transport.CloseIdleConnections() }
 
-// watch has requests of a context tell whether they went to a network that the operator has allowed (security.allow_targets).
-func (c *client) watch(ctx context.Context) (context.Context, *atomic.Bool) {
-	internal := &atomic.Bool{}
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		at, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String())
-		if err == nil && slices.ContainsFunc(c.guard.Allow, func(p netip.Prefix) bool { return p.Contains(at.Addr().Unmap().WithZone("")) }) {
-			internal.Store(true)
-		}
-	}}), internal
-}
-
 // request is one to make.
 type request struct {
 	method, url string
@@ -89,8 +74,8 @@ type exchange struct {
 // do makes a request.
 func (c *client) do(ctx context.Context, r request) (out exchange) {
 	out = exchange{request: r}
-	ctx, internal := c.watch(ctx)
-	defer func() { out.internal = internal.Load() }()
+	ctx, internal := c.guard.Watch(ctx)
+	defer func() { out.internal = internal() }()
 	req, err := http.NewRequestWithContext(ctx, r.method, r.url, bytes.NewReader(r.body))
 	if err != nil {
 		out.err = errBadURL

@@ -2940,7 +2940,7 @@ type WebhookTestRequest struct {
 	URL     string            `json:"url"`
 }
 
-// WebhookTestResponse Null when none came; the attempt's error says why.
+// WebhookTestResponse Null when none came; the attempt's error says why. Of a network that the operator has allowed (security.allow_targets) it has the status alone.
 type WebhookTestResponse struct {
 	// Body Its first 4 KiB.
 	Body       string            `json:"body"`

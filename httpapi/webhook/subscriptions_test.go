@@ -3,6 +3,9 @@ package webhook_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -293,4 +296,32 @@ func TestDisabledAfterThreeDays(t *testing.T) {
 	deliver(400)
 	active, _ = state()
 	require.True(t, active)
+}
+
+// What a network answers that the operator has allowed is not the tenant's to read, but for the status.
+func TestTestInTheOperatorsNetwork(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.Tenant(t, st)
+	there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Inside", "what stands there")
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write([]byte("what stands there"))
+	}))
+	t.Cleanup(there.Close)
+	for _, internal := range []bool{false, true} {
+		policy := netguard.Policy{AllowLoopback: true}
+		if internal {
+			policy.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		}
+		subs := webhook.NewSubscriptions(st, policy, func(context.Context, uuid.UUID, uuid.UUID) error { return nil }, time.Now)
+		sub, _, err := subs.Create(t.Context(), tenant, webhook.Edit{URL: input.Some(there.URL), EventTypes: input.Some([]string{"call.ended"})})
+		require.NoError(t, err)
+		out, err := subs.Test(t.Context(), tenant, sub.ID)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusTeapot, out.Response.StatusCode)
+		require.Equal(t, !internal, out.Response.Body == "what stands there")
+		require.Equal(t, !internal, out.Response.Headers["X-Inside"] != "")
+		require.NotContains(t, string(out.Delivery.Attempts), "what stands there")
+	}
 }

@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -101,6 +103,18 @@ func (p Policy) AllowsPlain(ctx context.Context, rawURL string) bool {
 	}
 	addrs, err := r.LookupNetIP(ctx, "ip", host)
 	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !within(p.Allow, a.Unmap().WithZone("")) })
+}
+
+// Watch has the HTTP requests of a context tell whether one of them went to a network of Allow: what is answered there is the operator's to read, and
+// no customer's.
+func (p Policy) Watch(ctx context.Context) (watched context.Context, internal func() bool) {
+	var seen atomic.Bool
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		at, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String())
+		if err == nil && within(p.Allow, at.Addr().Unmap().WithZone("")) {
+			seen.Store(true)
+		}
+	}}), seen.Load
 }
 
 // CheckAddr refuses loopback (unless allowed), private, shared, link-local, unspecified, multicast and reserved addresses,
