@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 const (
@@ -82,11 +84,25 @@ func (j *Jobs) Start(ctx context.Context) error {
 			}
 		}
 	})
-	if err := j.client.Start(context.WithoutCancel(ctx)); err != nil {
+	if err := j.start(ctx); err != nil {
 		j.silence()
 		return fmt.Errorf("start the workers of the job queues: %w", err)
 	}
 	return nil
+}
+
+// start waits for a database that is away, as Open does.
+func (j *Jobs) start(ctx context.Context) error {
+	for wait := firstRetryWait; ; wait = min(wait*2, maxRetryWait) { //nolint:mnd // doubled
+		err := translate(j.client.Start(context.WithoutCancel(ctx)))
+		if !errors.Is(err, ErrUnavailable) {
+			return err
+		}
+		j.store.log.WarnContext(ctx, "starting the workers of the job queues failed, retrying", "retry_in", wait, "error", err)
+		if ended := retry.Pause(ctx, wait); ended != nil {
+			return fmt.Errorf("%w: %w", ended, err)
+		}
+	}
 }
 
 // Stop lets the jobs at work finish, and cancels them when ctx ends first.

@@ -108,6 +108,33 @@ func TestJobsAreWorkedWhenTheyFallDue(t *testing.T) {
 	}
 }
 
+// A database that is away while the workers start is waited for.
+func TestJobsStartOnceTheDatabaseIsBack(t *testing.T) {
+	t.Parallel()
+	st, proxy := storetest.NewProxied(t)
+	n := &notes{said: make(chan string, 1)}
+	workers := river.NewWorkers()
+	require.NoError(t, river.AddWorkerSafely(workers, n))
+	j, err := st.NewJobs(store.JobsConfig{Queues: map[string]int{"notes": 1}, Workers: workers})
+	require.NoError(t, err)
+	proxy.Stop()
+	ended, end := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer end()
+	require.ErrorIs(t, j.Start(ended), store.ErrUnavailable)
+	j, err = st.NewJobs(store.JobsConfig{Queues: map[string]int{"notes": 1}, Workers: workers})
+	require.NoError(t, err)
+	started := make(chan error, 1)
+	go func() { started <- j.Start(t.Context()) }()
+	proxy.Listen(t)
+	require.NoError(t, <-started)
+	tenant := storetest.Tenant(t, st)
+	require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+		return tx.Enqueue(t.Context(), note{Name: "late"}, &river.InsertOpts{Queue: "notes"})
+	}))
+	require.Equal(t, "late", <-n.said)
+	require.NoError(t, j.Stop(context.WithoutCancel(t.Context())))
+}
+
 // TestRolledBackJobsWakeNobody: what didn't commit is not worked.
 func TestRolledBackJobsWakeNobody(t *testing.T) {
 	t.Parallel()
