@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/ringmaster/ringmaster/dialer/supervisors"
 	"github.com/ringmaster/ringmaster/httpapi/auth"
 )
@@ -28,8 +30,8 @@ type streams struct {
 	closing <-chan struct{}
 	// authenticate looks a credential up.
 	authenticate func(ctx context.Context, token string) (auth.Principal, error)
-	// changes gives what is closed when credentials may have changed.
-	changes     func() <-chan struct{}
+	// changes gives what is closed when a tenant's credentials may have changed.
+	changes     func(tenant uuid.UUID) <-chan struct{}
 	timeout     time.Duration // of a write, and of a look at a credential
 	beat, check time.Duration
 }
@@ -46,7 +48,7 @@ func (h supervisorHandlers) floorStream(ctx context.Context, r *request) (reply,
 	}
 	roles := r.op.roles
 	out := &eventStream{
-		listener: listener, streams: h.streams, changed: h.streams.changes(), conn: r.rc.Conn(), beats: time.NewTicker(h.streams.beat), checks: time.NewTicker(h.streams.check),
+		listener: listener, streams: h.streams, tenant: r.who.TenantID, changed: h.streams.changes(r.who.TenantID), conn: r.rc.Conn(), beats: time.NewTicker(h.streams.beat), checks: time.NewTicker(h.streams.check),
 	}
 	// The stream outlives the handler, and so must not end with its context.
 	ctx = context.WithoutCancel(ctx)
@@ -70,6 +72,7 @@ type eventStream struct {
 	listener      *supervisors.Listener
 	conn          net.Conn
 	allowed       func() bool
+	tenant        uuid.UUID
 	changed       <-chan struct{} // once credentials may have changed since the last look
 	beats, checks *time.Ticker
 	text          bytes.Buffer
@@ -89,7 +92,7 @@ func (s *eventStream) Read(p []byte) (int, error) {
 		case <-s.beats.C:
 			s.text.WriteString(":\n\n")
 		case <-s.changed:
-			s.changed = s.changes()
+			s.changed = s.changes(s.tenant)
 			if !s.allowed() {
 				return 0, io.EOF
 			}

@@ -150,7 +150,8 @@ type guarded struct {
 
 // guard has a request's file end when its credential does. The last look is at the end of the file, before the last rows are written.
 func (s streams) guard(ctx context.Context, r *request, file io.Reader) *guarded {
-	return &guarded{Reader: file, changes: s.changes, changed: s.changes(), check: s.again(ctx, r)}
+	changes := func() <-chan struct{} { return s.changes(r.who.TenantID) }
+	return &guarded{Reader: file, changes: changes, changed: changes(), check: s.again(ctx, r)}
 }
 
 // again gives what looks a request's credential up once more: an error says that it may not go on.

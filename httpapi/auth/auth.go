@@ -89,7 +89,7 @@ type Authenticator struct {
 	users        *memory[userRef, *db.FindSessionUserRow]
 	tokens       *memory[string, *db.FindCallbackTokenRow] // callback tokens, by the hashes of their jti
 	metrics      Metrics
-	changes      broadcast
+	changes      broadcasts
 	// Touched writes when keys were last used; its Run is its owner's to start.
 	Touched *TouchLog
 	limiter *limiter
@@ -119,7 +119,7 @@ func (a *Authenticator) Watch(on bool) {
 	if on {
 		a.metrics.Watched.Set(1)
 	}
-	a.changes.tell()
+	a.changes.tellAll()
 }
 
 // Forget implements store.CredentialWatcher.
@@ -127,15 +127,15 @@ func (a *Authenticator) Forget(tenant uuid.UUID) {
 	a.keys.forget(tenant)
 	a.users.forget(tenant)
 	a.tokens.forget(tenant)
-	a.changes.tell()
+	a.changes.tell(tenant)
 }
 
 // ForgetToken implements store.CredentialWatcher.
 func (a *Authenticator) ForgetToken(hash string) { a.tokens.forgetOne(hash) }
 
-// Changes gives a channel that is closed when what credentials are good for may have changed since. Whoever works for long on the word of one
+// Changes gives a channel that is closed when what a tenant's credentials are good for may have changed since. Whoever works for long on the word of one
 // asks again then.
-func (a *Authenticator) Changes() <-chan struct{} { return a.changes.next() }
+func (a *Authenticator) Changes(tenant uuid.UUID) <-chan struct{} { return a.changes.next(tenant) }
 
 func (a *Authenticator) counted(credential string, remembered bool) {
 	source := "database"

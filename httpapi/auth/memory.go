@@ -2,7 +2,6 @@ package auth
 
 import (
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -30,10 +29,13 @@ type memory[K comparable, V any] struct {
 
 	mu      sync.RWMutex // guards all below
 	watched bool         // every change is told; nothing is remembered while it isn't
-	// era counts what was forgotten. What was read in an earlier era may be from before the change, and isn't kept.
-	era    uint64
-	kept   map[K]remembered[V]
-	weight int // of what is kept
+	// era counts what was forgotten. What was read before its tenant, or everything, was last forgotten may be from before the change, and isn't kept.
+	era       uint64
+	all       uint64
+	forgotten map[uuid.UUID]uint64
+	kept      map[K]remembered[V]
+	of        map[uuid.UUID]map[K]struct{} // what is kept, by tenant
+	weight    int                          // of what is kept
 }
 
 type remembered[V any] struct {
@@ -44,7 +46,7 @@ type remembered[V any] struct {
 }
 
 func newMemory[K comparable, V any]() *memory[K, V] {
-	return &memory[K, V]{now: time.Now, most: maxRemembered, kept: map[K]remembered[V]{}}
+	return &memory[K, V]{now: time.Now, most: maxRemembered, kept: map[K]remembered[V]{}, of: map[uuid.UUID]map[K]struct{}{}, forgotten: map[uuid.UUID]uint64{}}
 }
 
 // get gives what is remembered, or the era in which it is to be read.
@@ -59,67 +61,85 @@ func (m *memory[K, V]) get(key K) (value V, era uint64, known bool) {
 func (m *memory[K, V]) put(key K, tenant uuid.UUID, value V, era uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.watched || era != m.era {
+	if !m.watched || era < m.all || era < m.forgotten[tenant] {
 		return
 	}
 	r := remembered[V]{value: value, tenant: tenant, until: m.now().Add(lifetime), weight: baseWeight}
 	if m.weigh != nil {
 		r.weight += m.weigh(value)
 	}
-	m.dropOne(key)
+	m.drop(key)
 	if m.full(r.weight) {
-		m.drop(func(_ K, old remembered[V]) bool { return !m.now().Before(old.until) })
+		for k, old := range m.kept {
+			if !m.now().Before(old.until) {
+				m.drop(k)
+			}
+		}
 	}
 	if m.full(r.weight) {
 		m.clear()
 	}
 	m.kept[key] = r
 	m.weight += r.weight
+	if m.of[tenant] == nil {
+		m.of[tenant] = map[K]struct{}{}
+	}
+	m.of[tenant][key] = struct{}{}
 }
 
-// full tells whether there is no room for more. The caller holds mu, as those of clear, drop and dropOne do.
+// full tells whether there is no room for more. The caller holds mu, as those of clear and drop do.
 func (m *memory[K, V]) full(weight int) bool {
 	return len(m.kept) >= m.most || m.weight+weight > maxWeight
 }
 
 func (m *memory[K, V]) clear() {
 	clear(m.kept)
+	clear(m.of)
 	m.weight = 0
 }
 
-func (m *memory[K, V]) dropOne(key K) {
-	m.weight -= m.kept[key].weight
+func (m *memory[K, V]) drop(key K) {
+	r, there := m.kept[key]
+	if !there {
+		return
+	}
 	delete(m.kept, key)
-}
-
-func (m *memory[K, V]) drop(which func(K, remembered[V]) bool) {
-	maps.DeleteFunc(m.kept, func(k K, r remembered[V]) bool {
-		goes := which(k, r)
-		if goes {
-			m.weight -= r.weight
-		}
-		return goes
-	})
+	m.weight -= r.weight
+	if of := m.of[r.tenant]; len(of) > 1 {
+		delete(of, key)
+	} else {
+		delete(m.of, r.tenant)
+	}
 }
 
 func (m *memory[K, V]) forget(tenant uuid.UUID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.era++
-	m.drop(func(_ K, r remembered[V]) bool { return r.tenant == tenant })
+	if len(m.forgotten) >= m.most {
+		clear(m.forgotten)
+		m.all = m.era
+	}
+	m.forgotten[tenant] = m.era
+	for key := range m.of[tenant] {
+		m.drop(key)
+	}
 }
 
 func (m *memory[K, V]) forgetOne(key K) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.era++
-	m.dropOne(key)
+	m.all = m.era // whose it is, is not said
+	m.drop(key)
 }
 
 func (m *memory[K, V]) watch(on bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.era++
+	m.all = m.era
+	clear(m.forgotten)
 	m.watched = on
 	m.clear()
 }
@@ -142,26 +162,40 @@ func (m *memory[K, V]) look(key K, read func() (V, uuid.UUID, error)) (value V, 
 	return value, false, err
 }
 
-// broadcast tells all who wait for it at once. Its zero value is ready.
-type broadcast struct {
+// broadcasts tell all who wait for a tenant's word at once. The zero value is ready.
+type broadcasts struct {
 	mu   sync.Mutex
-	wait chan struct{} // closed by the next word; nil while nobody waits
+	wait map[uuid.UUID]chan struct{} // closed by the next word; absent while nobody waits
 }
 
-func (b *broadcast) next() <-chan struct{} {
+func (b *broadcasts) next(tenant uuid.UUID) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.wait == nil {
-		b.wait = make(chan struct{})
+	ch := b.wait[tenant]
+	if ch == nil {
+		if b.wait == nil {
+			b.wait = map[uuid.UUID]chan struct{}{}
+		}
+		ch = make(chan struct{})
+		b.wait[tenant] = ch
 	}
-	return b.wait
+	return ch
 }
 
-func (b *broadcast) tell() {
+func (b *broadcasts) tell(tenant uuid.UUID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.wait != nil {
-		close(b.wait)
-		b.wait = nil
+	if ch := b.wait[tenant]; ch != nil {
+		close(ch)
+		delete(b.wait, tenant)
 	}
+}
+
+func (b *broadcasts) tellAll() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, ch := range b.wait {
+		close(ch)
+	}
+	clear(b.wait)
 }

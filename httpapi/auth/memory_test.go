@@ -152,3 +152,36 @@ func TestMemoryUnderContention(t *testing.T) {
 	close(stop)
 	wg.Wait()
 }
+
+// A change of one tenant's leaves the reads of others that are under way, and those who wait for word of theirs, alone.
+func TestChangesAreTheirTenantsAlone(t *testing.T) {
+	t.Parallel()
+	s, m := newSource()
+	other := uuid.New()
+	_, _, err := m.look("k", func() (int64, uuid.UUID, error) {
+		m.forget(other)
+		return s.read()
+	})
+	require.NoError(t, err)
+	require.Len(t, m.kept, 1, "read while another tenant's changed")
+	_, _, err = m.look("l", func() (int64, uuid.UUID, error) {
+		m.forget(s.tenant)
+		return s.read()
+	})
+	require.NoError(t, err)
+	require.Empty(t, m.kept, "read while its own changed")
+	require.Empty(t, m.of)
+	require.Zero(t, m.weight)
+
+	var b broadcasts
+	mine, theirs := b.next(s.tenant), b.next(other)
+	b.tell(s.tenant)
+	<-mine
+	select {
+	case <-theirs:
+		require.Fail(t, "told of another tenant's change")
+	default:
+	}
+	b.tellAll()
+	<-theirs
+}
