@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,7 @@ type demoCmd struct {
 	devFlags
 	Leads      int    `help:"How many people are called." default:"20"`
 	JSON       bool   `help:"Print one JSON object instead of the table."`
-	Recordings string `help:"Folder for the recordings; a temporary one that stays when left out." type:"path" placeholder:"DIR"`
+	Recordings string `help:"Folder for the recordings, which are not kept without one." type:"path" placeholder:"DIR"`
 }
 
 // Validate refuses a size before anything is started.
@@ -29,23 +30,34 @@ func (cmd demoCmd) Validate() error { return demo.CheckLeads(cmd.Leads) }
 // Run runs the campaign and fails unless every call ended as the number table says.
 func (cmd demoCmd) Run(ctx context.Context, e env) (err error) {
 	_, _ = fmt.Fprintln(e.stderr, "Starting PostgreSQL, the switch, the carrier, the voice AI and the controller.")
-	s, end, err := cmd.start(ctx, e, stack.Config{})
+	cfg := stack.Config{}
+	if !cmd.Verbose { // warnings are about hours and numbers that no test system has
+		cfg.Override = map[string]any{"log.level": "error"}
+	}
+	s, end, err := cmd.start(ctx, e, cfg)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	dir, err := cmd.folder()
+	dir, remove, err := cmd.folder()
 	if err != nil {
 		return err
 	}
-	bar := progressbar.NewOptions(cmd.Leads,
-		progressbar.OptionSetWriter(e.stderr), progressbar.OptionSetDescription("calls"), progressbar.OptionShowCount(),
+	defer func() { err = errors.Join(err, remove()) }()
+	shown := e.remote().Progress // a terminal, or nil
+	bar := progressbar.NewOptions(cmd.Leads, progressbar.OptionSetVisibility(shown != nil),
+		progressbar.OptionSetWriter(cmp.Or(shown, io.Discard)), progressbar.OptionSetDescription("calls"), progressbar.OptionShowCount(),
 		progressbar.OptionSetWidth(30), progressbar.OptionShowElapsedTimeOnFinish(), progressbar.OptionOnCompletion(func() {
-			_, _ = fmt.Fprintln(e.stderr)
+			_, _ = fmt.Fprintln(cmp.Or(shown, io.Discard))
 		}))
 	summary, err := demo.Run(ctx, s, demo.Config{Leads: cmd.Leads, Recordings: dir, Progress: func(done int) { _ = bar.Set(done) }})
 	if err != nil {
 		return err
+	}
+	if cmd.Recordings == "" {
+		for i := range summary.Calls {
+			summary.Calls[i].Recording = nil
+		}
 	}
 	if err := cmd.show(e.stdout, summary); err != nil {
 		return err
@@ -56,19 +68,18 @@ func (cmd demoCmd) Run(ctx context.Context, e env) (err error) {
 	return nil
 }
 
-// folder makes the folder of the recordings.
-func (cmd demoCmd) folder() (string, error) {
+// folder makes the folder of the recordings, and gives what removes one that is nobody's.
+func (cmd demoCmd) folder() (dir string, remove func() error, err error) {
 	if cmd.Recordings == "" {
-		dir, err := os.MkdirTemp("", "ringmaster-recordings-")
-		if err != nil {
-			return "", fmt.Errorf("make a folder for the recordings: %w", err)
+		if dir, err = os.MkdirTemp("", "ringmaster-recordings-"); err != nil {
+			return "", nil, fmt.Errorf("make a folder for the recordings: %w", err)
 		}
-		return dir, nil
+		return dir, func() error { return os.RemoveAll(dir) }, nil
 	}
 	if err := os.MkdirAll(cmd.Recordings, 0o750); err != nil {
-		return "", fmt.Errorf("make the folder for the recordings: %w", err)
+		return "", nil, fmt.Errorf("make the folder for the recordings: %w", err)
 	}
-	return cmd.Recordings, nil
+	return cmd.Recordings, func() error { return nil }, nil
 }
 
 func (cmd demoCmd) show(w io.Writer, s demo.Summary) error {
@@ -79,11 +90,13 @@ func (cmd demoCmd) show(w io.Writer, s demo.Summary) error {
 	_, _ = fmt.Fprintln(tw, "NUMBER\tOUTCOME\tCAUSE\tBY\tRING S\tTALK S\tMOS\tRECORDING")
 	for _, c := range s.Calls {
 		recording := "-"
-		if c.Recording != nil {
+		switch {
+		case c.Recorded && c.Stereo:
+			recording = "stereo"
+		case c.Recorded:
 			recording = "mono"
-			if c.Stereo {
-				recording = "stereo"
-			}
+		}
+		if c.Recording != nil {
 			recording += " " + *c.Recording
 		}
 		by, mos := "-", "-"

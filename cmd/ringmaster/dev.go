@@ -35,6 +35,9 @@ func (f devFlags) start(ctx context.Context, e env, cfg stack.Config) (*stack.St
 		return nil, nil, fmt.Errorf("find our own executable: %w", err)
 	}
 	level := slog.LevelWarn
+	if cfg.Override["log.level"] == "error" {
+		level = slog.LevelError
+	}
 	if f.Verbose {
 		level = slog.LevelDebug
 		cfg.Stderr = e.stderr
@@ -56,7 +59,9 @@ func (f devFlags) start(ctx context.Context, e env, cfg stack.Config) (*stack.St
 		if cfg.Override == nil {
 			cfg.Override = map[string]any{}
 		}
-		cfg.Override["log.level"] = "warn"
+		if _, set := cfg.Override["log.level"]; !set {
+			cfg.Override["log.level"] = "warn"
+		}
 	}
 	s, err := stack.Start(ctx, cfg)
 	if err != nil {

@@ -75,7 +75,7 @@ func (cmd secretRotateCmd) Run(ctx context.Context, e env) error {
 	}
 	return cmd.withStore(ctx, e, func(_ controller.Config, st *store.Store) error {
 		_, _ = fmt.Fprintln(e.stderr, "controllers are given the time to read the new keys; to break off is harmless, run this again to resume")
-		bar := progressbar.NewOptions64(-1, progressbar.OptionSetWriter(e.stderr), progressbar.OptionSetDescription("resealed"),
+		bar := progressbar.NewOptions64(-1, progressbar.OptionSetVisibility(e.remote().Progress != nil), progressbar.OptionSetWriter(e.stderr), progressbar.OptionSetDescription("resealed"),
 			progressbar.OptionShowCount(), progressbar.OptionThrottle(time.Second))
 		how.Progress = func(r store.Rotated) { _ = bar.Set64(r.Values) }
 		done, err := st.Rotate(ctx, how)

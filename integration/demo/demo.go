@@ -51,8 +51,9 @@ type Call struct {
 	AnsweredBy *string `json:"answered_by"`
 	// MOS estimates how the caller's audio arrived, 1 to about 4.4; nil when it was not measured.
 	MOS *float64 `json:"mos"`
-	// Recording is the file that it was downloaded to.
+	// Recording is the file that it was downloaded to, if that is kept.
 	Recording *string `json:"recording"`
+	Recorded  bool    `json:"recorded"`
 	Stereo    bool    `json:"stereo"`
 	// AIFramesIn were heard by the voice AI, AIFramesOut were spoken by it.
 	AIFramesIn  int `json:"ai_frames_in"`
@@ -248,7 +249,7 @@ func (r *run) inspect(ctx context.Context, c dialed) (Call, []string, error) {
 	if err := os.WriteFile(path, audio, 0o600); err != nil {
 		return out, nil, fmt.Errorf("keep the recording: %w", err)
 	}
-	out.Recording, out.Stereo = &path, rec.Stereo
+	out.Recording, out.Recorded, out.Stereo = &path, true, rec.Stereo
 	faults = append(faults, checkAudio(c, want, audio)...)
 	return out, faults, nil
 }
