@@ -111,3 +111,18 @@ func TestWatchReports(t *testing.T) {
 	open(false)
 	require.Empty(t, told)
 }
+
+// What waits to be reported is kept beyond its call's time until its own is over: that of a tenant that is suspended for ever goes then.
+func TestSweepForgetsReportsThatWait(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.Tenant(t, st)
+	for _, giveUp := range []time.Duration{-370 * 24 * time.Hour, time.Hour} {
+		id := store.IDFloor(time.Now().AddDate(0, 0, -371))
+		id[15] = byte(giveUp >> 32)
+		storetest.Exec(t, st, tenant, `INSERT INTO call_reports (tenant_id, call_id, purpose, integration_id, give_up_at, created_at)
+			VALUES ($1, $2, 'crm', $1, $3, now() - interval '371 days')`, tenant, id, time.Now().Add(giveUp))
+	}
+	require.Equal(t, store.Swept{Reports: 1}, sweepNow(t, st))
+	require.Equal(t, 1, storetest.Count(t, st, "SELECT count(*) FROM call_reports WHERE give_up_at > now()"))
+}

@@ -736,7 +736,9 @@ type CRMReport struct {
 	ExternalID *string `json:"external_id"`
 
 	// LastError Without credentials; without the answer's text where that came from a network of security.allow_targets; without runs of eight digits or more where the tenant is strict.
-	LastError     *string    `json:"last_error"`
+	LastError *string `json:"last_error"`
+
+	// NextAttemptAt While an attempt is made, when another would follow one that is lost.
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
 
 	// Status pending while something of the call is still to be written, updates too.
