@@ -1,6 +1,9 @@
 package store_test
 
 import (
+	"context"
+	"maps"
+	"sync"
 	"testing"
 	"time"
 
@@ -144,4 +147,68 @@ func TestDeliveriesGoBackToJobs(t *testing.T) {
 		return err
 	}))
 	require.Equal(t, before, queue())
+}
+
+// Which subscriptions a transaction queues for, or edits, is told with its commit: in this process, and to others.
+func TestWokenSubscriptions(t *testing.T) {
+	t.Parallel()
+	url := storetest.NewURL(t)
+	here, there := storetest.Open(t, url), storetest.Open(t, url)
+	tenant := storetest.Tenant(t, here)
+	first, second := storetest.Subscription(t, here, tenant, nil, "call.ended"), storetest.Subscription(t, here, tenant, nil, "lead.completed")
+	all := map[*store.Store]*store.Woken{here: store.NewWoken(), there: store.NewWoken()}
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	for st, woken := range all {
+		watching.Go(func() { st.WatchWebhooks(ctx, woken) })
+		<-woken.C
+		_, anyOf := woken.Take()
+		require.True(t, anyOf, "before it listened there may have been any")
+	}
+	told := func(want map[uuid.UUID]bool) {
+		t.Helper()
+		for _, woken := range all {
+			got := map[uuid.UUID]bool{}
+			for len(got) < len(want) {
+				select {
+				case <-woken.C:
+					ids, anyOf := woken.Take()
+					require.False(t, anyOf)
+					maps.Copy(got, ids)
+				case <-time.After(30 * time.Second):
+					t.Fatal("nothing was told")
+				}
+			}
+			require.Equal(t, want, got)
+		}
+	}
+	require.NoError(t, here.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+		_, err := tx.Emit(t.Context(), store.Event{TenantID: tenant, Type: store.EventCallEnded, Data: map[string]any{}})
+		return err
+	}))
+	told(map[uuid.UUID]bool{first: false})
+	many := map[uuid.UUID]bool{second: true}
+	require.NoError(t, here.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+		tx.WebhookEdited(second)
+		for range 500 { // more than one notification names
+			id := storetest.NewID(t)
+			many[id] = false
+			tx.WakeWebhooks(id)
+		}
+		return nil
+	}))
+	told(many)
+	require.NoError(t, here.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+		tx.WakeWebhooks(first)
+		tx.WakeWebhooks()
+		return nil
+	}))
+	for _, woken := range all {
+		<-woken.C
+		ids, anyOf := woken.Take()
+		require.True(t, anyOf)
+		require.Empty(t, ids)
+	}
 }

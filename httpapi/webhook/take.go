@@ -47,14 +47,15 @@ func (d *Dispatcher) read(ctx context.Context) error {
 		return err
 	}
 	d.done(full)
+	rows := max(leastRows, mostRows/max(1, len(ask)))
 	for len(ask) > 0 {
 		n := min(atOnce, len(ask))
-		if err := d.fetch(ctx, ask[:n], now); err != nil {
+		if err := d.fetch(ctx, ask[:n], rows, now); err != nil {
 			if ctx.Err() != nil || errors.Is(err, store.ErrUnavailable) {
 				return err
 			}
 			for _, e := range ask[:n] { // one of them keeps no other from its deliveries
-				if err := d.fetch(ctx, []*endpoint{e}, now); err != nil {
+				if err := d.fetch(ctx, []*endpoint{e}, rows, now); err != nil {
 					d.log.WarnContext(ctx, "reading a webhook endpoint's deliveries failed", "subscription_id", e.id, "error", err)
 					d.alarms.set(e, now.Add(allEvery))
 				}
@@ -213,9 +214,9 @@ func (d *Dispatcher) adopt(ctx context.Context) {
 	}
 }
 
-// fetch reads deliveries of some endpoints. It aims before: what is read after a tenant became strict is masked, and what was read before is dropped
+// fetch reads deliveries of some endpoints, up to so many of each. It aims before: what is read after a tenant became strict is masked, and what was read before is dropped
 // by the next aim.
-func (d *Dispatcher) fetch(ctx context.Context, of []*endpoint, now time.Time) error {
+func (d *Dispatcher) fetch(ctx context.Context, of []*endpoint, most int, now time.Time) error {
 	if err := d.aimAt(ctx, of); err != nil {
 		return err
 	}
@@ -226,7 +227,7 @@ func (d *Dispatcher) fetch(ctx context.Context, of []*endpoint, now time.Time) e
 	args := db.TakeWebhookWorkParams{Due: now, Held: []int64{}}
 	left := map[uuid.UUID]int{}
 	for _, e := range of {
-		room := max(1, e.room())
+		room := max(1, min(most, e.room()))
 		left[e.id] = room
 		args.Subscriptions, args.Rooms = append(args.Subscriptions, e.id), append(args.Rooms, int32(room)) //nolint:gosec // bounded by mostHeld
 		args.Afters, args.Since = append(args.Afters, e.first.low), append(args.Since, time.UnixMicro(e.again.low))

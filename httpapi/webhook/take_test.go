@@ -137,6 +137,33 @@ func TestLateCommits(t *testing.T) {
 	require.Equal(t, []int64{second}, r.seqs(sub))
 }
 
+// Where many endpoints have many deliveries a look reads a few of each, and the rest when those are done.
+func TestLooksAreShort(t *testing.T) {
+	t.Parallel()
+	r := newReader(t)
+	subs := make([]uuid.UUID, mostRows/leastRows)
+	for i := range subs {
+		subs[i] = storetest.NewID(t)
+	}
+	storetest.Exec(t, r.st, r.tenant, `WITH e AS (INSERT INTO events (tenant_id, id, type, data) VALUES ($1, gen_random_uuid(), 'call.started', '{}') RETURNING id)
+		INSERT INTO webhook_queue (tenant_id, subscription_id, delivery_id, event_id) SELECT $1, s, gen_random_uuid(), e.id
+		FROM e, unnest($2::uuid[]) s, generate_series(1, 20)`, r.tenant, subs)
+	r.asked(t, subs...)
+	for _, sub := range subs {
+		require.Len(t, r.seqs(sub), leastRows)
+		require.True(t, r.endpoints[sub].more)
+	}
+	one := r.endpoints[subs[0]]
+	var done []record
+	for _, it := range one.held {
+		done = append(done, record{endpoint: one.id, item: it, status: StatusDelivered})
+		storetest.Exec(t, r.st, r.tenant, "DELETE FROM webhook_queue WHERE seq = $1", it.Seq)
+	}
+	r.Dispatcher.written(t.Context(), done)
+	require.NoError(t, r.read(t.Context()))
+	require.Len(t, r.seqs(one.id), 20-leastRows)
+}
+
 // A retry that is at work hides no other of its endpoint: the next that will be due has an alarm, and the one that is due is read.
 func TestHangingRetryHidesNoOther(t *testing.T) {
 	t.Parallel()
