@@ -7,7 +7,7 @@ PKG      ?= ./...
 FUZZTIME ?= 20s
 LEADS    ?= 20
 # Tests that are cut under the race detector, or unless RINGMASTER_BENCH is set.
-WHOLE    := ^(TestUnitsNeverLeak|TestHundredThousandCallsLeaveNoUnit|TestNoWayAroundTheLaw|TestNoForbiddenNumberRings|TestTalkOff|TestWorkbookBombs|TestReducedGrid|TestReferenceCells|TestProgressiveIsTheReferences|TestMachines|TestInboundCallersInFront|TestSmallTeamsBesideInboundCallers|TestVerbsInRandomOrder|TestOutcomesAreWrittenOnce|TestAHangingCRMMovesNothing|TestEventsArriveThoughKilled)$$
+WHOLE    := ^(TestUnitsNeverLeak|TestHundredThousandCallsLeaveNoUnit|TestNoWayAroundTheLaw|TestNoForbiddenNumberRings|TestTalkOff|TestWorkbookBombs|TestReducedGrid|TestReferenceCells|TestProgressiveIsTheReferences|TestMachines|TestInboundCallersInFront|TestSmallTeamsBesideInboundCallers|TestVerbsInRandomOrder|TestOutcomesAreWrittenOnce|TestAHangingCRMMovesNothing|TestNeighbourLatency|TestEventsArriveThoughKilled)$$
 
 # The tools that generate and lint are built once for what .ci/tools and the Go version say, outside the tree: clean clones share them.
 TOOLS    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ringmaster/$(shell (cat .ci/tools/*; $(GO) version) | sha256sum | cut -c1-32)

@@ -108,7 +108,7 @@ func (s *Service) count(ctx context.Context, tx *store.Tx, c *claim, row db.Call
 	}
 	var kept json.RawMessage
 	if c.id.Purpose == store.ReportCRM {
-		if c.frozen, kept, err = c.facts.freeze(row.CallReport, c.settings.writer.updates()); err != nil {
+		if c.frozen, kept, err = c.facts.freeze(row.CallReport, c.settings.writer.updates(), now); err != nil {
 			return err
 		}
 	} else {

@@ -94,9 +94,12 @@ type frozen struct {
 	Outcome  Outcome `json:"outcome"`
 }
 
+// frozenFor is how long after the last attempt the next one says the same.
+const frozenFor = 2 * store.ReportTime
+
 // freeze gives what is written of a report: what an attempt of the same write has said before, or what is known now. A recording that was ready
 // before the first write is told by the update, where the CRM takes one: it gets the same requests however soon it is asked.
-func (f facts) freeze(r db.CallReport, updates bool) (frozen, json.RawMessage, error) {
+func (f facts) freeze(r db.CallReport, updates bool, at time.Time) (frozen, json.RawMessage, error) {
 	var out frozen
 	now := f.outcome()
 	if len(r.Outcome) > 0 {
@@ -104,8 +107,10 @@ func (f facts) freeze(r db.CallReport, updates bool) (frozen, json.RawMessage, e
 			return out, nil, fmt.Errorf("read the outcome of a report: %w", err)
 		}
 	}
-	// A first write says the same until it is written. An update says what there is to say by then: its key has the revision.
-	if out.Revision == 0 || r.Written > 0 && out.Revision < int(r.Revision) {
+	// A first write says the same until it is written, but for one that has waited for days, since its recording's URL ends. An update says what there
+	// is to say by then: its key has the revision.
+	waited := r.AttemptedAt != nil && at.Sub(*r.AttemptedAt) > frozenFor
+	if out.Revision == 0 || waited || r.Written > 0 && out.Revision < int(r.Revision) {
 		out = frozen{Revision: int(r.Revision), Outcome: now}
 		if r.Written == 0 && r.Revision > 1 && updates {
 			out.Revision, out.Outcome.RecordingURL = 1, nil

@@ -226,6 +226,24 @@ func TestPausedAndSuspended(t *testing.T) {
 	require.ErrorIs(t, b.DeleteSettings(t.Context(), b.tenant), store.ErrNotFound)
 }
 
+// What was to be written says the same in each attempt, but after days, in which a recording's URL would have ended.
+func TestRepetitionAfterDays(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	crm := newStandIn(t, status(http.StatusServiceUnavailable))
+	b.configure(t, rest(crm.URL, nil))
+	call := b.end(t, nil)
+	b.clock.Advance(*b.try(t, store.ReportCRM, call))
+	b.dispose(t, call, "interested")
+	b.try(t, store.ReportCRM, call)
+	b.clock.Advance(frozenFor + time.Second)
+	b.try(t, store.ReportCRM, call)
+	all := crm.requests()
+	require.Nil(t, all[1].body["disposition"])
+	require.Equal(t, "interested", all[2].body["disposition"])
+	require.Equal(t, all[0].key, all[2].key)
+}
+
 // Nobody but the CRM is told the number of a strict tenant's customer, and it neither; one that has become strict since the call ended hides it too.
 func TestStrictTenantsNumbers(t *testing.T) {
 	t.Parallel()
