@@ -18,8 +18,9 @@ const (
 	webhookQueue = "webhook_queue"
 	// listenWebhooks asks for the word that other controllers give of deliveries that they have queued.
 	listenWebhooks = "LISTEN ringmaster_webhooks"
-	// mostWoken is how many subscriptions are named at a time; where there are more, all are meant.
-	mostWoken = 1000
+	// mostWoken is how many subscriptions are named at a time, and mostTold how many to other processes; where there are more, all are meant.
+	mostWoken = 10_000
+	mostTold  = 1000
 	// wokenOnce is how many one notification of PostgreSQL names, which has 8,000 bytes at most.
 	wokenOnce = 200
 	// wokenSize is how many bytes name one: its id, and whether it was edited.
@@ -103,7 +104,7 @@ func (d *deliverySignal) remove(w *Woken) {
 // ring tells other processes.
 func (d *deliverySignal) ring(ctx context.Context, q *db.Queries) error {
 	ids, all := d.others.Take()
-	if all {
+	if all || len(ids) > mostTold {
 		return q.WakeWebhooks(ctx, d.id)
 	}
 	list := make([]byte, 0, len(ids)*wokenSize)

@@ -19,9 +19,11 @@ import (
 
 const (
 	// allEvery is how often all of the queue is looked at though nobody has said that something is due: for what another controller, which is lost,
-	// had. Where that takes long it is at most a part of the time.
-	allEvery  = time.Second
-	partOfAll = 20
+	// had. Where that takes long it is a part of the time, and at least every allAtLeast; a small part even when somebody asks for it.
+	allEvery    = time.Second
+	partOfAll   = 20
+	partOfAsked = 4
+	allAtLeast  = 10 * time.Second
 	// pace is the shortest time between two looks: what is queued meanwhile is read together.
 	pace = 5 * time.Millisecond
 	// lookTimeout bounds a look, and retryLook is how soon it is tried again when it failed.
@@ -130,6 +132,7 @@ type Dispatcher struct {
 	ask       map[uuid.UUID]bool // endpoints of which deliveries are to be read
 	alarms    alarms
 	allAt     time.Time // when all of the queue is to be looked at
+	allAgain  time.Time // when it may be because somebody asks
 	edited    bool      // any subscription, or its tenant, may have been edited
 	parked    []parked
 }
@@ -248,7 +251,7 @@ func (d *Dispatcher) hear() {
 	}
 	ids, all := d.woken.Take()
 	if all {
-		d.allAt, d.edited = time.Time{}, true
+		d.allAt, d.edited = earlier(d.allAt, d.allAgain), true
 	}
 	for id, edited := range ids {
 		d.ask[id] = true

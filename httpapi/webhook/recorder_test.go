@@ -25,7 +25,7 @@ func TestRefusedOutcomeKeepsNoOther(t *testing.T) {
 	r.recorder.write(t.Context(), batch, false)
 	require.Equal(t, []bool{false, true, false}, []bool{batch[0].unwritten, batch[1].unwritten, batch[2].unwritten})
 	require.Equal(t, []int64{bad}, storetest.Query[int64](t, r.st, r.tenant, "SELECT seq FROM webhook_queue"))
-	r.Dispatcher.written(context.WithoutCancel(t.Context()), batch)
+	r.written(context.WithoutCancel(t.Context()), batch)
 	require.Equal(t, []int64{bad}, r.seqs(sub), "it keeps its place until it is read again")
 	r.unpark(time.Now().Add(2 * parkFor))
 	require.Empty(t, r.seqs(sub))

@@ -142,7 +142,8 @@ func (d *Dispatcher) readAll(ctx context.Context, now time.Time) error {
 	}
 	d.metrics.observe(d.endpoints, now.Sub(oldest))
 	d.edited = false
-	d.allAt = time.Now().Add(max(allEvery, partOfAll*time.Since(began)))
+	end, took := time.Now(), time.Since(began)
+	d.allAt, d.allAgain = end.Add(min(allAtLeast, max(allEvery, partOfAll*took))), end.Add(partOfAsked*took)
 	return nil
 }
 

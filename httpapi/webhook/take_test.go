@@ -159,7 +159,7 @@ func TestLooksAreShort(t *testing.T) {
 		done = append(done, record{endpoint: one.id, item: it, status: StatusDelivered})
 		storetest.Exec(t, r.st, r.tenant, "DELETE FROM webhook_queue WHERE seq = $1", it.Seq)
 	}
-	r.Dispatcher.written(t.Context(), done)
+	r.written(t.Context(), done)
 	require.NoError(t, r.read(t.Context()))
 	require.Len(t, r.seqs(one.id), 20-leastRows)
 }
@@ -204,7 +204,7 @@ func TestOldestIsKnownFromTheLook(t *testing.T) {
 	t.Parallel()
 	r := newReader(t)
 	r.metrics.age.Store(nil)
-	require.Equal(t, -1., testutil.ToFloat64(r.metrics.oldest))
+	require.Negative(t, testutil.ToFloat64(r.metrics.oldest))
 	r.all(t)
 	require.Zero(t, testutil.ToFloat64(r.metrics.oldest))
 	seq := r.queue(t, r.subscribe(t), nil)
