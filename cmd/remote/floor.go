@@ -45,7 +45,7 @@ func (cmd floorCmd) Run(ctx context.Context, e Env) error {
 	}
 	for event, err := range c.Supervisors.SupervisorFloorStream(ctx, "") {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // that is how it ends
+			return nil // that is how it ends
 		}
 		if err == nil {
 			err = cmd.told(e, event)

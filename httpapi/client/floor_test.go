@@ -49,7 +49,8 @@ func TestFloorStream(t *testing.T) {
 	require.True(t, got[2].Stale)
 
 	opened = nil
-	for range c.Supervisors.SupervisorFloorStream(t.Context(), "") {
+	for _, err := range c.Supervisors.SupervisorFloorStream(t.Context(), "") {
+		require.NoError(t, err)
 		break
 	}
 	require.Len(t, opened, 1)
