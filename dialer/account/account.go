@@ -89,6 +89,7 @@ func (s *Service) Suspend(ctx context.Context, tenantID uuid.UUID, at time.Time,
 	var out db.Tenant
 	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
 		tx.ForgetCredentials(tenantID)
+		tx.WakeWebhooks() // what is at hand waits, too
 		out, err = tx.Q.SuspendTenant(ctx, at, optional(reason), tenantID)
 		return err
 	})
@@ -100,6 +101,7 @@ func (s *Service) Resume(ctx context.Context, tenantID uuid.UUID) (db.Tenant, er
 	var out db.Tenant
 	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
 		tx.ForgetCredentials(tenantID)
+		tx.WakeWebhooks()
 		out, err = tx.Q.ResumeTenant(ctx, tenantID)
 		return err
 	})

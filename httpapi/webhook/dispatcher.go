@@ -34,7 +34,7 @@ const (
 	// mostRows is how many deliveries a look reads, of each endpoint the same but leastRows: one that has few isn't to wait for long.
 	mostRows  = 2048
 	leastRows = 8
-	// aimedFor is how long it is known where an endpoint is; edits are told of.
+	// aimedFor is how long it is known where an endpoint is that has deliveries at hand; edits are told of.
 	aimedFor = time.Second
 	// askedFor is how long an endpoint isn't asked for again by itself while it has what is next in its queue.
 	askedFor = 30 * time.Second

@@ -95,6 +95,9 @@ func (d *Dispatcher) readAll(ctx context.Context, now time.Time) error {
 	for _, e := range d.endpoints {
 		e.first.forward()
 		e.again.forward()
+		if d.edited {
+			e.aimed = time.Time{}
+		}
 	}
 	for _, w := range work {
 		oldest = earlier(oldest, w.QueuedAt)
@@ -126,11 +129,6 @@ func (d *Dispatcher) readAll(ctx context.Context, now time.Time) error {
 			e.idle = began
 		case began.Sub(e.idle) > idleFor:
 			delete(d.endpoints, id)
-		}
-	}
-	if d.edited {
-		for _, e := range holding {
-			e.aimed = time.Time{}
 		}
 	}
 	if err := d.aimAt(ctx, holding); err != nil {
@@ -166,7 +164,7 @@ func (d *Dispatcher) unpark(now time.Time) {
 func (d *Dispatcher) aimAt(ctx context.Context, of []*endpoint) error {
 	now := time.Now()
 	of = slices.DeleteFunc(slices.Clone(of), func(e *endpoint) bool {
-		return now.Sub(e.aimed) < aimedFor && (e.target.row.PreviousSecretUntil == nil || d.now().Before(*e.target.row.PreviousSecretUntil))
+		return len(e.held) > 0 && now.Sub(e.aimed) < aimedFor && (e.target.row.PreviousSecretUntil == nil || d.now().Before(*e.target.row.PreviousSecretUntil))
 	})
 	if len(of) == 0 {
 		return nil
