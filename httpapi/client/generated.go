@@ -1441,10 +1441,12 @@ type CreateFlowRequest struct {
 // CreateKeyRequest defines model for CreateKeyRequest.
 type CreateKeyRequest struct {
 	// AllowedOrigins The origins from which browsers may use the key, such as https://app.example.com; without any, all.
-	AllowedOrigins  []string     `json:"allowed_origins,omitzero"`
-	Environment     *Environment `json:"environment,omitempty"`
-	Label           string       `json:"label"`
-	RateLimitPerMin *int         `json:"rate_limit_per_min,omitempty"`
+	AllowedOrigins []string     `json:"allowed_origins,omitzero"`
+	Environment    *Environment `json:"environment,omitempty"`
+	Label          string       `json:"label"`
+
+	// RateLimitPerMin Requests in a minute, of all hosts together. Each host may let a fiftieth of it through in addition, and counts for itself while the database is away.
+	RateLimitPerMin *int `json:"rate_limit_per_min,omitempty"`
 
 	// Scopes Without any the key may do all but what ai_sessions:control_admin opens, which must be listed.
 	Scopes []KeyScope `json:"scopes,omitzero"`
