@@ -52,6 +52,11 @@ func (q *queue) wake(tenants ...uuid.UUID) {
 		q.woken[id] = struct{}{}
 	}
 	q.mu.Unlock()
+	q.again()
+}
+
+// again has the loop claim what is due of those who are awake.
+func (q *queue) again() {
 	select {
 	case q.poke <- struct{}{}:
 	default: // it has been told, and hasn't looked yet
@@ -142,8 +147,13 @@ func (q *queue) claim(ctx context.Context, tenants []uuid.UUID) {
 	for _, row := range rows {
 		got[row.TenantID]++
 	}
+	unused := 0
 	for _, g := range grants {
 		q.limits.claimed(g, got[g.tenant])
+		unused += g.slots - got[g.tenant]
+	}
+	if unused > 0 && len(left) > 0 && err == nil { // no attempt will end that frees these workers
+		q.again()
 	}
 	for _, row := range rows {
 		q.working.Go(func() {

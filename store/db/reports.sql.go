@@ -677,6 +677,8 @@ WITH RECURSIVE first AS (
     ORDER BY r.tenant_id, r.next_attempt_at LIMIT 1) n
 )
 SELECT f.tenant_id::uuid AS tenant_id, f.next_attempt_at::timestamptz AS next_attempt_at FROM first f
+WHERE NOT EXISTS (SELECT FROM tenants t WHERE t.id = f.tenant_id AND t.suspended_at IS NOT NULL)
+  AND NOT EXISTS (SELECT FROM integrations i WHERE i.tenant_id = f.tenant_id AND i.purpose = $1 AND NOT i.is_active)
 `
 
 type CallReportsDueRow struct {
@@ -685,7 +687,7 @@ type CallReportsDueRow struct {
 }
 
 // CallReportsDue gives the first report of each tenant, by the next entry of the index: as many steps as there are tenants, however many reports
-// wait.
+// wait. Those of tenants that are suspended, or have paused the integration, wait until that ends.
 func (q *Queries) CallReportsDue(ctx context.Context, purpose string) ([]CallReportsDueRow, error) {
 	rows, err := q.db.Query(ctx, callReportsDue, purpose)
 	if err != nil {

@@ -67,7 +67,7 @@ UPDATE call_reports SET next_attempt_at = least(next_attempt_at, now())
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND purpose = @purpose AND status = 'pending' AND attempts = 0 AND busy_until IS NULL;
 
 -- CallReportsDue gives the first report of each tenant, by the next entry of the index: as many steps as there are tenants, however many reports
--- wait.
+-- wait. Those of tenants that are suspended, or have paused the integration, wait until that ends.
 -- name: CallReportsDue :many
 WITH RECURSIVE first AS (
   (SELECT r.tenant_id, r.next_attempt_at FROM call_reports r WHERE r.purpose = @purpose AND r.status = 'pending'
@@ -77,7 +77,9 @@ WITH RECURSIVE first AS (
     SELECT r.tenant_id, r.next_attempt_at FROM call_reports r WHERE r.purpose = @purpose AND r.status = 'pending' AND r.tenant_id > f.tenant_id
     ORDER BY r.tenant_id, r.next_attempt_at LIMIT 1) n
 )
-SELECT f.tenant_id::uuid AS tenant_id, f.next_attempt_at::timestamptz AS next_attempt_at FROM first f;
+SELECT f.tenant_id::uuid AS tenant_id, f.next_attempt_at::timestamptz AS next_attempt_at FROM first f
+WHERE NOT EXISTS (SELECT FROM tenants t WHERE t.id = f.tenant_id AND t.suspended_at IS NOT NULL)
+  AND NOT EXISTS (SELECT FROM integrations i WHERE i.tenant_id = f.tenant_id AND i.purpose = @purpose AND NOT i.is_active);
 
 -- CallReportsClaim leases reports of some tenants that are due, up to room for each. What another controller is looking at is passed over, and so
 -- are tenants that are suspended or have paused the integration. Controllers of earlier versions leave next_attempt_at as it is while they work.
