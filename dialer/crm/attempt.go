@@ -210,7 +210,7 @@ func (s *Service) keep(ctx context.Context, c claim, res result, took time.Durat
 	} else {
 		p.Written = int32(c.frozen.Revision) //nolint:gosec // it was one
 	}
-	if res.externalID != "" {
+	if res.externalID != "" && res.err == nil {
 		p.ExternalID = &res.externalID
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)

@@ -478,13 +478,15 @@ func (q *Queries) CallReportRearm(ctx context.Context, arg CallReportRearmParams
 const callReportRecord = `-- name: CallReportRecord :one
 UPDATE call_reports SET busy_until = NULL,
   status = CASE WHEN greatest(written, $1::int) >= revision THEN 'written' WHEN $2::text = 'written' THEN 'pending' ELSE $2::text END,
-  written = greatest(written, $1::int), external_id = coalesce($3, external_id), last_error = $4,
+  written = greatest(written, $1::int),
+  external_id = CASE WHEN $3::boolean THEN coalesce(external_id, $4) ELSE coalesce($4, external_id) END,
+  last_error = $5,
   failures = CASE WHEN $2::text = 'written' THEN 0 ELSE failures + 1 END,
-  next_attempt_at = $5::timestamptz,
-  give_up_at = CASE WHEN $2::text = 'written' THEN $6::timestamptz ELSE give_up_at END,
-  outcome = CASE WHEN $2::text = 'pending' THEN outcome ELSE $7::jsonb END,
-  written_at = CASE WHEN $1::int > 0 THEN coalesce(written_at, $8::timestamptz) ELSE written_at END,
-  updated_at = CASE WHEN $9::boolean THEN $8::timestamptz ELSE updated_at END
+  next_attempt_at = $6::timestamptz,
+  give_up_at = CASE WHEN $2::text = 'written' THEN $7::timestamptz ELSE give_up_at END,
+  outcome = CASE WHEN $2::text = 'pending' THEN outcome ELSE $8::jsonb END,
+  written_at = CASE WHEN $1::int > 0 THEN coalesce(written_at, $9::timestamptz) ELSE written_at END,
+  updated_at = CASE WHEN $3::boolean THEN $9::timestamptz ELSE updated_at END
 WHERE tenant_id = $10 AND call_id = $11 AND purpose = $12 AND attempts = $13::int
 RETURNING tenant_id, call_id, purpose, integration_id, status, revision, written, external_id, attempts, failures, last_error, outcome, attempted_at, busy_until, next_attempt_at, give_up_at, written_at, updated_at, created_at
 `
@@ -492,13 +494,13 @@ RETURNING tenant_id, call_id, purpose, integration_id, status, revision, written
 type CallReportRecordParams struct {
 	Written       int32
 	Status        string
+	IsUpdate      bool
 	ExternalID    *string
 	LastError     *string
 	NextAttemptAt time.Time
 	GiveUpAt      time.Time
 	Said          json.RawMessage
 	At            time.Time
-	IsUpdate      bool
 	TenantID      uuid.UUID
 	CallID        uuid.UUID
 	Purpose       string
@@ -506,18 +508,18 @@ type CallReportRecordParams struct {
 }
 
 // CallReportRecord keeps what came of the attempt of that number, which is the last one. What came to be reported meanwhile is pending; what an
-// earlier attempt has written after all stays written.
+// earlier attempt has written after all stays written. The record's id is that of its write: what an update answers may be the id of the change.
 func (q *Queries) CallReportRecord(ctx context.Context, arg CallReportRecordParams) (CallReport, error) {
 	row := q.db.QueryRow(ctx, callReportRecord,
 		arg.Written,
 		arg.Status,
+		arg.IsUpdate,
 		arg.ExternalID,
 		arg.LastError,
 		arg.NextAttemptAt,
 		arg.GiveUpAt,
 		arg.Said,
 		arg.At,
-		arg.IsUpdate,
 		arg.TenantID,
 		arg.CallID,
 		arg.Purpose,

@@ -120,11 +120,13 @@ UPDATE call_reports SET attempts = attempts + 1, attempted_at = @at::timestamptz
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND purpose = @purpose;
 
 -- CallReportRecord keeps what came of the attempt of that number, which is the last one. What came to be reported meanwhile is pending; what an
--- earlier attempt has written after all stays written.
+-- earlier attempt has written after all stays written. The record's id is that of its write: what an update answers may be the id of the change.
 -- name: CallReportRecord :one
 UPDATE call_reports SET busy_until = NULL,
   status = CASE WHEN greatest(written, @written::int) >= revision THEN 'written' WHEN @status::text = 'written' THEN 'pending' ELSE @status::text END,
-  written = greatest(written, @written::int), external_id = coalesce(sqlc.narg('external_id'), external_id), last_error = sqlc.narg('last_error'),
+  written = greatest(written, @written::int),
+  external_id = CASE WHEN @is_update::boolean THEN coalesce(external_id, sqlc.narg('external_id')) ELSE coalesce(sqlc.narg('external_id'), external_id) END,
+  last_error = sqlc.narg('last_error'),
   failures = CASE WHEN @status::text = 'written' THEN 0 ELSE failures + 1 END,
   next_attempt_at = @next_attempt_at::timestamptz,
   give_up_at = CASE WHEN @status::text = 'written' THEN @give_up_at::timestamptz ELSE give_up_at END,
