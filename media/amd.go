@@ -23,6 +23,11 @@ type amdData struct {
 	Confidence float64       `json:"confidence"` // to three decimals
 }
 
+// StopMachineDetection ends the detection: what comes from now on isn't the caller alone.
+func (s *Session) StopMachineDetection() {
+	s.post(func() { s.port.rx.amd = nil })
+}
+
 // detectMachine gives the caller's audio to the detector, as it was spoken: a muted caller is heard too.
 func (rx *fromCaller) detectMachine(pcm []int16) {
 	if rx.amd == nil {

@@ -99,7 +99,8 @@ func (bypassTried) Essential() bool { return true }
 // mediaBridged notes that the switch has bridged caller and media leg.
 func (b *bypass) mediaBridged(ctx context.Context, ev *esl.Event) {
 	if b.voice.ai.live() && b.voice.ai.leg != "" && (ev.Get("Bridge-B-Unique-ID") == b.voice.ai.leg || ev.Get("Bridge-A-Unique-ID") == b.voice.ai.leg) {
-		b.bridged = true
+		b.bridged, b.voice.ai.bridgeDue = true, false
+		b.voice.verbs.tryAgain()
 		b.line.leaveSocket()
 		b.considerBypass(ctx)
 	}

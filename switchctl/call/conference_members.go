@@ -166,6 +166,7 @@ func (g *guests) add(ctx context.Context, m controlCommand) error {
 		one.role = m.req.ParticipantType
 		g.added++
 		g.enter(one)
+		g.conference.machine.othersHeard(ctx)
 		g.addPhone(ctx, one)
 		return nil
 	case destinationSIP:
@@ -185,6 +186,7 @@ func (g *guests) add(ctx context.Context, m controlCommand) error {
 	}
 	g.added++
 	g.enter(one)
+	g.conference.machine.othersHeard(ctx)
 	g.admitMember(ctx, one, m.req.Metadata)
 	return nil
 }

@@ -56,6 +56,8 @@ type machine struct {
 	phase  machinePhase
 	// quiet: its greeting has ended.
 	quiet bool
+	// others: they are heard beside the caller, so that there is no verdict.
+	others bool
 }
 
 // taken reports whether the caller is kept from everybody because of a machine.

@@ -26,7 +26,7 @@ type metrics struct {
 	lostWrites  prometheus.Counter
 	unrecorded  prometheus.Counter
 	sessions    *prometheus.CounterVec   // outcome: those of ledger.SessionOutcome
-	answered    *prometheus.CounterVec   // answered_by: human, machine; decided_by: detection_off, verdict, timeout, hangup
+	answered    *prometheus.CounterVec   // answered_by: human, machine; decided_by: detection_off, verdict, timeout, hangup, others
 	verdict     *prometheus.HistogramVec // class: human, machine, unknown
 	machines    *prometheus.CounterVec   // result: hung_up, message_left, message_failed, no_end_of_greeting, callee_gone
 	quality     qualityMetrics

@@ -72,7 +72,7 @@ func newParts(k *core) parts {
 	}
 	*p.conference.guests = guests{core: k, conference: p.conference, dial: p.dial}
 	*p.taps = taps{core: k, bypass: p.bypass, machine: p.machine, parties: who, voice: p.voice}
-	*p.supervised = supervised{core: k, bypass: p.bypass, parties: who, voice: p.voice}
+	*p.supervised = supervised{core: k, bypass: p.bypass, machine: p.machine, parties: who, voice: p.voice}
 	*p.monitors = monitors{core: k, voice: p.voice}
 	*p.verbs = verbs{
 		core: k, conference: p.conference, keypad: p.keypad, monitors: p.monitors, parties: who, rec: p.rec, sound: p.sound, supervised: p.supervised,

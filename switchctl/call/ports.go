@@ -82,6 +82,8 @@ type mediaSession interface {
 	SendDTMF(digits string, each time.Duration) error
 	HeardDTMF(digit string, dur time.Duration)
 	SetToneDetection(on bool)
+	// StopMachineDetection ends it where it has said nothing.
+	StopMachineDetection()
 	SetEventPayload(pt uint8)
 	SetMute(dir media.Direction, muted bool)
 	// Play, StopPlaying, Hold and Unhold are of what the caller hears besides the voice agent.

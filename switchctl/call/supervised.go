@@ -73,6 +73,7 @@ type supervisorLeg struct {
 type supervised struct {
 	*core
 	bypass  *bypass
+	machine *machine
 	parties *parties
 	voice   *voice
 	list    []*supervisorLeg
@@ -85,13 +86,18 @@ func (sv *supervised) message(ctx context.Context, m message) (state, error) {
 		return sv.state, sv.admit(ctx, m)
 	case superviseBegan:
 		if l := sv.leg(m.session, m.serial); l != nil {
-			l.listens, l.mode = true, m.mode
+			if l.listens, l.mode = true, m.mode; m.mode != switchctl.SupervisorListens {
+				sv.machine.othersHeard(ctx)
+			}
 			sv.tell(ctx, l)
 		}
 	case superviseWhisper:
 		return sv.state, sv.mayWhisper(m)
 	case superviseMode:
 		if l := sv.leg(m.session, m.serial); l != nil && l.listens {
+			if m.mode != switchctl.SupervisorListens {
+				sv.machine.othersHeard(ctx)
+			}
 			before := l.mode
 			l.mode, l.wants = m.mode, m.mode
 			if l.told && l.mode != before {

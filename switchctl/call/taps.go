@@ -130,7 +130,7 @@ func (ts *taps) tapping(ctx context.Context, m message) (state, error) {
 	case tapTuned:
 		ts.tapTuned(ctx, m)
 	case tapSay:
-		ts.say(m)
+		ts.say(ctx, m)
 	}
 	return ts.state, nil
 }
@@ -159,6 +159,9 @@ func (ts *taps) startTap(ctx context.Context, m tapCommand) error {
 		audience: m.req.audience, sameAgent: m.req.sameAgent,
 	}
 	ts.list = append(ts.list, t)
+	if t.audience != audienceNone {
+		ts.machine.othersHeard(ctx)
+	}
 	ctx, t.cancel = context.WithCancel(ctx)
 	cancel, spec := t.cancel, m.req.spec
 	ts.beside(func() {

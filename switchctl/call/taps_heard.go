@@ -92,6 +92,9 @@ func (ts *taps) hear(ctx context.Context, m tapHear) error {
 	case m.audience == audiencePartner && ts.parties.outsider():
 		return ts.conflict(VerbMonitorStart, errOutsiderDetail)
 	}
+	if m.audience != audienceNone {
+		ts.machine.othersHeard(ctx)
+	}
 	t.audience, t.hushed = m.audience, true
 	t.legs[0].session.Speak(false)
 	ts.tune(ctx, t, m.reply)
@@ -176,7 +179,7 @@ func (ts *taps) speak(t *tap) {
 }
 
 // say plays a clip to the caller's partner.
-func (ts *taps) say(m tapSay) {
+func (ts *taps) say(ctx context.Context, m tapSay) {
 	t := ts.tap(m.id)
 	switch {
 	case t == nil || t.fork == nil:
@@ -188,6 +191,7 @@ func (ts *taps) say(m tapSay) {
 	case t.hushed:
 		m.reply <- ts.conflict(VerbWhisper, "who hears the monitor is being changed")
 	default:
+		ts.machine.othersHeard(ctx)
 		t.said = true
 		m.reply <- ts.playFault(VerbWhisper, t.legs[0].session.Play(m.clip))
 	}

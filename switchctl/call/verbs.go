@@ -207,6 +207,13 @@ func (vs *verbs) verbWaits(w waitingVerb, why string) {
 	}
 }
 
+// tryAgain has the verbs that wait looked at again, after what is being done now.
+func (vs *verbs) tryAgain() {
+	if len(vs.early) > 0 {
+		vs.arm(timerVerbs, 0)
+	}
+}
+
 // runVerbs runs the verbs that have waited, in order: those that can go on, and refuses those that are due.
 func (vs *verbs) runVerbs(ctx context.Context) {
 	early := vs.early

@@ -22,11 +22,12 @@ const (
 	decidedVerdict = "verdict"
 	decidedTimeout = "timeout"
 	decidedHangup  = "hangup"
+	decidedOthers  = "others" // are heard beside the caller
 )
 
 // detects reports whether the session that is about to open hears the caller's first seconds.
 func (mc *machine) detects() bool {
-	return mc.call.Amd && mc.answerAt != nil && !mc.voice.ai.resumed && mc.call.AmdClass == nil && !mc.taps.tapDetects() &&
+	return mc.call.Amd && mc.answerAt != nil && !mc.voice.ai.resumed && mc.call.AmdClass == nil && !mc.others && !mc.taps.tapDetects() &&
 		mc.c.clock.Now().Sub(*mc.answerAt) < detectWithin
 }
 
@@ -46,7 +47,7 @@ func (mc *machine) machineHeard(ctx context.Context, ev media.AMD) {
 		mc.greetingHeard(ctx, ev.Kind)
 		return
 	}
-	if mc.call.AmdClass != nil || mc.answerAt == nil {
+	if mc.call.AmdClass != nil || mc.answerAt == nil || mc.others {
 		return
 	}
 	after := max(0, ev.Heard.Sub(*mc.answerAt))
@@ -60,6 +61,20 @@ func (mc *machine) machineHeard(ctx context.Context, ev media.AMD) {
 		mc.writeVerdict(ctx)
 	}
 	mc.considerMachine(ctx)
+}
+
+// othersHeard: from now on the voice agent's session, and with it machine detection, hears others beside the caller: a whisper, who has barged in, a
+// conference's members. A verdict would be of them, so there will be none: a person has answered.
+func (mc *machine) othersHeard(ctx context.Context) {
+	if mc.others || mc.call.AmdClass != nil || !mc.call.Amd || !mc.voice.ai.live() || mc.taps.tapDetects() {
+		return
+	}
+	mc.others = true
+	if mc.voice.ai.media != nil {
+		mc.voice.ai.media.StopMachineDetection()
+	}
+	mc.log.InfoContext(ctx, "machine detection ends without a verdict, since others are heard beside the caller")
+	mc.decideAnswer(ctx, decidedOthers)
 }
 
 // decideAnswer ends the wait for a verdict: call.answered is committed, and the events behind it.

@@ -55,10 +55,12 @@ type aiSession struct {
 	// grantedAt is when the ledger told what the session runs with.
 	grantedAt time.Time
 	// legUp: caller and session hear each other. bridging: the switch was asked to bridge them.
-	legUp    bool
-	answered bool // they have heard each other before
-	bridging bool
-	bridges  int
+	legUp bool
+	// bridgeDue: the leg has answered, and the switch is about to bridge it with the caller.
+	bridgeDue bool
+	answered  bool // they have heard each other before
+	bridging  bool
+	bridges   int
 	// shortLegs counts the legs in a row that ended by themselves before they were up for legStable; upAt is when the newest came up.
 	shortLegs int
 	upAt      time.Time

@@ -17,6 +17,8 @@ const (
 	legRetry     = 300 * time.Millisecond
 	// legGone is how long after its leg's end a caller may take to come back.
 	legGone = 1500 * time.Millisecond
+	// bridgeSlack is how long the switch may take to bridge a leg that has answered, or the word of it to come.
+	bridgeSlack = 2 * time.Second
 	// maxBridges is how often a leg that doesn't come up is asked for.
 	maxBridges = 6
 	// A leg that answers and carries no packets is ended by the switch's media timeout, after 2 s. Two in a row are no accident: nobody is left
@@ -85,9 +87,11 @@ func (v *voice) joinConference(ctx context.Context) error {
 	return nil
 }
 
-// legComes: caller and session are led to each other, and soon hear each other.
+// legComes: caller and session are led to each other, and soon hear each other. A leg that has answered is bridged a moment later: who was taken
+// elsewhere before that would go alone.
 func (v *voice) legComes() bool {
-	return !v.ai.legUp && v.conference.phase == conferenceNone && !v.transfers.now.pending() && !v.transfers.now.bridged()
+	unbridged := v.ai.bridgeDue && v.c.clock.Now().Sub(v.ai.upAt) < bridgeSlack
+	return (!v.ai.legUp || unbridged) && v.conference.phase == conferenceNone && !v.transfers.now.pending() && !v.transfers.now.bridged()
 }
 
 // bridgeRefused: the bridge could not be asked for; the socket is most likely closing, and a new one comes.
@@ -146,6 +150,7 @@ func (v *voice) mediaLegEvent(ctx context.Context, m channelEvent) (state, error
 func (v *voice) legAnswered(ctx context.Context, at time.Time) state {
 	s := v.ai
 	s.legUp, s.bridging, s.bridges, s.upAt = true, false, 0, v.c.clock.Now()
+	s.bridgeDue = !v.bypass.bridged && !v.conference.up()
 	v.music.on, v.music.playing = false, false
 	v.bypass.awaited = false // of an earlier leg
 	v.disarm(timerLeg)
@@ -155,9 +160,7 @@ func (v *voice) legAnswered(ctx context.Context, at time.Time) state {
 		v.transfers.callState("answered", "")
 	}
 	s.answered = true
-	if len(v.verbs.early) > 0 {
-		v.arm(timerVerbs, 0)
-	}
+	v.verbs.tryAgain() // those that need no more
 	if v.state != stateAnswered {
 		return v.state // an agent had the call before
 	}
