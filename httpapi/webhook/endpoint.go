@@ -39,6 +39,8 @@ type item struct {
 	made int
 	// busy tells that it was sent, and what came of it is not written yet.
 	busy bool
+	// released tells that its call's later events wait for it no more.
+	released bool
 	// aim is the endpoint's when it was sent.
 	aim int
 }
@@ -236,6 +238,7 @@ func (e *endpoint) release(it *item) {
 	if !it.first() {
 		return
 	}
+	it.released = true
 	waiting, known := e.calls[*it.CallID]
 	if !known {
 		return
@@ -256,7 +259,7 @@ func (e *endpoint) dropQueued() {
 		switch {
 		case !it.busy:
 			e.written(seq)
-		case it.first():
+		case it.first() && !it.released:
 			e.calls[*it.CallID] = nil
 		}
 	}

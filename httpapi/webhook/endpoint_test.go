@@ -205,3 +205,18 @@ func TestEndpointThatWasLost(t *testing.T) {
 	b.answer(sent, success())
 	require.Equal(t, mine[1:], b.all())
 }
+
+// What was answered keeps no later event of its call, whatever is dropped before it is written what came of it.
+func TestAnsweredEventKeepsNoOther(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	call := uuid.New()
+	it := b.queue(&call, 1)
+	sent := b.all()
+	require.Len(t, sent, 1)
+	b.answered(sent[0], success(), b.now)
+	b.dropQueued() // the lock's connection is lost; or the tenant becomes strict, or is suspended
+	b.written(it[0].Seq)
+	b.queue(&call, 1)
+	require.Len(t, b.all(), 1)
+}

@@ -22,7 +22,7 @@ const (
 	shareEvery = 200 * time.Millisecond
 	// silentFor is how long the connection may be silent before PostgreSQL ends it: a process that was stopped, or cut off, keeps nothing for ever.
 	// sureFor, which is shorter, is how long after a sign of life a controller goes on sending.
-	silentFor = 15 * time.Second
+	silentFor = 22 * time.Second
 	sureFor   = 10 * time.Second
 
 	// dispatchersLock is shared by all dispatchers: as many as hold it share the buckets.

@@ -196,6 +196,7 @@ func TestFlowWithMenu(t *testing.T) {
 			require.True(t, ok)
 			report, _ := c.report(t, out.CallID)
 			require.Less(t, onsets(report.Heard, 1000)[0].Sub(onsets(report.Heard, promptHz)[0]), 4900*time.Millisecond, "the key cuts the menu off")
+			c.speaks(t, out.CallID, 25) // the voice agent is heard meanwhile
 			c.hangUp(t, out.CallID)
 			c.endedCall(t, callID.String())
 			_, steps := c.traced(t, callID.String())
