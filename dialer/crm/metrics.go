@@ -2,7 +2,6 @@ package crm
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,9 +12,10 @@ import (
 )
 
 const (
-	// backlogEvery is how often what waits is counted, up to backlogMost of a tenant.
-	backlogEvery = 15 * time.Second
-	backlogMost  = 10_000
+	// backlogEvery is how often what waits is counted, up to backlogMost of a tenant, and for backlogTime at most.
+	backlogEvery = time.Minute
+	backlogMost  = 1_000
+	backlogTime  = 3 * time.Second
 )
 
 type metrics struct {
@@ -41,7 +41,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"purpose"}),
 		backlog: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "ringmaster_call_reports_pending", Help: "Calls that are still to be reported, of all controllers, by purpose, 10,000 of a tenant at most; without those of tenants that are suspended or have paused it.",
+			Name: "ringmaster_call_reports_pending", Help: "Calls that are still to be reported, of all controllers, by purpose, 1,000 of a tenant at most; without those of tenants that are suspended or have paused it.",
 		}, []string{"purpose"}),
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "ringmaster_call_reports_oldest_seconds", Help: "How long ago the oldest of these calls ended, by purpose.",
@@ -83,11 +83,10 @@ func (m *metrics) ended(p store.ReportPurpose, status string) {
 // watch keeps the gauges of what waits, until ctx ends.
 func (s *Service) watch(ctx context.Context) {
 	for {
-		var working sync.WaitGroup
-		for _, p := range purposes() {
-			working.Go(func() { s.countBacklog(ctx, p) })
+		for _, p := range purposes() { // one after the other: a database that stalls holds one connection for it
+			s.metrics.broken.WithLabelValues(string(p)).Set(float64(s.queues[p].limits.broken(s.now())))
+			s.countBacklog(ctx, p)
 		}
-		working.Wait()
 		if retry.Pause(ctx, backlogEvery) != nil {
 			return
 		}
@@ -95,6 +94,8 @@ func (s *Service) watch(ctx context.Context) {
 }
 
 func (s *Service) countBacklog(ctx context.Context, p store.ReportPurpose) {
+	ctx, cancel := context.WithTimeout(ctx, backlogTime)
+	defer cancel()
 	var row db.CallReportsPendingRow
 	err := s.store.InSystem(ctx, func(tx *store.Tx) (err error) {
 		row, err = tx.Q.CallReportsPending(ctx, string(p), backlogMost)
@@ -106,5 +107,4 @@ func (s *Service) countBacklog(ctx context.Context, p store.ReportPurpose) {
 	}
 	s.metrics.backlog.WithLabelValues(string(p)).Set(float64(row.Pending))
 	s.metrics.oldest.WithLabelValues(string(p)).Set(row.OldestS)
-	s.metrics.broken.WithLabelValues(string(p)).Set(float64(s.queues[p].limits.broken(s.now())))
 }
