@@ -49,7 +49,7 @@ func (s *Service) attempt(ctx context.Context, id store.ReportID, lease time.Tim
 func (s *Service) begin(ctx context.Context, id store.ReportID, lease time.Time) (c claim, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	now := s.now()
+	now := s.databaseNow()
 	err = s.store.InTenant(ctx, id.TenantID, func(tx *store.Tx) error {
 		c = claim{id: id}
 		row, err := tx.Q.CallReportLoad(ctx, id.TenantID, id.CallID, string(id.Purpose))
@@ -196,7 +196,7 @@ func (s *Service) panicked(ctx context.Context, id store.ReportID, r any) {
 
 // keep writes what came of an attempt, though the process is stopping, and tells whether the report is due again.
 func (s *Service) keep(ctx context.Context, c claim, res result, took time.Duration) (again bool, err error) {
-	now := s.now()
+	now := s.databaseNow()
 	status, next := follow(c.report, res, now, jitter())
 	if res.err != nil && !res.final && ctx.Err() != nil { // cut off by us
 		status, next = StatusPending, now.Add(hubspotSettle)

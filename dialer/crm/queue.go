@@ -24,6 +24,8 @@ const (
 	// lookTime bounds a look, and claimTime is for how long a report is leased until its attempt begins.
 	lookTime  = 10 * time.Second
 	claimTime = 15 * time.Second
+	// clockTime is how long the database may take to tell its time.
+	clockTime = time.Second
 )
 
 // queue makes the attempts at reports of one purpose that are due. Its loop claims them, as many as their tenants have slots; each attempt runs in a
@@ -102,11 +104,26 @@ func (q *queue) loop(ctx, looking context.Context) {
 	}
 }
 
+// databaseNow is the time by the database's clock, which reports are due by: controllers' own may differ.
+func (s *Service) databaseNow() time.Time { return s.now().Add(time.Duration(s.ahead.Load())) }
+
+// compareClocks measures by how much the database's clock goes before ours. It errs on the late side, by no more than the answer took, lest what was
+// written a moment ago isn't due yet.
+func (s *Service) compareClocks(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, clockTime)
+	defer cancel()
+	began := s.now()
+	if now, err := s.store.ReadSystem().DatabaseTime(ctx); err == nil { // else it is as it was
+		s.ahead.Store(int64(now.Sub(began)))
+	}
+}
+
 // look tells which tenants have reports that are due, and in how long others will.
 func (q *queue) look(ctx context.Context) (due []uuid.UUID, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	now := q.s.now()
+	q.s.compareClocks(ctx)
+	now := q.s.databaseNow()
 	first, err := q.s.store.ReadSystem().CallReportsDue(ctx, string(q.purpose))
 	if err != nil && ctx.Err() == nil {
 		q.s.log.WarnContext(ctx, "looking for calls to report failed, it will be tried again", "purpose", q.purpose, "error", err)
@@ -165,7 +182,7 @@ func (q *queue) claim(ctx context.Context, tenants []uuid.UUID) {
 func (q *queue) lease(ctx context.Context, grants []grant) (rows []db.CallReportsClaimRow, lease time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	now := q.s.now()
+	now := q.s.databaseNow()
 	lease = now.Add(claimTime).Truncate(time.Microsecond) // as the database keeps it
 	args := db.CallReportsClaimParams{Purpose: string(q.purpose), Now: now, Lease: lease}
 	for _, g := range grants {

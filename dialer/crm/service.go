@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,6 +47,8 @@ type Service struct {
 	asks      insightsClient
 	queues    map[store.ReportPurpose]*queue
 	metrics   *metrics
+	// ahead is by how much the database's clock goes before this host's, in nanoseconds, as the last look has seen.
+	ahead atomic.Int64
 
 	// halt ends the looks for what is due, cut the attempts; nil before Start. ended is closed when all has ended.
 	halt, cut context.CancelFunc
@@ -326,7 +329,7 @@ func (s *Service) Retry(ctx context.Context, tenant, call uuid.UUID) (Report, er
 			return err
 		}
 		id := store.ReportID{TenantID: tenant, CallID: call, Purpose: store.ReportCRM}
-		now := s.now()
+		now := s.databaseNow()
 		before, err := tx.Q.CallReportLoad(ctx, tenant, call, string(id.Purpose))
 		switch {
 		case errors.Is(err, store.ErrNotFound):
