@@ -146,6 +146,29 @@ func TestCRMSettingsThatAreRefused(t *testing.T) {
 	s.admin.JSON(t, http.MethodPut, "/api/settings/crm", restCRM("", object{"url": "https://93.184.216.34/calls"}), http.StatusOK, nil)
 }
 
+// Settings that lead to what one may not expect say so.
+func TestCRMSettingsThatUpdateNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := newStaff(t, b)
+	crm := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer crm.Close()
+	for _, c := range []struct {
+		more   object
+		warned bool
+	}{
+		{nil, true}, {object{"method": "POST"}, true}, {object{"method": "PUT"}, false}, {object{"update_url": crm.URL + "/{{external_id}}"}, false},
+	} {
+		var put, got, tried struct{ Warnings []string }
+		s.admin.JSON(t, http.MethodPut, "/api/settings/crm", restCRM(crm.URL, c.more), http.StatusOK, &put)
+		s.admin.JSON(t, http.MethodGet, "/api/settings/crm", nil, http.StatusOK, &got)
+		s.admin.JSON(t, http.MethodPost, "/api/settings/crm/test", nil, http.StatusOK, &tried)
+		require.Equal(t, put, got)
+		require.Equal(t, put, tried)
+		require.Equal(t, c.warned, len(put.Warnings) == 1 && strings.Contains(put.Warnings[0], "recording"), c.more)
+	}
+}
+
 // What became of a call at the CRM is shown, and a write that failed is repeated.
 func TestCallAtTheCRM(t *testing.T) {
 	t.Parallel()

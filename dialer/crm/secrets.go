@@ -120,7 +120,16 @@ func (s Settings) masked() Settings {
 		shown.AccessToken, shown.PortalID = store.MaskSecret(shown.AccessToken), 0
 		s.HubSpot = &shown
 	}
+	s.Warnings = s.warnings()
 	return s
+}
+
+// warnings tell of what the settings lead to that one may not expect; nil for nothing.
+func (s Settings) warnings() []string {
+	if s.REST == nil || s.REST.UpdateURL != "" || s.REST.Method != http.MethodPost {
+		return nil
+	}
+	return []string{"Without update_url a record that was made by POST is not updated: the recording, insights and dispositions that come after the call's end are not added to it."}
 }
 
 // origins are where the settings' secrets go.

@@ -41,6 +41,8 @@ type Settings struct {
 	IsActive bool     `json:"is_active"`
 	REST     *Rest    `json:"rest"`
 	HubSpot  *HubSpot `json:"hubspot"`
+	// Warnings are what the settings lead to that one may not expect. They are told, and not kept.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Rest is a CRM that takes requests of the tenant's own making. URLs, bodies and the values of headers are templates.

@@ -19,6 +19,7 @@ type TestResult struct {
 	ExternalID *string       `json:"external_id"`
 	Request    *TestRequest  `json:"request"`
 	Response   *TestResponse `json:"response"`
+	Warnings   []string      `json:"warnings,omitempty"`
 }
 
 // TestRequest is the request as it was sent, but for secrets.
@@ -69,7 +70,7 @@ func (s *Service) Test(ctx context.Context, tenant uuid.UUID) (TestResult, error
 	defer func() { limits.leave(tenant, s.now(), began, &res, ctx.Err() != nil) }()
 	res, made := w.write(ctx, write{integration: row.ID, outcome: Sample(call, s.now()), revision: 1})
 	secrets := append(settings.secrets(), sentSecrets(made.request.header)...)
-	out := TestResult{OK: res.err == nil, LatencyMS: made.took.Milliseconds()}
+	out := TestResult{OK: res.err == nil, LatencyMS: made.took.Milliseconds(), Warnings: settings.warnings()}
 	if made.code != 0 {
 		out.StatusCode = &made.code
 	}

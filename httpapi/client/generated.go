@@ -693,6 +693,9 @@ type CRM struct {
 	IsActive bool        `json:"is_active"`
 	Kind     Kind        `json:"kind"`
 	Rest     *CRMRest    `json:"rest"`
+
+	// Warnings What these settings lead to that one may not expect, such as POST without update_url. Absent where there is nothing.
+	Warnings []string `json:"warnings,omitzero"`
 }
 
 // CRMAuth How requests are authenticated: bearer has a token, basic a username and a password, oauth2_client_credentials what an access token is fetched with (RFC 6749, 4.4), before it ends and when it is refused.
@@ -787,6 +790,9 @@ type CRMTest struct {
 		ContentType string `json:"content_type"`
 	} `json:"response"`
 	StatusCode *int `json:"status_code"`
+
+	// Warnings What these settings lead to that one may not expect, such as POST without update_url. Absent where there is nothing.
+	Warnings []string `json:"warnings,omitzero"`
 }
 
 // Call defines model for Call.
