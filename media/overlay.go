@@ -17,6 +17,9 @@ const (
 	// maxClips and maxClipTime bound what waits to be played to one caller.
 	maxClips    = 16
 	maxClipTime = 10 * time.Minute
+	// ringAfter is how many frames the AI must have been silent, and below which peak that is, before a ringing caller hears ringback.
+	ringAfter = 30
+	ringBelow = 100
 	// clipBatch is how many samples at 8 kHz are brought to the leg's rate at a time.
 	clipBatch = dsp.FrameSamples
 )
@@ -30,6 +33,9 @@ type overlay struct {
 	held    bool
 	music   *Clip // nil: a held caller hears silence
 	musicAt int
+	ring    *Clip // heard while the AI is silent; nil: nothing rings
+	ringAt  int
+	quiet   int // frames for which the AI has been silent while it rings
 
 	rate int // the leg's, for which clip and hold convert
 	clip *dsp.Resampler
@@ -70,8 +76,33 @@ func (o *overlay) setHold(held bool, music *Clip) {
 	}
 }
 
+// setRing begins ringback, or ends it.
+func (o *overlay) setRing(ring *Clip) {
+	o.ring, o.ringAt, o.quiet = ring, 0, 0
+	if o.hold != nil && !o.held {
+		o.hold.Reset()
+	}
+}
+
+// listen takes note of what the AI says while it rings.
+func (o *overlay) listen(frame []int16) {
+	if o.ring == nil {
+		return
+	}
+	o.quiet++
+	for _, s := range frame {
+		if s > ringBelow || s < -ringBelow {
+			o.quiet, o.ringAt = 0, 0
+			return
+		}
+	}
+}
+
+// rings tells whether ringback is heard now.
+func (o *overlay) rings() bool { return o.ring != nil && o.quiet > ringAfter && !o.held }
+
 // active tells whether the caller hears any of it.
-func (o *overlay) active() bool { return len(o.clips) > 0 || o.held && o.music != nil }
+func (o *overlay) active() bool { return len(o.clips) > 0 || o.held && o.music != nil || o.rings() }
 
 // setRate prepares for a leg's rate.
 func (o *overlay) setRate(rate int) (err error) {
@@ -91,10 +122,13 @@ func (o *overlay) setRate(rate int) (err error) {
 
 // mix puts the next 20 ms over a frame of the leg's rate. While a clip plays the music rests.
 func (o *overlay) mix(frame []int16) {
-	if len(o.clips) > 0 {
+	switch {
+	case len(o.clips) > 0:
 		o.over(frame, o.clip, o.nextClip())
-	} else if o.held && o.music != nil {
-		o.over(frame, o.hold, o.nextMusic())
+	case o.held && o.music != nil:
+		o.over(frame, o.hold, o.loop(o.music, &o.musicAt))
+	case o.rings():
+		o.over(frame, o.hold, o.loop(o.ring, &o.ringAt))
 	}
 }
 
@@ -126,13 +160,13 @@ func (o *overlay) nextClip() []int16 {
 	return out
 }
 
-// nextMusic takes the next samples of the music, which begins anew at its end.
-func (o *overlay) nextMusic() []int16 {
+// loop takes the next samples of audio that begins anew at its end.
+func (o *overlay) loop(c *Clip, at *int) []int16 {
 	out := o.raw[:]
 	for n := 0; n < len(out); {
-		m := copy(out[n:], o.music.Samples[o.musicAt:])
+		m := copy(out[n:], c.Samples[*at:])
 		n += m
-		o.musicAt = (o.musicAt + m) % len(o.music.Samples)
+		*at = (*at + m) % len(c.Samples)
 	}
 	return out
 }
@@ -177,6 +211,27 @@ func (s *Session) Hold(music *Clip) {
 func (s *Session) Unhold() {
 	s.post(func() { s.port.tx.extra.setHold(false, nil) })
 }
+
+// Ring has the caller hear ringback whenever the AI says nothing, until it is ended.
+func (s *Session) Ring(on bool) {
+	var ring *Clip
+	if on {
+		ring = ringback()
+	}
+	s.post(func() { s.port.tx.extra.setRing(ring) })
+}
+
+//nolint:gochecknoglobals // made once, and only read
+var ringback = sync.OnceValue(func() *Clip {
+	const hz, level = 400, 2600 // India's ringing tone: 0.4 s on, 0.2 off, 0.4 on, 2 off (ITU-T E.180, supplement 2)
+	out := make([]int16, 3*dsp.SampleRate)
+	for t := range dsp.SampleRate {
+		if at := t * 10 / dsp.SampleRate; at < 4 || at >= 6 {
+			out[t] = int16(level * math.Sin(2*math.Pi*hz*float64(t)/dsp.SampleRate))
+		}
+	}
+	return &Clip{Samples: out}
+})
 
 // DefaultMusic is what a held caller hears unless somebody asks for something else: eight seconds of soft broken chords, to be played
 // again and again.

@@ -202,3 +202,27 @@ func TestClipsShareAudio(t *testing.T) {
 	_, err = c.Read(path + ".gone")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
+
+// TestRingback: a caller who is being transferred hears ringback whenever the AI says nothing, and the AI alone when it speaks.
+func TestRingback(t *testing.T) {
+	t.Parallel()
+	r := newPortRig(t, eightKHz())
+	r.connect()
+	r.call()
+	hears := func(ring, ai bool) {
+		t.Helper()
+		pcm := r.ears(50)
+		require.Equal(t, ring, loud(pcm, 400, dsp.SampleRate), "ringback")
+		require.Equal(t, ai, loud(pcm, 1000, dsp.SampleRate), "the AI")
+	}
+	r.p.tx.extra.setRing(ringback())
+	r.ears(ringAfter)
+	hears(true, false)
+	r.send(aiAudio(dsptest.Tone(1000, dsp.SampleRate, 50*dsp.FrameSamples)))
+	r.ears(5)
+	hears(false, true)
+	r.ears(ringAfter)
+	hears(true, false)
+	r.p.tx.extra.setRing(nil)
+	hears(false, false)
+}

@@ -30,7 +30,8 @@ func (tx *toCaller) play(due int64) {
 		tx.wide = tx.wire.Process(tx.wide[:0], frame)
 		frame = tx.wide
 	}
-	// 4. What is played besides: clips, a held caller's music. The second leg of a tap sends what the first one does.
+	// 4. What is played besides: clips, a held caller's music, ringback. The second leg of a tap sends what the first one does.
+	tx.extra.listen(frame)
 	extra := tx.extra.active()
 	if extra {
 		tx.extra.mix(frame)

@@ -115,6 +115,23 @@ func TestTransferToE164(t *testing.T) {
 	})
 }
 
+// A caller whose voice agent says nothing hears ringback while the other party rings.
+func TestTransferRings(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		const caller = "+919876200200"
+		var call id
+		c.do(t, http.StatusCreated, http.MethodPost, "/api/v1/calls", map[string]any{"to": caller, "voice_agent_id": c.voiceAgent(t, "/silent", nil)}, &call)
+		eventually(t, 30*time.Second, "the voice agent has the call", func() bool { return len(c.sessions(t, call.ID)) == 1 })
+		c.control(t, http.StatusOK, call.ID, map[string]any{
+			"event": "transfer", "destination_type": "e164", "destination": "+919876200264", // rings for 8 s
+		})
+		c.hears(t, caller, 400, 1, "the caller hears ringback")
+		c.control(t, http.StatusOK, call.ID, map[string]any{"event": "hangup"})
+		c.endedCall(t, call.ID)
+		c.atRest(t)
+	})
+}
+
 // slotsHeld counts the tenant's calls that hold a slot of a voice agent.
 func (c *customer) slotsHeld(t *testing.T) (n int) {
 	t.Helper()

@@ -70,6 +70,7 @@ func (a *actor) run(ctx context.Context) {
 			}
 			a.state = a.step(ctx, m)
 			a.music.watchQuiet()
+			a.transfers.ringOrNot()
 			a.watchOutsiders()
 		}
 	}

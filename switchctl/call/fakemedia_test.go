@@ -218,6 +218,8 @@ func (s *fakeSession) HeardDTMF(digit string, dur time.Duration) {
 	s.trace.add("media hears dtmf %s of %s", digit, dur)
 }
 
+func (s *fakeSession) Ring(on bool) { s.trace.add("media rings: %t", on) }
+
 func (s *fakeSession) StopMachineDetection() { s.trace.add("media detects no machine") }
 
 func (s *fakeSession) SetToneDetection(on bool) { s.trace.add("media listens for tones: %t", on) }

@@ -90,6 +90,8 @@ type mediaSession interface {
 	Play(clip *media.Clip) error
 	StopPlaying()
 	Hold(music *media.Clip)
+	// Ring has the caller hear ringback whenever the voice agent says nothing.
+	Ring(on bool)
 	Unhold()
 	UpdateMetadata(m json.RawMessage)
 	Close(reason media.CloseReason) media.Stats

@@ -86,6 +86,8 @@ type transfers struct {
 
 	// now is the transfer that is under way, or stands; nil for none.
 	now *transfer
+	// rings is the session whose caller hears ringback.
+	rings *aiSession
 	// taken is whom a supervisor has given the caller to; nil for nobody.
 	taken *switchctl.QueueRequest
 }
@@ -195,6 +197,23 @@ func (x *transfers) transferAllowed(ctx context.Context, m transferAdmitted) (st
 	x.log.InfoContext(ctx, "transfer dispatched", "destination_type", t.facts.DestinationType)
 	x.dialTransfer(ctx, t.adm.UnitID)
 	return x.state, nil
+}
+
+// ringOrNot is called after each step of the call: while the voice agent's transfer to a number or a SIP URI is on its way, the caller hears ringback
+// whenever the voice agent says nothing.
+func (x *transfers) ringOrNot() {
+	t, s := x.now, x.voice.ai
+	there := s.live() && s.media != nil
+	rings := there && t.pending() && !t.handler && t.handover == nil && t.phase != transferAdmitting
+	if rings == (x.rings == s && s != nil) {
+		return
+	}
+	if x.rings = nil; rings {
+		x.rings = s
+	}
+	if there {
+		s.media.Ring(rings)
+	}
 }
 
 // tell answers the verb, once.
