@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/ringmaster/ringmaster/integration/stack"
@@ -98,6 +99,10 @@ func (cmd devCmd) show(e env, b stack.Bootstrap) error {
 		return json.NewEncoder(e.stdout).Encode(b)
 	}
 	acme := b.Tenants[0]
+	var users strings.Builder
+	for _, u := range acme.Users {
+		fmt.Fprintf(&users, "  %-10s %s   password %s\n", u.Role, u.Email, u.Password)
+	}
 	_, err := fmt.Fprintf(e.stdout, `Ringmaster is up. Ctrl-C ends it.
 
   API        %s   (documentation: %[1]s/docs)
@@ -106,9 +111,12 @@ func (cmd devCmd) show(e env, b stack.Bootstrap) error {
   switch     %s, event socket %s, SIP %s
   voice AI   %s
   live key   %s   (tenant %s; test key %s)
-  call in    curl -d '{"from":"9876543200","to":"%s"}' %s
+  its agent  %s   (voice_agent_id)
+%s  call in    curl -d '{"from":"9876543200","to":"%s"}' %s
+
+Other tenants, and all of this for programs: --json.
 
 `, b.BaseURL, b.MetricsURL, b.DatabaseURL, b.Switch.Kind, b.Switch.ESL, b.Switch.SIP, b.AIWSURL, acme.LiveKey, acme.Name,
-		acme.TestKey, acme.Numbers[0], b.PlaceInboundCallURL)
+		acme.TestKey, acme.VoiceAgentID, users.String(), acme.Numbers[0], b.PlaceInboundCallURL)
 	return err
 }
