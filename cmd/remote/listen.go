@@ -198,7 +198,7 @@ type forwarded struct {
 // String is for a line.
 func (f *forwarded) String() string {
 	if f.StatusCode == nil {
-		return fmt.Sprintf("no answer within %d ms: %s", f.LatencyMS, Clean(*f.Error))
+		return fmt.Sprintf("no answer (%d ms): %s", f.LatencyMS, Clean(*f.Error))
 	}
 	return fmt.Sprintf("%d in %d ms", *f.StatusCode, f.LatencyMS)
 }
