@@ -38,7 +38,7 @@ type callDispositionSet struct {
 	SetAt               time.Time `json:"set_at"`
 }
 
-// SetDisposition puts a disposition on a locked call and its lead, and tells so. Errors: *fault.Error when the tenant has
+// SetDisposition puts a disposition on a locked call and its lead, and tells so, unless all of it was said before. Errors: *fault.Error when the tenant has
 // a list that it is not on.
 func SetDisposition(ctx context.Context, tx *store.Tx, call db.Call, d Disposing) (db.Call, error) {
 	owner, err := tx.Q.GetTenant(ctx, call.TenantID)
@@ -49,6 +49,10 @@ func SetDisposition(ctx context.Context, tx *store.Tx, call db.Call, d Disposing
 		return call, fault.InField("disposition", "must be one of the tenant's dispositions")
 	}
 	previous := call.Disposition
+	if previous != nil && *previous == d.Disposition && call.DispositionSource != nil && *call.DispositionSource == d.Source &&
+		(d.Notes == nil || call.Notes != nil && *call.Notes == *d.Notes) {
+		return call, nil // it was said before: no correction
+	}
 	call, err = tx.Q.CallSetDisposition(ctx, db.CallSetDispositionParams{
 		TenantID: call.TenantID, ID: call.ID, Disposition: d.Disposition, Source: d.Source, Notes: d.Notes,
 	})
