@@ -24,8 +24,14 @@ func TestSameDispositionIsNoCorrection(t *testing.T) {
 		notes               *string
 		told                int
 	}{
-		{"interested", "ai", nil, 1}, {"interested", "ai", nil, 1}, {"interested", "ai", &said, 2}, {"interested", "ai", &said, 2}, {"interested", "ai", nil, 2},
-		{"interested", "agent", nil, 3}, {"later", "agent", nil, 4}, {"later", "agent", &better, 5},
+		{"interested", "ai", nil, 1},
+		{"interested", "ai", nil, 1},
+		{"interested", "ai", &said, 2},
+		{"interested", "ai", &said, 2},
+		{"interested", "ai", nil, 2},
+		{"interested", "agent", nil, 3},
+		{"later", "agent", nil, 4},
+		{"later", "agent", &better, 5},
 	} {
 		require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
 			row, err := tx.Q.CallLock(t.Context(), b.tenant, call)
