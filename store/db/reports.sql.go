@@ -183,7 +183,7 @@ func (q *Queries) CallReportChanged(ctx context.Context, arg CallReportChangedPa
 const callReportClose = `-- name: CallReportClose :exec
 UPDATE call_reports SET status = $1::text, busy_until = NULL, last_error = coalesce($2, last_error), outcome = NULL,
   written = CASE WHEN $1::text = 'written' THEN revision ELSE written END
-WHERE tenant_id = $3 AND call_id = $4 AND purpose = $5 AND status = 'pending'
+WHERE tenant_id = $3 AND call_id = $4 AND purpose = $5 AND status NOT IN ('written', 'failed')
 `
 
 type CallReportCloseParams struct {
@@ -194,7 +194,8 @@ type CallReportCloseParams struct {
 	Purpose   string
 }
 
-// CallReportClose ends one without an attempt.
+// CallReportClose ends one without an attempt. Like CallReportHasten it names the statuses that it leaves alone: with = 'pending' the row would be looked for
+// among all that the tenant has pending.
 func (q *Queries) CallReportClose(ctx context.Context, arg CallReportCloseParams) error {
 	_, err := q.db.Exec(ctx, callReportClose,
 		arg.Status,
@@ -312,7 +313,7 @@ func (q *Queries) CallReportGet(ctx context.Context, tenantID uuid.UUID, callID 
 
 const callReportHasten = `-- name: CallReportHasten :execrows
 UPDATE call_reports SET next_attempt_at = least(next_attempt_at, now())
-WHERE tenant_id = $1 AND call_id = $2 AND purpose = $3 AND status = 'pending' AND attempts = 0 AND busy_until IS NULL
+WHERE tenant_id = $1 AND call_id = $2 AND purpose = $3 AND status NOT IN ('written', 'failed') AND attempts = 0 AND busy_until IS NULL
 `
 
 // CallReportHasten has a report that waits for a recording made without it, or with it.

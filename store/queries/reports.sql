@@ -64,7 +64,7 @@ RETURNING (was.status = 'written' OR was.status = 'failed' AND r.written > 0)::b
 -- CallReportHasten has a report that waits for a recording made without it, or with it.
 -- name: CallReportHasten :execrows
 UPDATE call_reports SET next_attempt_at = least(next_attempt_at, now())
-WHERE tenant_id = @tenant_id AND call_id = @call_id AND purpose = @purpose AND status = 'pending' AND attempts = 0 AND busy_until IS NULL;
+WHERE tenant_id = @tenant_id AND call_id = @call_id AND purpose = @purpose AND status NOT IN ('written', 'failed') AND attempts = 0 AND busy_until IS NULL;
 
 -- CallReportsDue gives the first report of each tenant, by the next entry of the index: as many steps as there are tenants, however many reports
 -- wait. Those of tenants that are suspended, or have paused the integration, wait until that ends.
@@ -155,11 +155,12 @@ UPDATE call_reports SET status = 'pending', failures = CASE WHEN status = 'faile
   give_up_at = CASE WHEN status = 'failed' THEN @give_up_at::timestamptz ELSE give_up_at END
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND purpose = @purpose RETURNING *;
 
--- CallReportClose ends one without an attempt.
+-- CallReportClose ends one without an attempt. Like CallReportHasten it names the statuses that it leaves alone: with = 'pending' the row would be looked for
+-- among all that the tenant has pending.
 -- name: CallReportClose :exec
 UPDATE call_reports SET status = @status::text, busy_until = NULL, last_error = coalesce(sqlc.narg('last_error'), last_error), outcome = NULL,
   written = CASE WHEN @status::text = 'written' THEN revision ELSE written END
-WHERE tenant_id = @tenant_id AND call_id = @call_id AND purpose = @purpose AND status = 'pending';
+WHERE tenant_id = @tenant_id AND call_id = @call_id AND purpose = @purpose AND status NOT IN ('written', 'failed');
 
 -- CallSetInsightsOf fills in what the conversation's voice agent has not said itself: what is absent, or was given as insights before. It touches no
 -- call that has it all.
