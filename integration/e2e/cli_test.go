@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -88,7 +90,10 @@ func TestTheCommandLinesGuide(t *testing.T) {
 		script := strings.NewReplacer(
 			"http://127.0.0.1:8080", c.Bootstrap.BaseURL, "svc_live_0123456789", c.tenant.LiveKey, "admin@acme.example", admin.Email,
 		).Replace(block[1])
-		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // the guide's commands end by themselves
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
+		cmd.WaitDelay = 5 * time.Second
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME=", "PATH="+dir+":"+os.Getenv("PATH"), "RINGMASTER_USER_PASSWORD="+admin.Password)
 		var out, said bytes.Buffer
