@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
@@ -160,7 +161,11 @@ func (cf *conference) gather(ctx context.Context) {
 func (cf *conference) conferenceReply(ctx context.Context, m jobDone) {
 	if reason := refusedJob(m); reason != "" && cf.phase == conferenceStarting && m.attempt == cf.starts {
 		cf.log.WarnContext(ctx, "starting a conference was refused", "reply", reason)
-		cf.startFailed(ctx, errNoConference)
+		err := errNoConference
+		if strings.Contains(reason, "No such channel") {
+			err = switchctl.ErrSessionTerminated // the caller has just hung up
+		}
+		cf.startFailed(ctx, err)
 	}
 }
 
