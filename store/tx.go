@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/google/uuid"
@@ -101,7 +102,7 @@ func (s *Store) run(ctx context.Context, begin string, fn func(*Tx) error) error
 		case err == nil:
 			return nil
 		case hasCode(err, codeSerialization, codeDeadlock):
-			s.warnOfDeadlock(ctx, err)
+			warnOfDeadlock(ctx, s.log, err)
 			if conflicts++; conflicts >= maxConflicts {
 				return fmt.Errorf("%w, %d tries: %w", ErrBusy, conflicts, err)
 			}
@@ -121,9 +122,9 @@ func (s *Store) run(ctx context.Context, begin string, fn func(*Tx) error) error
 }
 
 // warnOfDeadlock logs one: repeating the transaction mends it, but somebody has waited for PostgreSQL's deadlock_timeout.
-func (s *Store) warnOfDeadlock(ctx context.Context, err error) {
+func warnOfDeadlock(ctx context.Context, log *slog.Logger, err error) {
 	if found, ok := errors.AsType[*pgconn.PgError](err); ok && found.Code == codeDeadlock {
-		s.log.WarnContext(ctx, DeadlockMessage, "where", found.Where, "detail", found.Detail)
+		log.WarnContext(ctx, DeadlockMessage, "where", found.Where, "detail", found.Detail)
 	}
 }
 
