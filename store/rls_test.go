@@ -43,6 +43,16 @@ func fill(t *testing.T, st *store.Store, tenantID uuid.UUID, number string) {
 	exec(`INSERT INTO supervisor_sessions (tenant_id, id, supervisor_id, call_id, mode, node, started_at) VALUES ($1, $2, $2, $3, 'listen', 'n', now())`, call)
 	exec(`INSERT INTO escalations (tenant_id, id, call_id, voice_agent_id, reason, urgency, escalated_at) VALUES ($1, $2, $3, $4, 'r', 'high', now())`,
 		call, agent)
+	client, family, user := storetest.NewID(t), storetest.NewID(t), storetest.NewID(t)
+	storetest.Exec(t, st, tenantID, `INSERT INTO users (tenant_id, id, email, password_hash, role) VALUES ($1, $2, $3, 'x', 'agent')`,
+		tenantID, user, "o"+tenantID.String()+"@example.test")
+	storetest.Exec(t, st, tenantID, `INSERT INTO oauth_clients (tenant_id, id, name, secret_hash, redirect_uris, allowed_scopes)
+		VALUES ($1, $2, 'c', $3, '{}', '{openid}')`, tenantID, client, hash)
+	exec(`INSERT INTO oauth_grants (tenant_id, id, user_id, client_id, scopes, granted_at) VALUES ($1, $2, $3, $4, '{openid}', now())`, user, client)
+	storetest.Exec(t, st, tenantID, `INSERT INTO oauth_families (tenant_id, id, user_id, client_id, scopes, began_at, good_until)
+		VALUES ($1, $2, $3, $4, '{openid}', now(), now())`, tenantID, family, user, client)
+	exec(`INSERT INTO oauth_codes (tenant_id, hash, family_id, expires_at) VALUES ($1, sha256(uuid_send($2)), $3, now())`, family)
+	exec(`INSERT INTO oauth_refresh_tokens (tenant_id, hash, family_id, issued_at, expires_at) VALUES ($1, sha256(uuid_send($2)), $3, now(), now())`, family)
 	exec(`INSERT INTO suppressions (tenant_id, reason, phone_hash) VALUES ($1, $2::uuid::text, $3)`, hash)
 	require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
 		_, err := tx.Emit(t.Context(), store.Event{

@@ -462,6 +462,82 @@ type Number struct {
 	ShownAt   *time.Time
 }
 
+type OauthAssertion struct {
+	ClientID  uuid.UUID
+	JtiHash   []byte
+	ExpiresAt time.Time
+}
+
+type OauthClient struct {
+	TenantID            uuid.UUID
+	ID                  uuid.UUID
+	Name                string
+	SecretHash          []byte
+	PreviousSecretHash  []byte
+	PreviousSecretUntil *time.Time
+	RedirectUris        []string
+	AllowedScopes       []string
+	PublicKeyPem        *string
+	JwtIssuer           *string
+	IsActive            bool
+	CreatedAt           time.Time
+	UpdatedAt           time.Time
+}
+
+type OauthCode struct {
+	TenantID  uuid.UUID
+	Hash      []byte
+	FamilyID  uuid.UUID
+	ExpiresAt time.Time
+	UsedAt    *time.Time
+}
+
+type OauthFamily struct {
+	TenantID  uuid.UUID
+	ID        uuid.UUID
+	UserID    uuid.UUID
+	ClientID  uuid.UUID
+	Scopes    []string
+	Request   json.RawMessage
+	BeganAt   time.Time
+	GoodUntil time.Time
+	EndedAt   *time.Time
+	EndedFor  *string
+}
+
+type OauthGrant struct {
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	UserID     uuid.UUID
+	ClientID   uuid.UUID
+	Scopes     []string
+	GrantedAt  time.Time
+	LastUsedAt *time.Time
+}
+
+type OauthRefreshToken struct {
+	TenantID  uuid.UUID
+	Hash      []byte
+	FamilyID  uuid.UUID
+	IssuedAt  time.Time
+	ExpiresAt time.Time
+	UsedAt    *time.Time
+}
+
+type OauthRevocation struct {
+	What  string
+	Until time.Time
+}
+
+type OauthSigningKey struct {
+	ID            uuid.UUID
+	PrivateSealed []byte
+	PublicDer     []byte
+	CreatedAt     time.Time
+	SignsAt       time.Time
+	EndsAt        *time.Time
+}
+
 type Recording struct {
 	TenantID   uuid.UUID
 	ID         uuid.UUID
