@@ -66,7 +66,7 @@ CREATE INDEX oauth_families_by_user ON oauth_families (tenant_id, user_id);
 CREATE INDEX oauth_families_over ON oauth_families (good_until);
 SELECT protect_tenant_rows('oauth_families');
 
--- Codes and refresh tokens, by the SHA-256 of their signature. used_at is set once; a second use ends the family.
+-- Codes and refresh tokens, by their SHA-256. used_at is set once; a second use ends the family.
 CREATE TABLE oauth_codes (
   tenant_id uuid NOT NULL,
   hash bytea PRIMARY KEY CHECK (octet_length(hash) = 32),
