@@ -197,6 +197,14 @@ func (r *rotation) sweep(ctx context.Context) error {
 		return err
 	}
 	r.done.Unopened = nil
+	for _, c := range sealedColumns() {
+		if !c.installation {
+			continue
+		}
+		if err := r.column(ctx, uuid.Nil, c, nil); err != nil {
+			return fmt.Errorf("%s: %w", c.table, err)
+		}
+	}
 	for _, t := range tenants {
 		numbers, err := r.renewDataKey(ctx, t.ID)
 		switch {
@@ -208,8 +216,8 @@ func (r *rotation) sweep(ctx context.Context) error {
 			return fmt.Errorf("tenant %s: %w", t.ID, err)
 		}
 		for _, c := range sealedColumns() {
-			if c.context == nil && len(numbers) == 0 {
-				continue // none of them opens
+			if c.installation || c.context == nil && len(numbers) == 0 {
+				continue // swept above, or none of them opens
 			}
 			if err := r.column(ctx, t.ID, c, numbers); err != nil {
 				return fmt.Errorf("%s of tenant %s: %w", c.table, t.ID, err)
@@ -256,6 +264,14 @@ func (r *rotation) renewDataKey(ctx context.Context, tenant uuid.UUID) (ring key
 	return ring, err
 }
 
+// inScope is a transaction of a tenant, or, for the nil UUID, of the service.
+func (r *rotation) inScope(ctx context.Context, tenant uuid.UUID, fn func(*Tx) error) error {
+	if tenant == uuid.Nil {
+		return r.s.InSystem(ctx, fn)
+	}
+	return r.s.InTenant(ctx, tenant, fn)
+}
+
 // column seals a column's values of one tenant anew, in pages.
 func (r *rotation) column(ctx context.Context, tenant uuid.UUID, c sealedColumn, numbers keyring.Ring) error {
 	ring, key, contextOf := r.s.keysOf(keySecrets), r.secrets, c.context
@@ -267,7 +283,7 @@ func (r *rotation) column(ctx context.Context, tenant uuid.UUID, c sealedColumn,
 		var last uuid.UUID
 		var count int64
 		var unopened []string
-		err := r.s.InTenant(ctx, tenant, func(tx *Tx) error {
+		err := r.inScope(ctx, tenant, func(tx *Tx) error {
 			unopened, count, last = nil, 0, uuid.UUID{}
 			rows, err := c.read(ctx, tx.Q, tenant, after, sealedPage)
 			if err != nil || len(rows) == 0 {

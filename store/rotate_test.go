@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
@@ -362,4 +363,29 @@ func BenchmarkRotate(b *testing.B) {
 		require.EqualValues(b, leads+4, done.Values)
 	}
 	b.ReportMetric(float64(leads*b.N)/b.Elapsed().Seconds(), "values/s")
+}
+
+// What belongs to no tenant is sealed anew as well, in a database that has none.
+func TestRotateSealsTheInstallationsOwn(t *testing.T) {
+	t.Parallel()
+	url := storetest.NewURL(t)
+	st := quickly(t, url, storetest.MasterKey())
+	id := storetest.NewID(t)
+	sealed, err := st.Seal(store.OAuthKey(id), []byte("hunter2"))
+	require.NoError(t, err)
+	require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
+		return tx.Q.AddOAuthKey(t.Context(), db.AddOAuthKeyParams{ID: id, PrivateSealed: sealed, PublicDer: []byte("x"), CreatedAt: time.Now(), SignsAt: time.Now()})
+	}))
+	next := keyring.Random()
+	done, err := st.Rotate(t.Context(), store.Rotation{NewMaster: &next})
+	require.NoError(t, err)
+	require.Equal(t, store.Rotated{Master: next.ID(), Values: 1}, done)
+	rows, err := quickly(t, url, next).ReadSystem().ListOAuthKeys(t.Context())
+	require.NoError(t, err)
+	no, err := keyring.NumberOf(rows[0].PrivateSealed)
+	require.NoError(t, err)
+	require.Equal(t, 2, no)
+	plain, err := quickly(t, url, next).Unseal(store.OAuthKey(id), rows[0].PrivateSealed)
+	require.NoError(t, err)
+	require.Equal(t, "hunter2", string(plain))
 }

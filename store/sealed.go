@@ -31,6 +31,9 @@ func IntegrationConfig(integrationID uuid.UUID) string {
 // FlowSecrets is the context of the credentials of a flow's version.
 func FlowSecrets(id uuid.UUID) string { return "credentials of a flow's requests " + id.String() }
 
+// OAuthKey is the context of a key that signs OAuth's tokens.
+func OAuthKey(id uuid.UUID) string { return "OAuth signing key " + id.String() }
+
 // sealedRow and resealBatch have the fields of what the generated queries give and take.
 type (
 	sealedRow struct {
@@ -49,6 +52,8 @@ type (
 // sealedColumn is a column of sealed values, for a rotation. Every column of sealed values must be in sealedColumns.
 type sealedColumn struct {
 	table, column string
+	// installation marks values that are no tenant's: they are read and written with the nil tenant.
+	installation bool
 	// context is the context of a row's value; nil where numbers are sealed under the tenant's data key.
 	context func(id uuid.UUID) string
 	read    func(ctx context.Context, q *db.Queries, tenant, after uuid.UUID, page int32) ([]sealedRow, error)
@@ -66,6 +71,25 @@ func sealedColumns() []sealedColumn {
 		columnOf("webhook_subscriptions", "previous_secret_sealed", SigningSecret, (*q).SealedOldWebhooks, (*q).ResealOldWebhooks),
 		columnOf("leads", "phone_sealed", nil, (*q).SealedLeads, (*q).ResealLeads),
 		columnOf("calls", "peer_sealed", nil, (*q).SealedCalls, (*q).ResealCalls),
+		oauthKeys(),
+	}
+}
+
+// oauthKeys is the column of the keys that sign OAuth's tokens.
+func oauthKeys() sealedColumn {
+	return sealedColumn{
+		table: "oauth_signing_keys", column: "private_sealed", installation: true, context: OAuthKey,
+		read: func(ctx context.Context, q *db.Queries, _, after uuid.UUID, page int32) ([]sealedRow, error) {
+			rows, err := q.SealedOAuthKeys(ctx, after, page)
+			out := make([]sealedRow, len(rows))
+			for i, r := range rows {
+				out[i] = sealedRow(r)
+			}
+			return out, err
+		},
+		write: func(ctx context.Context, q *db.Queries, b resealBatch) (int64, error) {
+			return q.ResealOAuthKeys(ctx, b.Ids, b.Was, b.Sealed)
+		},
 	}
 }
 
