@@ -16,13 +16,17 @@ const (
 	sweepTime = 21*time.Hour + 30*time.Minute
 	// sweepLock is the advisory lock of the process that sweeps.
 	sweepLock = 0x726d7377656570 // "rmsweep"
-	// sweepBatch bounds a sweep's transactions, sessionBatch those that take sessions: each has up to 1,000 log entries.
+	// sweepBatch bounds a sweep's transactions, sessionBatch those that take sessions: each has up to 1,000 log entries. familyBatch is for OAuth's
+	// families, which may have a few tokens left.
 	sweepBatch   = 5000
 	sessionBatch = 100
+	familyBatch  = 1000
 	// idempotencyKept is longer than any window within which an Idempotency-Key answers again, or failures to sign in count.
 	idempotencyKept = 48 * time.Hour
 	// tokensKept is how long a callback token that has ended is still told apart from one that never was.
 	tokensKept = 48 * time.Hour
+	// oauthKept is for how long an authorization of OAuth, its refresh tokens, an assertion or a revocation is kept when nothing of it is good any more.
+	oauthKept = 24 * time.Hour
 )
 
 // Retention says for how many days is kept what the tenants have no setting for; 0 is for ever.
@@ -47,6 +51,8 @@ func DefaultRetention() Retention {
 type Swept struct {
 	// Leads and Calls are those whose numbers it took, Keys the idempotency keys, Tokens the callback tokens.
 	Leads, Calls, Keys, Tokens int64
+	// RefreshTokens, Families, Assertions and Revocations are OAuth's. What users granted stays.
+	RefreshTokens, Families, Assertions, Revocations int64
 	// WebhookEvents and WebhookDeliveries are those that their tenants keep no longer (webhook_retention_days).
 	WebhookEvents, WebhookDeliveries int64
 	// Sealed are leads, and Events events, whose numbers were in clear from before their tenant was strict.
@@ -66,7 +72,7 @@ func NextSweep(now time.Time) time.Time {
 }
 
 // Sweep forgets what is not to be kept: the numbers of strict tenants' leads and calls that ended longer ago than the tenant's
-// pii_retention_days, events and deliveries older than its webhook_retention_days, idempotency keys and callback tokens whose time is over, and what is older than keep says. Numbers in clear from
+// pii_retention_days, events and deliveries older than its webhook_retention_days, idempotency keys, callback tokens and what came of OAuth's grants when their time is over, and what is older than keep says. Numbers in clear from
 // before a tenant was strict are sealed in its leads and masked in its events at once. It works in short transactions, and one that was
 // broken off does no harm. One process sweeps at a time; for any other there is nothing to do. What fails of one kind or one tenant holds up
 // nothing else, unless the database is away (ErrUnavailable) or ctx ends: errors are joined, and what was done is in Swept.
@@ -103,6 +109,11 @@ func (w *sweeper) sweep(ctx context.Context, keep Retention) error {
 	for _, f := range []forgetting{
 		{"idempotency keys", w.now.Add(-idempotencyKept), sweepBatch, &w.done.Keys, (*db.Queries).IdempotencyKeysForget},
 		{"callback tokens", w.now.Add(-tokensKept), sweepBatch, &w.done.Tokens, (*db.Queries).CallbackTokensForget},
+		// The tokens first, so that few are left to go with a family.
+		{"refresh tokens of OAuth", w.now.Add(-oauthKept), sweepBatch, &w.done.RefreshTokens, (*db.Queries).OAuthForgetRefreshTokens},
+		{"authorizations of OAuth", w.now.Add(-oauthKept), familyBatch, &w.done.Families, (*db.Queries).OAuthForgetFamilies},
+		{"assertions of OAuth", w.now.Add(-oauthKept), sweepBatch, &w.done.Assertions, (*db.Queries).OAuthForgetAssertions},
+		{"revocations of OAuth", w.now.Add(-oauthKept), sweepBatch, &w.done.Revocations, (*db.Queries).OAuthForgetRevocations},
 		{"AI sessions", daysBefore(w.now, keep.CallDetails), sessionBatch, &w.done.Sessions, byID((*db.Queries).SessionsForget)},
 		{"runs of flows", daysBefore(w.now, keep.CallDetails), sweepBatch, &w.done.FlowRuns, byID((*db.Queries).FlowRunsForget)},
 		{"reports of calls", daysBefore(w.now, keep.CallDetails), sweepBatch, &w.done.Reports, byID((*db.Queries).CallReportsForget)},

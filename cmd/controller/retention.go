@@ -60,6 +60,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 	if done != (store.Swept{}) || audio > 0 || records > 0 {
 		c.log.InfoContext(ctx, "retention sweep done", "leads", done.Leads, "leads_sealed", done.Sealed, "calls", done.Calls,
 			"events_masked", done.Events, "events", done.WebhookEvents, "webhook_deliveries", done.WebhookDeliveries, "idempotency_keys", done.Keys, "callback_tokens", done.Tokens, "ai_sessions", done.Sessions, "flow_runs", done.FlowRuns, "call_reports", done.Reports, "supervisor_sessions", done.Supervisions,
+			"oauth_refresh_tokens", done.RefreshTokens, "oauth_families", done.Families, "oauth_assertions", done.Assertions, "oauth_revocations", done.Revocations,
 			"escalations", done.Escalations, "agent_log", done.AgentLog, "revoked_api_keys", done.RevokedKeys,
 			"audit", done.Audit, "recording_accesses", done.Accesses, "recordings", audio, "call_records", records)
 	}

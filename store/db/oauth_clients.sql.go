@@ -293,6 +293,19 @@ func (q *Queries) OAuthFamiliesWithdraw(ctx context.Context, arg OAuthFamiliesWi
 	return result.RowsAffected(), nil
 }
 
+const oAuthForgetRefreshTokens = `-- name: OAuthForgetRefreshTokens :execrows
+DELETE FROM oauth_refresh_tokens WHERE hash IN (SELECT r.hash FROM oauth_refresh_tokens r WHERE r.expires_at < $1 LIMIT $2)
+`
+
+// OAuthForgetRefreshTokens takes up to a page of the refresh tokens that expired before a moment, used or not.
+func (q *Queries) OAuthForgetRefreshTokens(ctx context.Context, before time.Time, page int32) (int64, error) {
+	result, err := q.db.Exec(ctx, oAuthForgetRefreshTokens, before, page)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const oAuthGrantDelete = `-- name: OAuthGrantDelete :one
 DELETE FROM oauth_grants WHERE tenant_id = $1 AND user_id = $2 AND id = $3 RETURNING tenant_id, id, user_id, client_id, scopes, granted_at, last_used_at
 `

@@ -44,3 +44,7 @@ DELETE FROM oauth_grants WHERE tenant_id = @tenant_id AND user_id = @user_id AND
 -- name: OAuthFamiliesWithdraw :execrows
 UPDATE oauth_families SET ended_at = @now, ended_for = 'withdrawn'
 WHERE tenant_id = @tenant_id AND user_id = @user_id AND client_id = @client_id AND ended_at IS NULL;
+
+-- OAuthForgetRefreshTokens takes up to a page of the refresh tokens that expired before a moment, used or not.
+-- name: OAuthForgetRefreshTokens :execrows
+DELETE FROM oauth_refresh_tokens WHERE hash IN (SELECT r.hash FROM oauth_refresh_tokens r WHERE r.expires_at < @before LIMIT @page);
