@@ -70,6 +70,7 @@ type Store struct {
 	month atomic.Pointer[CallMonth]
 
 	watchers   watchers // of credentials
+	oauth      oauthWatchers
 	ended      endedTokens
 	deliveries *deliverySignal
 	reports    reportWatchers

@@ -44,6 +44,8 @@ type Tx struct {
 	credentials []func(CredentialWatcher)
 	// endedTokens are callback tokens of which others are told after the commit.
 	endedTokens []string
+	// oauth is what it revokes of OAuth's tokens.
+	oauth []revocation
 }
 
 // Pgx gives the driver's transaction, for what the generated queries don't cover (COPY, batches). Its errors are the driver's;
@@ -174,6 +176,7 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) erro
 	for _, change := range t.credentials { // as well
 		s.watchers.changed(change)
 	}
+	s.oauth.revoked(t.oauth)
 	if len(t.endedTokens) > 0 {
 		s.ended.add(t.endedTokens)
 		s.wake(tokenWord, time.Time{}) //nolint:contextcheck // it outlives the transaction

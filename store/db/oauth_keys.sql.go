@@ -122,6 +122,31 @@ func (q *Queries) OAuthRevocations(ctx context.Context, now time.Time) ([]OauthR
 	return items, nil
 }
 
+const oAuthRevokedHere = `-- name: OAuthRevokedHere :many
+SELECT what, until FROM oauth_revocations WHERE xmin = pg_current_xact_id()::xid
+`
+
+// OAuthRevokedHere gives what this transaction has revoked.
+func (q *Queries) OAuthRevokedHere(ctx context.Context) ([]OauthRevocation, error) {
+	rows, err := q.db.Query(ctx, oAuthRevokedHere)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []OauthRevocation{}
+	for rows.Next() {
+		var i OauthRevocation
+		if err := rows.Scan(&i.What, &i.Until); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const resealOAuthKeys = `-- name: ResealOAuthKeys :execrows
 UPDATE oauth_signing_keys SET private_sealed = v.sealed
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::bytea[]) AS was, unnest($3::bytea[]) AS sealed) v

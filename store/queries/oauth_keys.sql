@@ -34,3 +34,7 @@ SELECT pg_notify('ringmaster_oauth', 'keys 0');
 -- OAuthRevocations gives what was revoked of tokens that may still be good.
 -- name: OAuthRevocations :many
 SELECT what, until FROM oauth_revocations WHERE until > @now;
+
+-- OAuthRevokedHere gives what this transaction has revoked.
+-- name: OAuthRevokedHere :many
+SELECT what, until FROM oauth_revocations WHERE xmin = pg_current_xact_id()::xid;
