@@ -85,6 +85,12 @@ func (b *bundle) add(t *testing.T, email, role string) db.User {
 	return user
 }
 
+// restore puts the clock and the keys back to what they were.
+func (b *bundle) restore(now time.Time, keys []keyring.Key) {
+	b.clock.Set(now)
+	b.keys = keys
+}
+
 func (b *bundle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(pages.WithClient(r.Context(), "198.51.100.7", "req-1"))
 	s, err := b.Session(r.Context(), r)

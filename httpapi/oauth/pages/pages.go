@@ -10,7 +10,9 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 
@@ -26,6 +28,20 @@ type Client struct {
 	Name, Tenant string
 	// RedirectHost is the host that the answer goes to.
 	RedirectHost string
+}
+
+// shown is the client as a page names it: without the characters that turn the direction of writing, which would reach the rest of a title.
+func (c Client) shown() Client {
+	plain := func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if unicode.Is(unicode.Bidi_Control, r) {
+				return -1
+			}
+			return r
+		}, s)
+	}
+	c.Name, c.Tenant, c.RedirectHost = plain(c.Name), plain(c.Tenant), plain(c.RedirectHost)
+	return c
 }
 
 // Config is what Pages need.

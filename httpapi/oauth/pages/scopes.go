@@ -8,7 +8,7 @@ type sentence struct{ scope, text string }
 // sentences are those of all scopes, in the order of the page: about the user, then by subject, reading before writing.
 func sentences() []sentence {
 	return []sentence{
-		{"openid", "know that it is you, by your user number"},
+		{"openid", "recognise you, by the id of your account"},
 		{"profile", "see your name and your role"},
 		{"email", "see your e-mail address"},
 		{"offline_access", "keep this access while you are away, until you withdraw it"},

@@ -52,7 +52,7 @@ func (p *Pages) sendSignIn(w http.ResponseWriter, r *http.Request, status int, v
 		p.failed(r.Context(), w, err)
 		return
 	}
-	view.Title, view.Style, view.Token = "Sign in", p.style, token
+	view.Title, view.Style, view.Token, view.Client = "Sign in", p.style, token, view.Client.shown()
 	p.send(w, status, "signin.html", view)
 }
 
