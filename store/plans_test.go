@@ -228,7 +228,8 @@ func TestPlannedByValues(t *testing.T) {
 			}
 			source, err := os.ReadFile(path)
 			for name := range seen {
-				if regexp.MustCompile(`\b[qQ]\.` + name + `\(`).Match(source) {
+				// The detector makes regexps dear: few files hold the words at all.
+				if strings.Contains(string(source), "."+name+"(") && regexp.MustCompile(`\b[qQ]\.`+name+`\(`).Match(source) {
 					seen[name] = true
 					require.Regexp(t, `\.(Q\.PlanByValues|Read(List)?ByValues)\(`, string(source), "%s runs %s", path, name)
 				}
