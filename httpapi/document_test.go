@@ -95,28 +95,15 @@ func TestDocumentHasTheEvents(t *testing.T) {
 	}
 }
 
-// Every body and answer has an example, which is as its schema says.
-func TestExamplesAreAsDocumented(t *testing.T) {
+// Every body and answer has an example. That each is as its schema says, the document's validation tells (TestDocumentIsValid).
+func TestEveryBodyHasAnExample(t *testing.T) {
 	t.Parallel()
 	doc, err := apitest.Document()
 	require.NoError(t, err)
-	var wrong []string
 	check := func(what string, content openapi3.Content) {
 		for name, media := range content {
-			if !strings.HasSuffix(name, "json") {
-				continue
-			}
-			examples := apitest.ExamplesOf(media)
-			require.NotEmpty(t, examples, "%s has no example", what)
-			for of, value := range examples {
-				raw, err := json.Marshal(value)
-				require.NoError(t, err)
-				var example any
-				require.NoError(t, json.Unmarshal(raw, &example))
-				if err := media.Schema.Value.VisitJSON(example, openapi3.EnableJSONSchema2020()); err != nil {
-					reason, _, _ := strings.Cut(err.Error(), "\nSchema:")
-					wrong = append(wrong, what+" "+of+": "+reason)
-				}
+			if strings.HasSuffix(name, "json") {
+				require.NotEmpty(t, apitest.ExamplesOf(media), "%s has no example", what)
 			}
 		}
 	}
@@ -130,5 +117,4 @@ func TestExamplesAreAsDocumented(t *testing.T) {
 			}
 		}
 	}
-	require.Empty(t, wrong)
 }

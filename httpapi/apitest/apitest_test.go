@@ -25,12 +25,14 @@ func exchange(t *testing.T, method, path, sent string, status int, contentType, 
 	return apitest.Check(t.Context(), req, []byte(sent), resp, []byte(body))
 }
 
+// The document is valid OpenAPI, and its examples are as their schemas say.
 func TestDocumentIsValid(t *testing.T) {
 	t.Parallel()
 	doc, err := apitest.Document()
 	require.NoError(t, err)
 	require.Equal(t, "3.1.0", doc.OpenAPI)
 	require.NotEmpty(t, doc.Paths.Map())
+	require.NoError(t, doc.Validate(t.Context()))
 }
 
 // The client is what all tests rely on, so it must itself be able to fail.
