@@ -9,8 +9,6 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/httpapi/auth"
-	"github.com/ringmaster/ringmaster/httpapi/docs"
-	"github.com/ringmaster/ringmaster/httpapi/openapi"
 	"github.com/ringmaster/ringmaster/httpapi/webhook"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
@@ -39,7 +37,6 @@ type api struct {
 	sessions     sessionHandlers
 	health       healthHandlers
 	directory    directoryHandlers
-	pages        []docs.Page
 	// places says which controller an operation is for.
 	places places
 }
@@ -115,7 +112,6 @@ type (
 		checks   []Check
 		version  string
 		started  time.Time
-		doc      []byte // the OpenAPI document
 		now      func() time.Time
 		log      *slog.Logger
 	}
@@ -126,15 +122,7 @@ type (
 )
 
 // newAPI wires the handlers.
-func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, keys *idempotency, lasting streams) (*api, error) {
-	doc, err := openapi.Document()
-	if err != nil {
-		return nil, err
-	}
-	pages, err := docs.Pages()
-	if err != nil {
-		return nil, err
-	}
+func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, keys *idempotency, lasting streams) *api {
 	accounts, lists := account.New(deps.Store), lister{timeout: cfg.RequestTimeout, streams: lasting, log: cfg.Logger}
 	of := deps.Dialer
 	calls := callHandlers{
@@ -161,15 +149,14 @@ func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, key
 		telephony:    telephonyHandlers{accounts: accounts, byTenants: cfg.TenantTelephony, targets: cfg.TrunkTargets},
 		settings:     settingsHandlers{of.Settings},
 		integrations: deps.Integrations,
-		pages:        pages,
 		supervisors:  supervisorHandlers{supervisors: of.Supervisors, streams: lasting, now: cfg.Now},
 		agents:       agentHandlers{agents: deps.Agents, desk: of.Desk, calls: calls},
 		sessions:     sessionHandlers{accounts: accounts, signIn: signIn, signer: signer},
 		health: healthHandlers{
-			store: deps.Store, registry: deps.Registry, checks: deps.Checks, version: cfg.Version, started: cfg.Now(), doc: doc,
+			store: deps.Store, registry: deps.Registry, checks: deps.Checks, version: cfg.Version, started: cfg.Now(),
 			now: cfg.Now, log: cfg.Logger,
 		},
 		directory: directoryHandlers{accounts: deps.Directory, log: cfg.Logger},
 		places:    places{store: deps.Store, calls: deps.Calls},
-	}, nil
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/ringmaster/ringmaster/httpapi/openapi"
 )
 
 const (
@@ -116,6 +118,7 @@ func (h healthHandlers) ready(ctx context.Context, r *request) (reply, error) {
 	return reply{status: status, body: view}, nil
 }
 
-func (h healthHandlers) document(context.Context, *request) (reply, error) {
-	return reply{status: http.StatusOK, raw: h.doc}, nil
+func (healthHandlers) document(context.Context, *request) (reply, error) {
+	doc, err := openapi.Document()
+	return reply{status: http.StatusOK, raw: doc}, err
 }

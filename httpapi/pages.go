@@ -15,9 +15,10 @@ import (
 const pageCache = "public, max-age=600"
 
 // pageOperations serve the pages of package docs.
-func (a *api) pageOperations() []operation {
-	ops := make([]operation, 0, len(a.pages))
-	for _, p := range a.pages {
+func pageOperations() []operation {
+	pages := docs.Pages()
+	ops := make([]operation, 0, len(pages))
+	for _, p := range pages {
 		ops = append(ops, operation{method: http.MethodGet, path: p.Path, access: accessOpen, page: true, handle: servePage(p)})
 	}
 	return ops
@@ -31,10 +32,12 @@ func servePage(p docs.Page) handlerFunc {
 	compressed := map[string]string{fasthttp.HeaderContentEncoding: "gzip"}
 	maps.Copy(compressed, headers)
 	return func(_ context.Context, r *request) (reply, error) {
+		get, with := p.Body, headers
 		if p.Gzip != nil && takesGzip(r) {
-			return reply{status: http.StatusOK, raw: p.Gzip, contentType: p.ContentType, headers: compressed}, nil
+			get, with = p.Gzip, compressed
 		}
-		return reply{status: http.StatusOK, raw: p.Body, contentType: p.ContentType, headers: headers}, nil
+		body, err := get()
+		return reply{status: http.StatusOK, raw: body, contentType: p.ContentType, headers: with}, err
 	}
 }
 

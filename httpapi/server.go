@@ -92,9 +92,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	lasting := streams{
 		closing: open.Done(), authenticate: s.auth.Authenticate, changes: s.auth.Changes, timeout: cfg.WriteTimeout, beat: streamBeat, check: cfg.StreamCheck,
 	}
-	if s.api, err = newAPI(cfg, deps, signer, s.signIn, s.idempotency, lasting); err != nil {
-		return nil, err
-	}
+	s.api = newAPI(cfg, deps, signer, s.signIn, s.idempotency, lasting)
 	if err := checkOperations(s.api.operations()); err != nil {
 		return nil, fmt.Errorf("make the HTTP server: %w", err)
 	}

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"io/fs"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/swaggest/swgui/v5/static"
 
@@ -24,9 +26,9 @@ const Policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-
 // Page is a page, or what one consists of.
 type Page struct {
 	Path, ContentType string
-	Body              []byte
-	// Gzip is the body compressed, where it is kept so.
-	Gzip []byte
+	// Gzip gives the page compressed, where it is kept so; nil otherwise. Body and Gzip give the same bytes to everybody: nobody may write to them.
+	Gzip func() ([]byte, error)
+	Body func() ([]byte, error)
 }
 
 //go:embed static
@@ -34,8 +36,8 @@ var own embed.FS
 
 const html = "text/html; charset=utf-8"
 
-// Pages gives all of them.
-func Pages() ([]Page, error) {
+// Pages gives all of them. Each is made when it is first asked for: most processes are never asked.
+func Pages() []Page {
 	pages := []Page{}
 	for _, f := range []struct{ at, file, contentType string }{
 		{"/docs", "index.html", html},
@@ -43,37 +45,37 @@ func Pages() ([]Page, error) {
 		{"/docs/page.css", "page.css", "text/css; charset=utf-8"},
 		{"/docs/start.js", "start.js", "text/javascript; charset=utf-8"},
 	} {
-		body, err := own.ReadFile(path.Join("static", f.file))
-		if err != nil {
-			return nil, fmt.Errorf("read page %s: %w", f.file, err)
-		}
-		pages = append(pages, Page{Path: f.at, ContentType: f.contentType, Body: body})
+		pages = append(pages, Page{Path: f.at, ContentType: f.contentType, Body: func() ([]byte, error) {
+			return read(own, path.Join("static", f.file))
+		}})
 	}
 	for _, f := range []struct{ file, contentType string }{
 		{"swagger-ui.css", "text/css; charset=utf-8"},
 		{"swagger-ui-bundle.js", "text/javascript; charset=utf-8"},
 	} {
-		compressed, err := static.FS.ReadFile(f.file + ".gz")
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", f.file, err)
-		}
-		body, err := expand(compressed)
-		if err != nil {
-			return nil, fmt.Errorf("expand %s: %w", f.file, err)
-		}
-		pages = append(pages, Page{Path: "/docs/" + f.file, ContentType: f.contentType, Body: body, Gzip: compressed})
+		compressed := func() ([]byte, error) { return read(static.FS, f.file+".gz") }
+		pages = append(pages, Page{Path: "/docs/" + f.file, ContentType: f.contentType, Gzip: compressed, Body: sync.OnceValues(func() ([]byte, error) {
+			return expand(compressed())
+		})})
 	}
-	errorsPage, err := renderErrors()
-	if err != nil {
-		return nil, err
-	}
-	return append(pages, Page{Path: "/docs/errors", ContentType: html, Body: errorsPage}), nil
+	return append(pages, Page{Path: "/docs/errors", ContentType: html, Body: sync.OnceValues(renderErrors)})
 }
 
-func expand(compressed []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(compressed))
+func read(files fs.ReadFileFS, name string) ([]byte, error) {
+	body, err := files.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("read page %s: %w", name, err)
+	}
+	return body, nil
+}
+
+func expand(compressed []byte, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
+	}
+	r, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return nil, fmt.Errorf("expand a page: %w", err)
 	}
 	return io.ReadAll(r)
 }
