@@ -176,7 +176,7 @@ func (br *browser) post(t *testing.T, target string, fields ...string) answer {
 	return br.do(t, http.MethodPost, target, "application/x-www-form-urlencoded", strings.NewReader(form.Encode()))
 }
 
-var tokenField = regexp.MustCompile(`name="csrf_token" value="([^"]+)"`) //nolint:gochecknoglobals // never changed
+var tokenField = regexp.MustCompile(`name="csrf_token" value="([^"]+)"`)
 
 func (a answer) token(t *testing.T) string {
 	t.Helper()

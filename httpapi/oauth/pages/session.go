@@ -52,6 +52,12 @@ type sessionClaims struct {
 	Request  string `json:"request"`
 }
 
+func (c sessionClaims) whose() (tenant, user uuid.UUID, ok bool) {
+	tenant, terr := uuid.Parse(c.TenantID)
+	user, uerr := uuid.Parse(c.Subject)
+	return tenant, user, terr == nil && uerr == nil
+}
+
 var errNoKeys = errors.New("there is no key of sessions")
 
 // keys are those of one purpose, the newest first.
@@ -95,9 +101,8 @@ func (p *Pages) Session(ctx context.Context, r *http.Request) (*Session, error) 
 	if err != nil || !ok {
 		return nil, err
 	}
-	tenant, terr := uuid.Parse(claims.TenantID)
-	user, uerr := uuid.Parse(claims.Subject)
-	if terr != nil || uerr != nil || claims.ID == "" || claims.IssuedAt == nil {
+	tenant, user, ok := claims.whose()
+	if !ok || claims.ID == "" || claims.IssuedAt == nil {
 		return nil, nil //nolint:nilnil // none is an answer
 	}
 	row, err := p.cfg.Store.Read(tenant).FindSessionUser(ctx, tenant, user)

@@ -138,7 +138,8 @@ func TestSessionEnds(t *testing.T) {
 		},
 		"when its key is no more": func(_ *testing.T, b *bundle) error { b.keys = []keyring.Key{{9}}; return nil },
 	} {
-		t.Run(name, func(t *testing.T) {
+		func() {
+			t.Log(name)
 			defer b.restore(b.clock.Now(), b.keys)
 			b.tenant = storetest.Tenant(t, b.st)
 			b.user = b.add(t, b.tenant.String()+"@acme.test", account.RoleAdmin)
@@ -151,7 +152,7 @@ func TestSessionEnds(t *testing.T) {
 			require.Equal(t, http.StatusForbidden, a.status)
 			require.Contains(t, a.body, "You are signed out. Sign in again to go on.")
 			require.Empty(t, b.decisions)
-		})
+		}()
 	}
 }
 
