@@ -38,9 +38,9 @@ func asPrincipal(ctx context.Context, r *request) context.Context {
 	})
 }
 
-// mayUse tells whether an API key has a scope. No scopes means all of them, except the one that must be listed.
+// mayUse tells whether an API key or an OAuth token has a scope. No scopes of a key means all of them, except the one that must be listed.
 func mayUse(p auth.Principal, scope string) bool {
-	if len(p.Scopes) == 0 && scope != scopeControlAdmin {
+	if p.Kind == auth.Key && len(p.Scopes) == 0 && scope != scopeControlAdmin {
 		return true
 	}
 	return slices.Contains(p.Scopes, scope)
@@ -71,6 +71,16 @@ func authorize(r *request) error {
 		}
 		if r.op.permission != "" && !r.who.May(r.op.permission) {
 			return newError(http.StatusForbidden, codeInsufficientScope, "The user lacks the permission "+r.op.permission+".")
+		}
+		return nil
+	case auth.OAuth:
+		if r.op.access == accessSession {
+			return wrong
+		}
+		if !mayUse(r.who, r.op.scope) {
+			refusal := newError(http.StatusForbidden, codeInsufficientScope, "The access token lacks scope "+r.op.scope+", or its user's role doesn't have it.")
+			refusal.headers = map[string]string{"WWW-Authenticate": `Bearer error="insufficient_scope", scope="` + r.op.scope + `"`}
+			return refusal
 		}
 		return nil
 	case auth.Callback:

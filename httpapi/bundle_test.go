@@ -73,6 +73,7 @@ func setupOn(tb testing.TB, st *store.Store, adjust ...func(*httpapi.Config, *ht
 		st: st, calls: &fakeCalls{}, clock: storetest.NewClock(time.Now().UTC().Truncate(time.Second)),
 		logs: &logBuffer{}, metrics: prometheus.NewRegistry(),
 	}
+	storetest.SigningKey(tb, b.st)
 	b.tenant, b.other = storetest.Tenant(tb, b.st), storetest.Tenant(tb, b.st)
 	accounts := acd.NewAccounts(b.st, []byte("key of the SIP accounts"), sipDomain)
 	var err error

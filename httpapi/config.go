@@ -23,6 +23,8 @@ type Config struct {
 	MetricsAddr string
 	// PublicURL is the address that customers reach us at, for the URLs that we hand out; by default the listener's own.
 	PublicURL string
+	// Issuer is the iss of OAuth's tokens, a URL that serves /.well-known/openid-configuration; PublicURL by default.
+	Issuer string
 	// TLSCertFile and TLSKeyFile, both or none, make the listener speak TLS.
 	TLSCertFile string
 	TLSKeyFile  string

@@ -131,10 +131,10 @@ type idempotency struct {
 	uploadTimeout time.Duration
 }
 
-// takesKey tells whether a request is held to its Idempotency-Key: every POST of the Public API, and of an API key wherever it asks. A user's
+// takesKey tells whether a request is held to its Idempotency-Key: every POST of the Public API, and of an API key or an OAuth client wherever it asks. A user's
 // own actions are not: what an agent's login answers is for nobody else. The control endpoint has rules of its own: see controlHandlers.
 func takesKey(r *request) bool {
-	return r.op.method == http.MethodPost && r.op.access != accessControl && (r.op.surface == publicAPI || r.who.Kind == auth.Key) &&
+	return r.op.method == http.MethodPost && r.op.access != accessControl && (r.op.surface == publicAPI || r.who.Kind == auth.Key || r.who.Kind == auth.OAuth) &&
 		plainPath(r.rc.Path())
 }
 

@@ -39,7 +39,7 @@ func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
 		credentials: auth.Metrics{
 			Lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
 				Name: "ringmaster_http_credential_lookups_total",
-				Help: "Look-ups of keys, of sessions' users and of callback tokens, by credential (key, session, callback) and source (memory, database).",
+				Help: "Look-ups of keys, of the users of sessions and of OAuth tokens, and of callback tokens, by credential (key, session, callback, oauth) and source (memory, database).",
 			}, []string{"credential", "source"}),
 			Watched: prometheus.NewGauge(prometheus.GaugeOpts{
 				Name: "ringmaster_http_credentials_watched",

@@ -16,6 +16,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/ringmaster/ringmaster/httpapi/auth"
+	oauthaccess "github.com/ringmaster/ringmaster/httpapi/oauth/access"
 	"github.com/ringmaster/ringmaster/httpapi/relay"
 	"github.com/ringmaster/ringmaster/store"
 )
@@ -28,6 +29,7 @@ type Server struct {
 	store       *store.Store
 	api         *api
 	auth        *auth.Authenticator
+	tokens      *oauthaccess.Tokens // OAuth's
 	gate        switchGate
 	signIn      *auth.SignIn
 	idempotency *idempotency
@@ -87,6 +89,10 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		signIn:      auth.NewSignIn(deps.Store, cfg.Now, cfg.Logger, metrics.signIns),
 		idempotency: &idempotency{store: deps.Store, now: cfg.Now, log: cfg.Logger, keepTimeout: cfg.RequestTimeout, uploadTimeout: cfg.UploadTimeout},
 	}
+	if s.tokens, err = oauthaccess.New(oauthaccess.Config{Store: deps.Store, Issuer: s.issuer, Now: cfg.Now, Log: cfg.Logger, Registerer: cfg.Registerer}); err != nil {
+		return nil, err
+	}
+	s.auth.OAuth = s.tokens
 	open, closing := context.WithCancel(context.Background())
 	s.closing = closing
 	lasting := streams{
@@ -105,6 +111,9 @@ func (s *Server) Start(ctx context.Context) error {
 	defer s.mu.Unlock()
 	if s.state != stateNew {
 		return ErrClosed
+	}
+	if err := s.tokens.Start(ctx); err != nil {
+		return err
 	}
 	ln, err := s.listen(ctx)
 	if err != nil {
@@ -149,6 +158,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.running.Go(func() { s.report("serve HTTP", s.main.Serve(ln)) })
 	s.running.Go(func() { s.auth.Touched.Run(base) })
 	s.running.Go(func() { s.store.WatchCredentials(base, s.auth) })
+	s.running.Go(func() { s.tokens.Run(base) })
 	s.running.Go(func() { s.signIn.Refused.Run(base, s.cfg.Now) })
 	if s.certificate != nil {
 		s.running.Go(func() { s.certificate.run(base, s.cfg.CertificateCheck) })
@@ -182,6 +192,14 @@ func (s *Server) scheme() string {
 		return "https"
 	}
 	return "http"
+}
+
+// issuer is the iss of OAuth's tokens.
+func (s *Server) issuer() string {
+	if s.cfg.Issuer != "" {
+		return strings.TrimSuffix(s.cfg.Issuer, "/")
+	}
+	return s.publicURL
 }
 
 func (s *Server) newMain(base context.Context, operations []operation) *fasthttp.Server {

@@ -18,6 +18,7 @@ type Config struct {
 	Log        LogConfig        `koanf:"log"`
 	Database   DatabaseConfig   `koanf:"database"`
 	HTTP       HTTPConfig       `koanf:"http"`
+	OAuth      OAuthConfig      `koanf:"oauth"`
 	Hosts      HostsConfig      `koanf:"hosts"`
 	Switch     SwitchConfig     `koanf:"switch"`
 	Media      MediaConfig      `koanf:"media"`
@@ -61,6 +62,11 @@ type HTTPConfig struct {
 	// MaxConns bounds the open connections, MaxConnsPerClient those of one IPv4 address or IPv6 /64 that is no trusted proxy.
 	MaxConns          int `koanf:"max_connections"`
 	MaxConnsPerClient int `koanf:"max_connections_per_client"`
+}
+
+// OAuthConfig is of the OAuth server for partners' applications.
+type OAuthConfig struct {
+	Issuer string `koanf:"issuer"` // http.public_url when empty
 }
 
 // HostsConfig says how other controllers of the database reach this one, with requests about its calls.

@@ -275,6 +275,7 @@ func (c *Controller) buildServer() (err error) {
 	cfg := httpapi.Config{
 		Node: c.cfg.Node, DoorAddr: c.cfg.Hosts.Listen, PeerAddr: c.cfg.Hosts.Address,
 		Addr: c.cfg.HTTP.Addr, MetricsAddr: c.cfg.HTTP.MetricsAddr, PublicURL: c.cfg.PublicURL(), TLSCertFile: c.cfg.HTTP.TLSCert,
+		Issuer:          c.cfg.OAuth.Issuer,
 		TenantTelephony: c.cfg.Security.TenantTelephony == telephonyTenant, TrunkTargets: c.guard(),
 		TLSKeyFile: c.cfg.HTTP.TLSKey, SessionKeys: c.store.Keys(store.KeySessions), CallbackKeys: c.store.Keys(store.KeyCallbackTokens),
 		WebhookTargets: c.guard(), Version: c.version, Logger: c.log,

@@ -151,6 +151,12 @@ func (c Config) validateHTTP(f *faults) {
 			f.add("http.public_url", "must be http(s)://host")
 		}
 	}
+	if c.OAuth.Issuer != "" {
+		u, err := url.Parse(c.OAuth.Issuer)
+		if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
+			f.add("oauth.issuer", "must be https://host, without a path; http:// on loopback alone")
+		}
+	}
 	if c.HTTP.TLSKey != "" {
 		if _, err := readSecret(c.HTTP.TLSKey); err != nil && !errors.Is(err, os.ErrNotExist) { // that it isn't there is found when it is used
 			f.add("http.tls_key", "%s", err)

@@ -1,4 +1,4 @@
-// Package auth says who asks: API keys, sessions of signed-in users and callback tokens ([Authenticator]), signing in and the signature of
+// Package auth says who asks: API keys, sessions of signed-in users, callback tokens and OAuth's access tokens ([Authenticator]), signing in and the signature of
 // sessions ([SignIn], [Signer]), and how often each may ask. It knows no operation and no HTTP.
 package auth
 
@@ -32,6 +32,7 @@ const (
 	Key
 	Session
 	Callback
+	OAuth
 )
 
 // sessionPerMinute bounds the requests of one signed-in user: a desktop that polls twice a second has ten times as many.
@@ -45,7 +46,9 @@ type Principal struct {
 	Kind     Kind
 	TenantID uuid.UUID
 	// ID is the key's or the user's; for a callback token the AI session's.
-	ID          uuid.UUID
+	ID uuid.UUID
+	// ClientID is the OAuth client that acts for the user.
+	ClientID    uuid.UUID
 	Environment campaigns.Environment
 	Scopes      []string
 	Origins     []string
@@ -66,6 +69,8 @@ func (p Principal) Accessor() string {
 		return "user:" + p.ID.String()
 	case Callback:
 		return "ai_session:" + p.ID.String()
+	case OAuth:
+		return "oauth_client:" + p.ClientID.String() + ":user:" + p.ID.String()
 	case None:
 		return "signed_url"
 	}
@@ -90,6 +95,8 @@ type Authenticator struct {
 	tokens       *memory[string, *db.FindCallbackTokenRow] // callback tokens, by the hashes of their jti
 	metrics      Metrics
 	changes      broadcasts
+	// OAuth knows the access tokens of OAuth; nil: none is taken. It is set before the first request.
+	OAuth AccessTokens
 	// Touched writes when keys were last used; its Run is its owner's to start.
 	Touched *TouchLog
 	limiter *limiter
@@ -104,7 +111,7 @@ type userRef struct{ tenantID, id uuid.UUID }
 
 // Metrics are what an Authenticator counts.
 type Metrics struct {
-	// Lookups are of keys, users and callback tokens, by credential (key, session, callback) and source (memory, database).
+	// Lookups are of keys, users and callback tokens, by credential (key, session, callback, oauth) and source (memory, database).
 	Lookups *prometheus.CounterVec
 	// Watched is 1 while changes of credentials are told, so that they are remembered.
 	Watched prometheus.Gauge
@@ -154,6 +161,8 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string) (Princip
 		return a.keyPrincipal(ctx, token)
 	case strings.HasPrefix(token, callbacktoken.Prefix):
 		return a.callbackPrincipal(ctx, token)
+	case strings.Count(token, ".") == 2 && a.OAuth != nil && a.OAuth.Is(token):
+		return a.oauthPrincipal(ctx, token)
 	case strings.Count(token, ".") == 2:
 		return a.sessionPrincipal(ctx, token)
 	default:
@@ -247,11 +256,7 @@ func (a *Authenticator) sessionPrincipal(ctx context.Context, token string) (Pri
 	if err != nil {
 		return Principal{}, err
 	}
-	row, remembered, err := a.users.look(userRef{claims.tenantID, claims.userID}, func() (*db.FindSessionUserRow, uuid.UUID, error) {
-		row, err := a.store.Read(claims.tenantID).FindSessionUser(ctx, claims.tenantID, claims.userID)
-		return &row, claims.tenantID, err
-	})
-	a.counted("session", remembered)
+	row, err := a.user(ctx, "session", userRef{claims.tenantID, claims.userID})
 	user := row.User
 	if errors.Is(err, store.ErrNotFound) || (err == nil && !user.IsActive) {
 		return Principal{}, refused(CodeInvalid, "The user can't sign in any more.")
@@ -283,7 +288,7 @@ func Bearer(header string) (string, error) {
 	return token, nil
 }
 
-// Take counts a request against its principal's limit: a key's over all hosts together, a session's and a callback token's at each.
+// Take counts a request against its principal's limit: a key's over all hosts together, those of others at each.
 func (a *Authenticator) Take(ctx context.Context, who Principal) Verdict {
 	if who.Kind == Key {
 		return a.leases.take(ctx, keyRef{who.TenantID, who.ID}, who.PerMinute)
