@@ -108,6 +108,10 @@ func auditBody(op httpapi.Operation, w *sweep) any {
 		return object{"from": "2026-11-25T09:00:00Z", "to": "2026-11-26T09:00:00Z"}
 	case "PATCH /api/v1/webhooks/{id}", "PATCH /api/numbers/{id}", "PATCH /api/trunks/{id}":
 		return object{"is_active": false}
+	case "POST /api/oauth/clients":
+		return object{"name": "Partner", "redirect_uris": []string{"https://app.example/cb"}, "allowed_scopes": []string{"openid"}}
+	case "PATCH /api/oauth/clients/{id}":
+		return object{"name": "changed"}
 	case "POST /api/users":
 		return object{"email": "audit@x.test", "role": "agent"}
 	case "PATCH /api/users/{id}":

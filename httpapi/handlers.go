@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/httpapi/auth"
+	"github.com/ringmaster/ringmaster/httpapi/oauth/clients"
 	"github.com/ringmaster/ringmaster/httpapi/webhook"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
@@ -29,6 +30,7 @@ type api struct {
 	keys         keyHandlers
 	flows        flowHandlers
 	users        userHandlers
+	oauthClients oauthClientHandlers
 	telephony    telephonyHandlers
 	settings     settingsHandlers
 	integrations Integrations
@@ -89,8 +91,9 @@ type (
 		flows Flows
 		lists lister
 	}
-	userHandlers      struct{ accounts *account.Service }
-	telephonyHandlers struct {
+	userHandlers        struct{ accounts *account.Service }
+	oauthClientHandlers struct{ clients *clients.Service }
+	telephonyHandlers   struct {
 		accounts  *account.Service
 		byTenants bool            // a tenant's administrators declare trunks and numbers
 		targets   netguard.Policy // of the trunks that they declare
@@ -146,6 +149,7 @@ func newAPI(cfg Config, deps Deps, signer *auth.Signer, signIn *auth.SignIn, key
 		keys:         keyHandlers{accounts},
 		flows:        flowHandlers{of.Flows, lists},
 		users:        userHandlers{accounts},
+		oauthClients: oauthClientHandlers{clients.New(deps.Store, cfg.Now)},
 		telephony:    telephonyHandlers{accounts: accounts, byTenants: cfg.TenantTelephony, targets: cfg.TrunkTargets},
 		settings:     settingsHandlers{of.Settings},
 		integrations: deps.Integrations,

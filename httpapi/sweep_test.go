@@ -57,6 +57,7 @@ func newSweep(t *testing.T) *sweep {
 	b.serveSupervisors(t)
 	w := &sweep{b: b, staff: newStaff(t, b), ops: httpapi.OperationsOf(b.srv), ours: things(t, b, b.tenant, "9812340001"), theirs: things(t, b, b.other, "9812340002")}
 	w.live = w.ours["call"]
+	w.ours["grant"] = grant(t, b, b.tenant, uuid.MustParse(w.staff.adminID), oauthClient(t, b, b.tenant)).String()
 	call := uuid.MustParse(w.ours["call"])
 	w.callback = b.client(b.token(t, b.tenant, call, b.clock.Now().Add(time.Hour)))
 	require.Greater(t, len(w.ops), 90)
@@ -83,6 +84,7 @@ func things(t *testing.T, b *bundle, tenant uuid.UUID, number string) map[string
 		VALUES ($1, $2, $3, $4, 'call.ended', 'dead_lettered', now())`, tenant, delivery, hook, event)
 	key, _, err := account.New(b.st).CreateKey(t.Context(), tenant, account.KeyInput{Label: "swept"})
 	require.NoError(t, err)
+	partner := oauthClient(t, b, tenant)
 	session, escalation, talk := storetest.NewID(t), storetest.NewID(t), b.call(t, tenant, nil, "")
 	storetest.Exec(t, b.st, tenant, `INSERT INTO supervisor_sessions (tenant_id, id, supervisor_id, call_id, mode, node, started_at, begun_at)
 		VALUES ($1, $2, $3, $4, 'listen', 'n1', now(), now())`, tenant, session, person, talk)
@@ -92,6 +94,7 @@ func things(t *testing.T, b *bundle, tenant uuid.UUID, number string) map[string
 		"voice agent": agent.String(), "campaign": campaign.String(), "lead": lead.String(), "call": b.call(t, tenant, nil, "").String(),
 		"agent": person, "user": person, "suppression": opted.ID.String(), "flow": flow.ID.String(),
 		"webhook": hook.String(), "delivery": delivery.String(), "session": session.String(), "escalation": escalation.String(), "key": key.ID.String(),
+		"oauth client": partner.String(), "grant": grant(t, b, tenant, uuid.MustParse(person), partner).String(),
 		"trunk":  storetest.Trunk(t, b.st, tenant, "192.0.2.1", 5060, 10).String(),
 		"number": storetest.InboundNumber(t, b.st, tenant, "+91800000"+number[6:]).String(),
 	}
@@ -127,7 +130,8 @@ func named(path, parameter string) string {
 		return strings.ReplaceAll(strings.TrimSuffix(parameter, "_id"), "_", " ")
 	}
 	for part, kind := range map[string]string{
-		"/webhooks/deliveries/": "delivery", "/webhooks/{": "webhook", "/users/": "user", "/numbers/": "number", "/trunks/": "trunk", "/flows/": "flow",
+		"/webhooks/deliveries/": "delivery", "/webhooks/{": "webhook", "/users/{": "user", "/me/grants/": "grant", "/oauth/clients/": "oauth client",
+		"/numbers/": "number", "/trunks/": "trunk", "/flows/": "flow",
 	} {
 		if strings.Contains(path, part) {
 			return kind
@@ -253,6 +257,7 @@ func rows(t *testing.T, b *bundle) map[string]int {
 	n := map[string]int{}
 	for _, table := range []string{
 		"api_keys WHERE is_active", "campaigns", "leads", "voice_agents", "users", "numbers", "trunks", "flows", "webhook_subscriptions", "suppressions", "calls",
+		"oauth_clients", "oauth_grants",
 	} {
 		n[table] = storetest.Count(t, b.st, "SELECT count(*) FROM "+table)
 	}

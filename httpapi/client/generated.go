@@ -270,6 +270,7 @@ const (
 	ErrorCodeTooManyAttempts         ErrorCode = "too_many_attempts"
 	ErrorCodeTooManyFlows            ErrorCode = "too_many_flows"
 	ErrorCodeTooManyKeys             ErrorCode = "too_many_keys"
+	ErrorCodeTooManyOauthClients     ErrorCode = "too_many_oauth_clients"
 	ErrorCodeTooManyReplays          ErrorCode = "too_many_replays"
 	ErrorCodeTooManyStreams          ErrorCode = "too_many_streams"
 	ErrorCodeTooManyUploads          ErrorCode = "too_many_uploads"
@@ -388,6 +389,37 @@ const (
 	NumberFormatE164       NumberFormat = "e164"
 	NumberFormatN0National NumberFormat = "0national"
 	NumberFormatNational   NumberFormat = "national"
+)
+
+// Defines values for OAuthScope.
+const (
+	OAuthScopeAISessionsControlAdmin OAuthScope = "ai_sessions:control_admin"
+	OAuthScopeAPIKeysManage          OAuthScope = "api_keys:manage"
+	OAuthScopeAgentsRead             OAuthScope = "agents:read"
+	OAuthScopeCallsRead              OAuthScope = "calls:read"
+	OAuthScopeCallsWrite             OAuthScope = "calls:write"
+	OAuthScopeCampaignsRead          OAuthScope = "campaigns:read"
+	OAuthScopeCampaignsWrite         OAuthScope = "campaigns:write"
+	OAuthScopeEmail                  OAuthScope = "email"
+	OAuthScopeFlowsRead              OAuthScope = "flows:read"
+	OAuthScopeFlowsWrite             OAuthScope = "flows:write"
+	OAuthScopeLeadsRead              OAuthScope = "leads:read"
+	OAuthScopeLeadsWrite             OAuthScope = "leads:write"
+	OAuthScopeNumbersRead            OAuthScope = "numbers:read"
+	OAuthScopeNumbersWrite           OAuthScope = "numbers:write"
+	OAuthScopeOfflineAccess          OAuthScope = "offline_access"
+	OAuthScopeOpenid                 OAuthScope = "openid"
+	OAuthScopeProfile                OAuthScope = "profile"
+	OAuthScopeRecordingsDownload     OAuthScope = "recordings:download"
+	OAuthScopeSettingsRead           OAuthScope = "settings:read"
+	OAuthScopeSettingsWrite          OAuthScope = "settings:write"
+	OAuthScopeTrunksRead             OAuthScope = "trunks:read"
+	OAuthScopeTrunksWrite            OAuthScope = "trunks:write"
+	OAuthScopeVoiceAgentsAdmin       OAuthScope = "voice_agents:admin"
+	OAuthScopeVoiceAgentsRead        OAuthScope = "voice_agents:read"
+	OAuthScopeVoiceAgentsWrite       OAuthScope = "voice_agents:write"
+	OAuthScopeWebhooksRead           OAuthScope = "webhooks:read"
+	OAuthScopeWebhooksWrite          OAuthScope = "webhooks:write"
 )
 
 // Defines values for OverflowAction.
@@ -1467,6 +1499,25 @@ type CreateNumberRequest struct {
 	TrunkID  nullable.Nullable[uuid.UUID] `json:"trunk_id,omitempty"`
 }
 
+// CreateOAuthClientRequest defines model for CreateOAuthClientRequest.
+type CreateOAuthClientRequest struct {
+	// AllowedScopes The most that the client may ask for.
+	AllowedScopes []OAuthScope `json:"allowed_scopes"`
+	IsActive      *bool        `json:"is_active,omitempty"`
+
+	// JwtIssuer The iss of the client's assertions. With public_key_pem alone.
+	JwtIssuer nullable.Nullable[string] `json:"jwt_issuer,omitempty"`
+
+	// Name What users read on the consent page. No control characters.
+	Name string `json:"name"`
+
+	// PublicKeyPem What assertions (RFC 7523, RS256) are verified with: an RSA public key of 2048 to 8192 bits in PEM, as BEGIN PUBLIC KEY, BEGIN RSA PUBLIC KEY or BEGIN CERTIFICATE. With jwt_issuer alone.
+	PublicKeyPem nullable.Nullable[string] `json:"public_key_pem,omitempty"`
+
+	// RedirectUris Where users may be sent back to. A request's redirect_uri must be one of them, byte by byte. https, or http for localhost, 127.0.0.1 and [::1]; no fragment, user name or wildcard. At least one, unless the client has a public_key_pem and acts by assertions alone.
+	RedirectUris []string `json:"redirect_uris,omitzero"`
+}
+
 // CreateTrunkRequest defines model for CreateTrunkRequest.
 type CreateTrunkRequest struct {
 	CPS          *int                      `json:"cps,omitempty"`
@@ -2025,6 +2076,24 @@ type FlowVoicemailNodeNext struct {
 	Default *string `json:"default,omitempty"`
 }
 
+// Grant defines model for Grant.
+type Grant struct {
+	Client     GrantClient `json:"client"`
+	GrantedAt  time.Time   `json:"granted_at"`
+	ID         uuid.UUID   `json:"id"`
+	LastUsedAt *time.Time  `json:"last_used_at"`
+	Scopes     []string    `json:"scopes"`
+}
+
+// GrantClient defines model for GrantClient.
+type GrantClient struct {
+	ClientID uuid.UUID `json:"client_id"`
+	Name     string    `json:"name"`
+
+	// TenantName Whose application it is.
+	TenantName string `json:"tenant_name"`
+}
+
 // GroupBy defines model for GroupBy.
 type GroupBy string
 
@@ -2247,6 +2316,18 @@ type ListNumbersResult struct {
 	Total int      `json:"total"`
 }
 
+// ListOAuthClientsResult defines model for ListOAuthClientsResult.
+type ListOAuthClientsResult struct {
+	Items []OAuthClient `json:"items"`
+	Total int           `json:"total"`
+}
+
+// ListOwnGrantsResult defines model for ListOwnGrantsResult.
+type ListOwnGrantsResult struct {
+	Items []Grant `json:"items"`
+	Total int     `json:"total"`
+}
+
 // ListSuppressionsResult defines model for ListSuppressionsResult.
 type ListSuppressionsResult struct {
 	Items []Suppression `json:"items"`
@@ -2343,6 +2424,65 @@ type NumberFields struct {
 
 // NumberFormat defines model for NumberFormat.
 type NumberFormat string
+
+// OAuthClient defines model for OAuthClient.
+type OAuthClient struct {
+	AllowedScopes []string `json:"allowed_scopes"`
+
+	// ClientID The same as id.
+	ClientID            uuid.UUID  `json:"client_id"`
+	CreatedAt           time.Time  `json:"created_at"`
+	ID                  uuid.UUID  `json:"id"`
+	IsActive            bool       `json:"is_active"`
+	JwtIssuer           *string    `json:"jwt_issuer"`
+	Name                string     `json:"name"`
+	PreviousSecretUntil *time.Time `json:"previous_secret_until"`
+	PublicKeyPem        *string    `json:"public_key_pem"`
+	RedirectUris        []string   `json:"redirect_uris"`
+	UpdatedAt           time.Time  `json:"updated_at"`
+}
+
+// OAuthClientFields defines model for OAuthClientFields.
+type OAuthClientFields struct {
+	// AllowedScopes The most that the client may ask for.
+	AllowedScopes []OAuthScope `json:"allowed_scopes,omitzero"`
+	IsActive      *bool        `json:"is_active,omitempty"`
+
+	// JwtIssuer The iss of the client's assertions. With public_key_pem alone.
+	JwtIssuer nullable.Nullable[string] `json:"jwt_issuer,omitempty"`
+
+	// Name What users read on the consent page. No control characters.
+	Name *string `json:"name,omitempty"`
+
+	// PublicKeyPem What assertions (RFC 7523, RS256) are verified with: an RSA public key of 2048 to 8192 bits in PEM, as BEGIN PUBLIC KEY, BEGIN RSA PUBLIC KEY or BEGIN CERTIFICATE. With jwt_issuer alone.
+	PublicKeyPem nullable.Nullable[string] `json:"public_key_pem,omitempty"`
+
+	// RedirectUris Where users may be sent back to. A request's redirect_uri must be one of them, byte by byte. https, or http for localhost, 127.0.0.1 and [::1]; no fragment, user name or wildcard. At least one, unless the client has a public_key_pem and acts by assertions alone.
+	RedirectUris []string `json:"redirect_uris,omitzero"`
+}
+
+// OAuthClientIssued defines model for OAuthClientIssued.
+type OAuthClientIssued struct {
+	AllowedScopes []string `json:"allowed_scopes"`
+
+	// ClientID The same as id.
+	ClientID uuid.UUID `json:"client_id"`
+
+	// ClientSecret The secret.
+	ClientSecret        string     `json:"client_secret"`
+	CreatedAt           time.Time  `json:"created_at"`
+	ID                  uuid.UUID  `json:"id"`
+	IsActive            bool       `json:"is_active"`
+	JwtIssuer           *string    `json:"jwt_issuer"`
+	Name                string     `json:"name"`
+	PreviousSecretUntil *time.Time `json:"previous_secret_until"`
+	PublicKeyPem        *string    `json:"public_key_pem"`
+	RedirectUris        []string   `json:"redirect_uris"`
+	UpdatedAt           time.Time  `json:"updated_at"`
+}
+
+// OAuthScope defines model for OAuthScope.
+type OAuthScope string
 
 // OverflowAction defines model for OverflowAction.
 type OverflowAction string
@@ -2469,6 +2609,11 @@ type RevokeKeyRequest struct {
 
 // Role defines model for Role.
 type Role string
+
+// RotateOAuthClientSecretRequest defines model for RotateOAuthClientSecretRequest.
+type RotateOAuthClientSecretRequest struct {
+	OverlapHours *int `json:"overlap_hours,omitempty"`
+}
 
 // RotateWebhookSecretRequest defines model for RotateWebhookSecretRequest.
 type RotateWebhookSecretRequest struct {
@@ -3325,6 +3470,7 @@ type Client struct {
 	Recordings   *Recordings
 	Campaigns    *Campaigns
 	Accounts     *Accounts
+	Partners     *Partners
 	Supervisors  *Supervisors
 	AISessions   *AISessions
 	Leads        *Leads
@@ -3344,6 +3490,7 @@ func services(t *transport) *Client {
 		Recordings:   &Recordings{t},
 		Campaigns:    &Campaigns{t},
 		Accounts:     &Accounts{t},
+		Partners:     &Partners{t},
 		Supervisors:  &Supervisors{t},
 		AISessions:   &AISessions{t},
 		Leads:        &Leads{t},
@@ -3374,6 +3521,9 @@ type Campaigns struct{ client *transport }
 
 // Accounts: What a tenant consists of: users, numbers, trunks, flows and settings.
 type Accounts struct{ client *transport }
+
+// Partners: Partners' applications that act for users (OAuth 2.0), and what users granted them.
+type Partners struct{ client *transport }
 
 // Supervisors: The floor, supervision of calls, escalations and the audit of both.
 type Supervisors struct{ client *transport }
@@ -3873,6 +4023,82 @@ func (s *Accounts) PatchNumber(ctx context.Context, id uuid.UUID, body NumberFie
 	return ask[*Number](ctx, s.client, r)
 }
 
+// ListOAuthClients: The tenant's OAuth clients, the oldest first.
+//
+// Takes a session of an administrator. Secrets aren't shown.
+//
+// GET /api/oauth/clients
+func (s *Partners) ListOAuthClients(ctx context.Context) (*ListOAuthClientsResult, error) {
+	r := request{
+		operation: "listOAuthClients", method: http.MethodGet, path: "/api/oauth/clients",
+	}
+	return ask[*ListOAuthClientsResult](ctx, s.client, r)
+}
+
+// CreateOAuthClient: Register a partner's application.
+//
+// Takes a session of an administrator. The secret is shown here and never again. A tenant has 100 clients at most (409 too_many_oauth_clients).
+//
+// POST /api/oauth/clients
+func (s *Partners) CreateOAuthClient(ctx context.Context, body CreateOAuthClientRequest) (*OAuthClientIssued, error) {
+	r := request{
+		operation: "createOAuthClient", method: http.MethodPost, path: "/api/oauth/clients",
+	}
+	r.body = body
+	return ask[*OAuthClientIssued](ctx, s.client, r)
+}
+
+// DeleteOAuthClient: Delete an OAuth client.
+//
+// Takes a session of an administrator. Every access and refresh token that it was given ends, of users of any tenant, and what they granted is forgotten.
+//
+// DELETE /api/oauth/clients/{id}
+func (s *Partners) DeleteOAuthClient(ctx context.Context, id uuid.UUID) error {
+	r := request{
+		operation: "deleteOAuthClient", method: http.MethodDelete, path: pathOf("/api/oauth/clients/{id}", id),
+	}
+	_, err := ask[nothing](ctx, s.client, r)
+	return err
+}
+
+// GetOAuthClient: One OAuth client.
+//
+// Takes a session of an administrator.
+//
+// GET /api/oauth/clients/{id}
+func (s *Partners) GetOAuthClient(ctx context.Context, id uuid.UUID) (*OAuthClient, error) {
+	r := request{
+		operation: "getOAuthClient", method: http.MethodGet, path: pathOf("/api/oauth/clients/{id}", id),
+	}
+	return ask[*OAuthClient](ctx, s.client, r)
+}
+
+// PatchOAuthClient: Edit an OAuth client.
+//
+// Takes a session of an administrator. An absent member stays as it is; null clears public_key_pem and jwt_issuer. With is_active false every access and refresh token that the client was given ends, of users of any tenant, and stays ended when it is switched on again.
+//
+// PATCH /api/oauth/clients/{id}
+func (s *Partners) PatchOAuthClient(ctx context.Context, id uuid.UUID, body OAuthClientFields) (*OAuthClient, error) {
+	r := request{
+		operation: "patchOAuthClient", method: http.MethodPatch, path: pathOf("/api/oauth/clients/{id}", id),
+	}
+	r.body = body
+	return ask[*OAuthClient](ctx, s.client, r)
+}
+
+// RotateOAuthClientSecret: Give an OAuth client a new secret, which is shown here and never again.
+//
+// Takes a session of an administrator. For overlap_hours the secret before is good as well; a secret before that ends at once. Tokens go on.
+//
+// POST /api/oauth/clients/{id}/rotate_secret
+func (s *Partners) RotateOAuthClientSecret(ctx context.Context, id uuid.UUID, body *RotateOAuthClientSecretRequest) (*OAuthClientIssued, error) {
+	r := request{
+		operation: "rotateOAuthClientSecret", method: http.MethodPost, path: pathOf("/api/oauth/clients/{id}/rotate_secret", id),
+	}
+	r.body = optional(body)
+	return ask[*OAuthClientIssued](ctx, s.client, r)
+}
+
 // GetSettings: The tenant's settings.
 //
 // Takes an API key with scope settings:read, or a session of an administrator or supervisor.
@@ -4199,6 +4425,31 @@ func (s *Accounts) CreateUser(ctx context.Context, body CreateUserRequest) (*Use
 	}
 	r.body = body
 	return ask[*User](ctx, s.client, r)
+}
+
+// ListOwnGrants: What the user who asks lets partners' applications do, the newest first.
+//
+// Takes the session of any user.
+//
+// GET /api/users/me/grants
+func (s *Partners) ListOwnGrants(ctx context.Context) (*ListOwnGrantsResult, error) {
+	r := request{
+		operation: "listOwnGrants", method: http.MethodGet, path: "/api/users/me/grants",
+	}
+	return ask[*ListOwnGrantsResult](ctx, s.client, r)
+}
+
+// WithdrawOwnGrant: Withdraw a grant.
+//
+// Takes the session of any user, for their own grants. Every access and refresh token that the application has of the user ends at once.
+//
+// DELETE /api/users/me/grants/{id}
+func (s *Partners) WithdrawOwnGrant(ctx context.Context, id uuid.UUID) error {
+	r := request{
+		operation: "withdrawOwnGrant", method: http.MethodDelete, path: pathOf("/api/users/me/grants/{id}", id),
+	}
+	_, err := ask[nothing](ctx, s.client, r)
+	return err
 }
 
 // SetOwnPassword: Change one's own password.

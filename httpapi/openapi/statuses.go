@@ -79,7 +79,7 @@ func refusalOf(codes []ErrorCode, operation map[string]any, status string) (refu
 		"campaigns 409": "invalid_state_transition", "leads 409": "lead_in_call", "calls 409": "calling_window", "voice-agents 409": "voice_agent_archived",
 		"recordings 404": "recording_not_found", "recordings 409": "recording_processing", "recordings 403": "invalid_signature", "keys 409": "key_revoked",
 		"webhooks 409": "delivery_pending", "accounts 409": "already_in_use", "agents 409": "phone_not_ready", "supervisors 409": "supervisor_session_active",
-		"integrations 409": "crm_not_configured",
+		"integrations 409": "crm_not_configured", "partners 409": "too_many_oauth_clients",
 	}
 	code := usual[status]
 	if tags, _ := operation["tags"].([]any); len(tags) > 0 {
