@@ -76,7 +76,7 @@ func setup(t *testing.T) *bundle {
 	provider, err := oauth.New(oauth.Config{
 		Store: st, Tokens: b.tokens, Issuer: func() string { return b.server.URL }, Now: b.clock.Now, Log: log, Registerer: registry,
 		Pages: pages.New(pages.Config{
-			Store: st, SignIn: auth.NewSignIn(st, b.clock.Now, log, count), Keys: keys, Now: b.clock.Now, Log: log, RoleScopes: access.RoleScopes,
+			Store: st, SignIn: auth.NewSignIn(st, b.clock.Now, log, count), Keys: keys, Now: b.clock.Now, Log: log,
 		}),
 	})
 	require.NoError(t, err)

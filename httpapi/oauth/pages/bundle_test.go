@@ -65,9 +65,6 @@ func setup(t *testing.T, change ...func(*pages.Config)) *bundle {
 	cfg := pages.Config{
 		Store: st, SignIn: auth.NewSignIn(st, b.clock.Now, log, count), Keys: func() []keyring.Key { return b.keys },
 		Now: b.clock.Now, Log: log, Secure: true,
-		RoleScopes: func(role string) []string {
-			return map[string][]string{account.RoleAdmin: account.Scopes(), account.RoleSupervisor: {"campaigns:read"}}[role]
-		},
 	}
 	for _, c := range change {
 		c(&cfg)

@@ -19,7 +19,7 @@ func (p *Pages) ShowConsent(w http.ResponseWriter, r *http.Request, s *Session, 
 	client = client.shown()
 	view := consentPage{
 		page:  page{Title: client.Name + " asks for access", Style: p.style, Token: token, Client: client},
-		Email: s.User.Email, Role: s.User.Role, Scopes: inEnglish(scopes, p.cfg.RoleScopes(s.User.Role)),
+		Email: s.User.Email, Role: s.User.Role, Scopes: inEnglish(scopes, s.User.Role),
 	}
 	if s.User.DisplayName != nil {
 		view.Name = *s.User.DisplayName

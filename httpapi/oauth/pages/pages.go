@@ -54,8 +54,6 @@ type Config struct {
 	Log  *slog.Logger
 	// Secure is true for an issuer of https.
 	Secure bool
-	// RoleScopes gives the resource scopes that a user of a role may grant.
-	RoleScopes func(role string) []string
 }
 
 // Pages shows the pages and reads their forms.

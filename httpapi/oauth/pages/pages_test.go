@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/account"
+	"github.com/ringmaster/ringmaster/httpapi/oauth/access"
 	"github.com/ringmaster/ringmaster/httpapi/oauth/pages"
 )
 
@@ -161,7 +162,7 @@ func TestEveryScopeHasItsSentence(t *testing.T) {
 	b := setup(t)
 	br := b.signedIn(t)
 	said := map[string]string{}
-	all := append(account.Scopes(), "openid", "profile", "email", "offline_access")
+	all := access.Scopes()
 	for _, scope := range all {
 		b.scopes = []string{scope}
 		m := regexp.MustCompile(`<li>([^<]+)</li>`).FindAllStringSubmatch(br.get(t, address).body, -1)

@@ -1,6 +1,10 @@
 package pages
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/ringmaster/ringmaster/httpapi/oauth/access"
+)
 
 // sentence is what a scope lets an application do, after "It will be able to".
 type sentence struct{ scope, text string }
@@ -9,7 +13,7 @@ type sentence struct{ scope, text string }
 func sentences() []sentence {
 	return []sentence{
 		{"openid", "recognise you, by the id of your account"},
-		{"profile", "see your name and your role"},
+		{"profile", "see your name"},
 		{"email", "see your e-mail address"},
 		{"offline_access", "keep this access while you are away, until you withdraw it"},
 		{"campaigns:read", "see campaigns and their figures"},
@@ -38,14 +42,12 @@ func sentences() []sentence {
 	}
 }
 
-// identity are the scopes that every role may grant.
-func identity() []string { return []string{"openid", "profile", "email", "offline_access"} }
-
-// inEnglish says what the scopes that were asked for come to, where the role allows those of role.
-func inEnglish(asked, role []string) []string {
+// inEnglish says what the scopes that were asked for come to, as far as the role allows them.
+func inEnglish(asked []string, role string) []string {
+	may := append(access.RoleScopes(role), access.OpenIDScopes()...)
 	out := []string{}
 	for _, s := range sentences() {
-		if slices.Contains(asked, s.scope) && (slices.Contains(identity(), s.scope) || slices.Contains(role, s.scope)) {
+		if slices.Contains(asked, s.scope) && slices.Contains(may, s.scope) {
 			out = append(out, s.text)
 		}
 	}
