@@ -30,6 +30,7 @@ type authorization struct {
 	ar     fosite.AuthorizeRequester
 	prompt []string
 	maxAge time.Duration // -1: not asked for
+	hint   string        // whom the client expects, by id_token_hint; empty without one
 }
 
 // challenge is a S256 code challenge (RFC 7636, 4.2): SHA-256 in base64url.
@@ -109,6 +110,10 @@ func (a *authorization) parse() (err error) {
 			return refusal
 		}
 	}
+	if a.query.Get("response_type") == "" {
+		// A required parameter (RFC 6749, 4.1.2.1); fosite has it as unsupported_response_type.
+		return fosite.ErrInvalidRequest.WithHint("response_type is missing.")
+	}
 	// Of the form of a page nothing belongs to the request.
 	get := a.r.Clone(a.r.Context())
 	get.Method, get.Body, get.Form, get.PostForm = http.MethodGet, http.NoBody, nil, nil
@@ -162,7 +167,19 @@ func (a *authorization) parseOpenID() error {
 		}
 		a.maxAge = time.Duration(seconds) * time.Second
 	}
+	if hint := a.query.Get("id_token_hint"); hint != "" {
+		// fosite looks at it when it has made the code already.
+		var err error
+		if a.hint, err = (signer{a.p.cfg.Tokens}).subject(a.r.Context(), hint); err != nil {
+			return fosite.ErrInvalidRequest.WithHint("id_token_hint is not an ID token of this issuer.").WithWrap(err)
+		}
+	}
 	return nil
+}
+
+// expects tells whether the client takes this user (OpenID Connect Core 1.0, 3.1.2.1, id_token_hint).
+func (a *authorization) expects(s *pages.Session) bool {
+	return a.hint == "" || a.hint == s.User.ID.String()
 }
 
 // asked answers the request itself.
@@ -173,7 +190,7 @@ func (a *authorization) asked() {
 		return
 	}
 	silent := slices.Contains(a.prompt, "none")
-	again := slices.Contains(a.prompt, "login") || slices.Contains(a.prompt, "select_account") || (s != nil && a.tooOld(s))
+	again := slices.Contains(a.prompt, "login") || slices.Contains(a.prompt, "select_account") || (s != nil && (a.tooOld(s) || !a.expects(s)))
 	switch {
 	case s == nil || (again && !s.For(a.r)):
 		if silent {
@@ -217,16 +234,24 @@ func (a *authorization) posted() {
 	}
 }
 
-// scopes are those of the request that the user can give.
-func (a *authorization) scopes(s *pages.Session) fosite.Arguments {
-	return within(a.ar.GetRequestedScopes(), a.client, s.User.Role)
+// mayGive are the scopes of the request that the user can give. It has answered for a user whom the client doesn't expect, or who can give none.
+func (a *authorization) mayGive(s *pages.Session) (scopes fosite.Arguments, ok bool) {
+	scopes = within(a.ar.GetRequestedScopes(), a.client, s.User.Role)
+	switch {
+	case !a.expects(s):
+		a.refuse(fosite.ErrLoginRequired.WithHint("Another user has signed in than the one of id_token_hint."))
+	case len(scopes) == 0:
+		a.refuse(fosite.ErrAccessDenied.WithHint("The user's role allows none of the scopes."))
+	default:
+		return scopes, true
+	}
+	return nil, false
 }
 
 // consented goes on with a user who has signed in: to the consent page unless all was granted before.
 func (a *authorization) consented(s *pages.Session, silent bool) {
-	scopes := a.scopes(s)
-	if len(scopes) == 0 {
-		a.refuse(fosite.ErrAccessDenied.WithHint("The user's role allows none of the scopes."))
+	scopes, ok := a.mayGive(s)
+	if !ok {
 		return
 	}
 	grant, err := a.p.cfg.Store.Read(s.User.TenantID).OAuthGrantOf(a.r.Context(), s.User.TenantID, s.User.ID, a.client.row.ID)
@@ -247,9 +272,8 @@ func (a *authorization) consented(s *pages.Session, silent bool) {
 
 // give keeps what the user granted, and issues the code.
 func (a *authorization) give(s *pages.Session) {
-	scopes := a.scopes(s)
-	if len(scopes) == 0 {
-		a.refuse(fosite.ErrAccessDenied.WithHint("The user's role allows none of the scopes."))
+	scopes, ok := a.mayGive(s)
+	if !ok {
 		return
 	}
 	id, err := uuid.NewV7()

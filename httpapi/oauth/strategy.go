@@ -146,6 +146,19 @@ func (s signer) Decode(_ context.Context, token string) (*jwt.Token, error) {
 	})
 }
 
+// subject is whom an ID token names, which may have expired.
+func (s signer) subject(ctx context.Context, token string) (string, error) {
+	decoded, err := s.Decode(ctx, token)
+	if invalid := new(jwt.ValidationError); err != nil && (!errors.As(err, &invalid) || invalid.Errors != jwt.ValidationErrorExpired) {
+		return "", err
+	}
+	sub, _ := decoded.Claims["sub"].(string)
+	if sub == "" {
+		return "", errors.New("the ID token names nobody")
+	}
+	return sub, nil
+}
+
 // Validate implements jwt.Signer.
 func (s signer) Validate(ctx context.Context, token string) (string, error) {
 	_, err := s.Decode(ctx, token)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -29,6 +30,8 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 		err = fosite.ErrInvalidRequest.WithHint("grant_type is missing.")
 	case !known:
 		err = fosite.ErrUnsupportedGrantType.WithHint("grant_type must be authorization_code, refresh_token or " + GrantJWTBearer + ".")
+	default:
+		err = missing(params, grant)
 	}
 	if err != nil {
 		p.count.WithLabelValues("other", describe(err).code).Inc()
@@ -52,6 +55,15 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	p.writeJSON(w, http.StatusOK, body)
 }
 
+// missing names the parameter that a grant can't do without (RFC 6749, 5.2: invalid_request). To fosite one that isn't there is a grant that isn't good.
+func missing(params url.Values, grant string) error {
+	name := map[string]string{"authorization_code": "code", "refresh_token": "refresh_token", "jwt_bearer": "assertion"}[grant]
+	if params.Get(name) == "" {
+		return fosite.ErrInvalidRequest.WithHint(name + " is missing.")
+	}
+	return nil
+}
+
 func clientOf(r fosite.AccessRequester) *client {
 	if r == nil {
 		return nil
@@ -65,7 +77,7 @@ func (p *Provider) settle(ctx context.Context, r fosite.AccessRequester, err err
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errCodeUsed):
+	case errors.Is(err, errCodeUsed), errors.Is(err, fosite.ErrInvalidatedAuthorizeCode):
 		// Two had the code: neither keeps what came of it.
 		if id, parsed := uuid.Parse(r.GetID()); parsed == nil {
 			if ended := p.storage.end(ctx, id, endedCodeReused); ended != nil {
@@ -73,7 +85,8 @@ func (p *Provider) settle(ctx context.Context, r fosite.AccessRequester, err err
 			}
 		}
 		return fosite.ErrInvalidGrant.WithHint("The code was used already.")
-	case errors.Is(err, errRefreshUsed), errors.Is(err, errFamilyEnded):
+	case errors.Is(err, errRefreshUsed), errors.Is(err, errFamilyEnded), describe(err).ours && errors.Is(err, fosite.ErrNotFound):
+		// Between two looks at it by fosite, somebody else was faster.
 		return fosite.ErrInvalidGrant.WithHint("The token was used already, or is revoked.")
 	}
 	return serverError(err)
