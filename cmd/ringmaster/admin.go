@@ -274,6 +274,10 @@ func (t target) done(ctx context.Context, e env, message string, work func(*acco
 	if err := t.on(ctx, e, work); err != nil {
 		return err
 	}
+	return t.said(e, message)
+}
+
+func (t target) said(e env, message string) error {
 	if t.JSON {
 		return encodeJSON(e.stdout, map[string]string{"id": t.ID})
 	}
@@ -294,7 +298,7 @@ func (t target) on(ctx context.Context, e env, work func(*account.Service, uuid.
 // isAdministration tells whether a command changes things for the operator, and not as a controller.
 func isAdministration(command string) bool {
 	first, _, _ := strings.Cut(command, " ")
-	return slices.Contains([]string{"tenant", "user", "key", "trunk", "number", "dnc", "secret"}, first)
+	return slices.Contains([]string{"tenant", "user", "key", "trunk", "number", "dnc", "secret", "oauth-client"}, first)
 }
 
 // asOperator has what a command changes audited as that of the account that runs it. Behind sudo it is the account that called it.

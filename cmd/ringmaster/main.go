@@ -31,21 +31,22 @@ const (
 )
 
 type cli struct {
-	Serve    serveCmd    `cmd:"" group:"run" help:"Run the controller."`
-	Dev      devCmd      `cmd:"" group:"run" help:"Run everything on this machine: database, switch, carrier, voice AI and controller."`
-	Demo     demoCmd     `cmd:"" group:"run" help:"Run a campaign end to end, and show what became of its calls."`
-	Bench    benchCmd    `cmd:"" group:"run" help:"Measure the service on this machine."`
-	Simulate simulateCmd `cmd:"" group:"run" help:"Try out settings without a call."`
-	Migrate  migrateCmd  `cmd:"" group:"host" help:"Bring the database's schema up to date."`
-	Tenant   tenantCmd   `cmd:"" group:"host" help:"Tenants."`
-	User     userCmd     `cmd:"" group:"host" help:"Users, who sign in."`
-	Key      keyCmd      `cmd:"" group:"host" help:"API keys, on the database; keys does it through the API."`
-	Trunk    trunkCmd    `cmd:"" group:"host" help:"Carriers' trunks."`
-	Number   numberCmd   `cmd:"" group:"host" help:"A tenant's own numbers."`
-	DNC      dncCmd      `cmd:"" group:"host" name:"dnc" help:"The do-not-call registry."`
-	Switch   switchCmd   `cmd:"" group:"host" help:"The switch beside the controller."`
-	Config   configCmd   `cmd:"" group:"host" help:"The configuration file."`
-	Secret   secretCmd   `cmd:"" group:"host" help:"The database's keys."`
+	Serve    serveCmd       `cmd:"" group:"run" help:"Run the controller."`
+	Dev      devCmd         `cmd:"" group:"run" help:"Run everything on this machine: database, switch, carrier, voice AI and controller."`
+	Demo     demoCmd        `cmd:"" group:"run" help:"Run a campaign end to end, and show what became of its calls."`
+	Bench    benchCmd       `cmd:"" group:"run" help:"Measure the service on this machine."`
+	Simulate simulateCmd    `cmd:"" group:"run" help:"Try out settings without a call."`
+	Migrate  migrateCmd     `cmd:"" group:"host" help:"Bring the database's schema up to date."`
+	Tenant   tenantCmd      `cmd:"" group:"host" help:"Tenants."`
+	User     userCmd        `cmd:"" group:"host" help:"Users, who sign in."`
+	Key      keyCmd         `cmd:"" group:"host" help:"API keys, on the database; keys does it through the API."`
+	OAuth    oauthClientCmd `cmd:"" group:"host" name:"oauth-client" help:"Partners' applications, which act for users by OAuth 2.0."`
+	Trunk    trunkCmd       `cmd:"" group:"host" help:"Carriers' trunks."`
+	Number   numberCmd      `cmd:"" group:"host" help:"A tenant's own numbers."`
+	DNC      dncCmd         `cmd:"" group:"host" name:"dnc" help:"The do-not-call registry."`
+	Switch   switchCmd      `cmd:"" group:"host" help:"The switch beside the controller."`
+	Config   configCmd      `cmd:"" group:"host" help:"The configuration file."`
+	Secret   secretCmd      `cmd:"" group:"host" help:"The database's keys."`
 	remote.Commands
 
 	Version    versionCmd    `cmd:"" help:"Print the version."`

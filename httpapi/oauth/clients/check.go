@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/ringmaster/ringmaster/dialer/account"
+	"github.com/ringmaster/ringmaster/httpapi/oauth/access"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/input"
 )
@@ -34,6 +34,11 @@ func (in *Fields) Members() map[string]json.Unmarshaler {
 		"name": &in.Name, "redirect_uris": &in.RedirectURIs, "allowed_scopes": &in.AllowedScopes,
 		"public_key_pem": &in.PublicKeyPEM, "jwt_issuer": &in.JWTIssuer, "is_active": &in.IsActive,
 	}
+}
+
+// Any tells whether there is a member to be changed.
+func (in *Fields) Any() bool {
+	return in.Name.Set || in.PublicKeyPEM.Set || in.JWTIssuer.Set || in.RedirectURIs.Set || in.AllowedScopes.Set || in.IsActive.Set
 }
 
 // apply checks the members by themselves and puts them into a client.
@@ -95,7 +100,7 @@ func checkScopes(f *input.Form, scopes []string) []string {
 		f.Fail("allowed_scopes", "must have 1 to %d elements", maxScopes)
 		return scopes
 	}
-	known, out := Scopes(), []string{}
+	known, out := access.Scopes(), []string{}
 	for i, scope := range scopes {
 		if !f.OneOf("allowed_scopes["+strconv.Itoa(i)+"]", scope, known...) {
 			break
@@ -105,11 +110,6 @@ func checkScopes(f *input.Form, scopes []string) []string {
 		}
 	}
 	return out
-}
-
-// Scopes are all that a client may be allowed.
-func Scopes() []string {
-	return append([]string{"openid", "profile", "email", "offline_access"}, account.Scopes()...)
 }
 
 func checkRedirects(f *input.Form, uris []string) {

@@ -76,7 +76,7 @@ func TestRefusedClients(t *testing.T) {
 		{`{"name": "a\u202eb"` + rest + `}`, "name", "must not have control characters"},
 		{`{"name": "x", "allowed_scopes": []}`, "allowed_scopes", "must have 1 to 100 elements"},
 		{`{"name": "x", "allowed_scopes": "openid"}`, "allowed_scopes", "must be a list of strings"},
-		{`{"name": "x", "allowed_scopes": ["openid", "everything"]}`, "allowed_scopes[1]", "must be one of openid, "},
+		{`{"name": "x", "allowed_scopes": ["openid", "everything"]}`, "allowed_scopes[1]", "must be one of "},
 		{`{"name": "x", "allowed_scopes": ["calls:read "]}`, "allowed_scopes[0]", "must be one of "},
 		{`{"name": "x", "allowed_scopes": ["openid"]}`, "redirect_uris", "must have at least one element, unless"},
 		{`{"name": "x", "allowed_scopes": ["openid"], "redirect_uris": []}`, "redirect_uris", "must have at least one element, unless"},

@@ -7,7 +7,6 @@ package clients
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"time"
 
@@ -23,8 +22,6 @@ const (
 	// maxClients bounds the clients of a tenant: they are listed without pages.
 	maxClients  = 100
 	codeTooMany = "too_many_oauth_clients"
-	// CodeInvalidClient is the code of a client that is unknown, switched off, or gave a wrong secret.
-	CodeInvalidClient = "invalid_client"
 
 	defaultOverlapHours = 24
 	maxOverlapHours     = 168
@@ -145,22 +142,4 @@ func (s *Service) RotateSecret(ctx context.Context, tenant, id uuid.UUID, in Rot
 		return db.OauthClient{}, "", fault.Wrap("rotate the secret of an OAuth client", err)
 	}
 	return row, secret, nil
-}
-
-// Authenticate gives the client that shows a secret. Whatever is wrong with it, the refusal is the same, after the same work.
-func (s *Service) Authenticate(ctx context.Context, clientID, secret string) (db.OAuthClientRow, error) {
-	refusal := &fault.Error{Kind: fault.Unauthorized, Code: CodeInvalidClient, Detail: "The client is unknown, switched off, or its secret is wrong."}
-	id, err := uuid.Parse(clientID)
-	if err != nil || id.String() != clientID {
-		return db.OAuthClientRow{}, refusal
-	}
-	row, err := s.store.ReadSystem().OAuthClient(ctx, id)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return db.OAuthClientRow{}, fault.Wrap("authenticate an OAuth client", err)
-	}
-	good := SecretMatches(row.OauthClient, secret, s.now())
-	if err != nil || !good || !row.OauthClient.IsActive || row.Suspended {
-		return db.OAuthClientRow{}, refusal
-	}
-	return row, nil
 }
