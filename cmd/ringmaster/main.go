@@ -47,6 +47,7 @@ type cli struct {
 	Switch   switchCmd      `cmd:"" group:"host" help:"The switch beside the controller."`
 	Config   configCmd      `cmd:"" group:"host" help:"The configuration file."`
 	Secret   secretCmd      `cmd:"" group:"host" help:"The database's keys."`
+	OAuthKey oauthKeyCmd    `cmd:"" group:"host" name:"oauth-key" help:"The keys that sign OAuth's tokens."`
 	remote.Commands
 
 	Version    versionCmd    `cmd:"" help:"Print the version."`

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -64,21 +65,18 @@ type keySet struct {
 	of   map[string]*key
 }
 
-// signing gives the key that signs at a time.
+// signing gives the key that signs at a time. Where this host's clock is behind that of the one that made the first key, it is that.
 func (s *keySet) signing(now time.Time) (*key, error) {
 	var found *key
 	for _, k := range s.keys {
-		if !k.signsAt.After(now) {
+		if k.good(now) && (found == nil || !k.signsAt.After(now)) {
 			found = k
 		}
 	}
-	switch {
-	case found == nil && len(s.keys) > 0: // this host's clock is behind the one that made the first key
-		found = s.keys[0]
-	case found == nil:
+	if found == nil {
 		return nil, errors.New("there is no OAuth signing key")
 	}
-	if found.private == nil || !found.good(now) {
+	if found.private == nil {
 		return nil, fmt.Errorf("OAuth signing key %s can't be used; `ringmaster oauth-key rotate --now` makes another", found.kid)
 	}
 	return found, nil
@@ -177,9 +175,9 @@ func (t *Tokens) openKey(row db.OauthSigningKey, into *key) error {
 // refreshKeys reads the keys again, and makes the next one when it is time. What fails is tried again in reloadEvery.
 func (t *Tokens) refreshKeys(ctx context.Context) {
 	err := t.loadKeys(ctx)
-	if err == nil && t.due(t.keys.Load()) {
+	if err == nil && t.due() {
 		_, err = rotate(ctx, t.store, t.now, rotation{unless: func(rows []db.OauthSigningKey) bool {
-			return len(rows) > 0 && !dueAfter(rows[len(rows)-1].SignsAt, t.now())
+			return slices.ContainsFunc(rows, func(row db.OauthSigningKey) bool { return row.EndsAt == nil && !dueAfter(row.SignsAt, t.now()) })
 		}})
 		if err == nil {
 			err = t.loadKeys(ctx)
@@ -191,8 +189,8 @@ func (t *Tokens) refreshKeys(ctx context.Context) {
 }
 
 // due tells whether the next key is to be made: it signs when the present one has done so for rotateAfter.
-func (t *Tokens) due(set *keySet) bool {
-	return len(set.keys) > 0 && dueAfter(set.keys[len(set.keys)-1].signsAt, t.now())
+func (t *Tokens) due() bool {
+	return !slices.ContainsFunc(t.keys.Load().keys, func(k *key) bool { return k.endsAt.IsZero() && !dueAfter(k.signsAt, t.now()) })
 }
 
 func dueAfter(newest, now time.Time) bool {
@@ -233,7 +231,7 @@ func ListKeys(ctx context.Context, st *store.Store, now time.Time) ([]Key, error
 	signs := -1
 	for i, row := range rows {
 		out[i] = Key{ID: row.ID, CreatedAt: row.CreatedAt, SignsAt: row.SignsAt, EndsAt: row.EndsAt}
-		if !row.SignsAt.After(now) {
+		if !row.SignsAt.After(now) && (row.EndsAt == nil || now.Before(*row.EndsAt)) {
 			signs = i
 		}
 	}

@@ -142,7 +142,8 @@ func TestRotate(t *testing.T) {
 	require.False(t, ok)
 	require.Equal(t, 1, int(storetest.Count(t, one.st, "SELECT count(*) FROM audit WHERE action = 'oauth_key.rotated' AND actor = 'operator:o@host'")))
 
-	// One that has leaked is good for nothing from now on.
+	// One that has leaked is good for nothing from now on, nor is the next one that waits already.
+	require.NoError(t, two.Rotate(ctx))
 	token, _ := two.mint(t)
 	made, err := RotateKeys(ctx, one.st, clock.Now, true)
 	require.NoError(t, err)
@@ -150,9 +151,18 @@ func TestRotate(t *testing.T) {
 	kind, _ := two.refused(t, token)
 	require.Equal(t, fault.Unauthorized, kind)
 	require.Equal(t, []string{made.ID.String()}, two.kids(t))
+	clock.Advance(publishedBefore)
+	require.NoError(t, two.loadKeys(t.Context()))
+	require.Equal(t, made.ID.String(), two.signs(t))
 	keys, err := ListKeys(t.Context(), one.st, clock.Now())
 	require.NoError(t, err)
-	require.True(t, keys[len(keys)-1].Signs)
+	for _, k := range keys {
+		require.Equal(t, k.ID == made.ID, k.Signs)
+	}
+	two.refreshKeys(t.Context())
+	after, err := ListKeys(t.Context(), one.st, clock.Now())
+	require.NoError(t, err)
+	require.Equal(t, keys, after, "no next one is due")
 }
 
 // A key that can't be decrypted still verifies what it signed, and the command makes another.
