@@ -7,7 +7,7 @@
 // (what surrounds a handler: request id, recovery, authentication, limits, log, metrics), admit.go (a credential against an operation),
 // problem.go (the one place that makes answers of errors; what a client is told stands with the error, package fault),
 // places.go (which controller a request is for, and the door for the others' requests; package relay is the way between them), then one file per resource. callrows.go reads calls, several requests' together. A handler decodes, calls one service
-// and answers; what is valid is decided by the service. Package auth knows who asks: keys, sessions, callback tokens, how often each may;
-// OAuth's tokens belong there. Package openapi holds the description of both surfaces, apitest a
+// and answers; what is valid is decided by the service. Package auth knows who asks: keys, sessions, callback tokens, OAuth's access tokens, how
+// often each may; package oauth/access makes and checks the latter. Package openapi holds the description of both surfaces, apitest a
 // client that holds every response against it, client the typed client for everybody's programs, webhook the delivery of events. CONFORMANCE.md names the tests that hold the interface.
 package httpapi
