@@ -51,6 +51,7 @@ require (
 require golang.org/x/oauth2 v0.37.0
 
 require (
+	github.com/coreos/go-oidc/v3 v3.21.0
 	github.com/ory/fosite v0.49.0
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 )
@@ -62,6 +63,7 @@ require (
 	github.com/dgraph-io/ristretto v1.0.0 // indirect
 	github.com/felixge/httpsnoop v1.1.0 // indirect
 	github.com/go-jose/go-jose/v3 v3.0.3 // indirect
+	github.com/go-jose/go-jose/v4 v4.1.4 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/gobuffalo/pop/v6 v6.1.1 // indirect

@@ -53,15 +53,24 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
+	clock := storetest.NewClock(time.Now().Truncate(time.Second))
+	b := setupAt(t, clock.Now)
+	b.clock = clock
+	return b
+}
+
+// setupAt has a clock of its own, time.Now for clients that go by that. There is no b.clock.
+func setupAt(t *testing.T, now func() time.Time) *bundle {
+	t.Helper()
 	st := storetest.New(t)
-	b := &bundle{st: st, clock: storetest.NewClock(time.Now().Truncate(time.Second)), partner: storetest.Tenant(t, st), home: storetest.Tenant(t, st), secure: true}
+	b := &bundle{st: st, partner: storetest.Tenant(t, st), home: storetest.Tenant(t, st), secure: true}
 	b.user = b.addUser(t, b.home, "uma@home.test", account.RoleAdmin)
 	b.client = b.addClient(t, []string{callback}, []string{"openid", "profile", "email", "offline_access", "campaigns:read", "calls:write"})
 	log := slog.New(slog.DiscardHandler)
 	registry := prometheus.NewRegistry()
 	storetest.SigningKey(t, st)
 	var err error
-	b.tokens, err = access.New(access.Config{Store: st, Issuer: func() string { return b.server.URL }, Now: b.clock.Now, Log: log, Registerer: registry})
+	b.tokens, err = access.New(access.Config{Store: st, Issuer: func() string { return b.server.URL }, Now: now, Log: log, Registerer: registry})
 	require.NoError(t, err)
 	require.NoError(t, b.tokens.Start(t.Context()))
 	running, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -74,14 +83,14 @@ func setup(t *testing.T) *bundle {
 	count := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sign_ins_total", Help: "Attempts."}, []string{"outcome"})
 	keys := func() []keyring.Key { return []keyring.Key{{1}} }
 	provider, err := oauth.New(oauth.Config{
-		Store: st, Tokens: b.tokens, Issuer: func() string { return b.server.URL }, Now: b.clock.Now, Log: log, Registerer: registry,
+		Store: st, Tokens: b.tokens, Issuer: func() string { return b.server.URL }, Now: now, Log: log, Registerer: registry,
 		Pages: pages.New(pages.Config{
-			Store: st, SignIn: auth.NewSignIn(st, b.clock.Now, log, count), Keys: keys, Now: b.clock.Now, Log: log,
+			Store: st, SignIn: auth.NewSignIn(st, now, log, count), Keys: keys, Now: now, Log: log,
 		}),
 	})
 	require.NoError(t, err)
 	b.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		provider.ServeHTTP(w, r.WithContext(oauth.WithPeer(r.Context(), oauth.Peer{Addr: "198.51.100.7", RequestID: "r", Arrived: b.clock.Now(), Secure: b.secure})))
+		provider.ServeHTTP(w, r.WithContext(oauth.WithPeer(r.Context(), oauth.Peer{Addr: "198.51.100.7", RequestID: "r", Arrived: now(), Secure: b.secure})))
 	}))
 	t.Cleanup(b.server.Close)
 	b.browser = b.newBrowser(t)
