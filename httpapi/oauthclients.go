@@ -51,9 +51,9 @@ func withClientSecret(as func(any) reply, c db.OauthClient, secret string) reply
 	return out
 }
 
-// oauthOperations are the administration of partners' applications, and each user's own grants. The endpoints of the protocol are in
+// partnerOperations are the administration of partners' applications, and each user's own grants. The endpoints of the protocol are in
 // package oauth.
-func (a *api) oauthOperations() []operation {
+func (a *api) partnerOperations() []operation {
 	const root, one, grants = "/api/oauth/clients", "/api/oauth/clients/{id}", "/api/users/me/grants"
 	return onDialerAPI([]operation{
 		{method: http.MethodGet, path: root, roles: admins, handle: a.oauthClients.list},
