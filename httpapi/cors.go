@@ -10,7 +10,7 @@ import (
 )
 
 // allowOrigin lets browsers read the answer. Whether the origin may ask at all is the credential's to say: a key holds the
-// request to its allowed_origins (package auth). No cookies are ever involved.
+// request to its allowed_origins (package auth). Cookies, which the pages of OAuth have, are never sent along (Access-Control-Allow-Credentials is not set).
 func allowOrigin(rc *fasthttp.RequestCtx) {
 	h := &rc.Response.Header
 	h.Set("Vary", "Origin") // also of what no origin asked for: a browser that has it in store must not show it to a page

@@ -39,6 +39,7 @@ type api struct {
 	sessions     sessionHandlers
 	health       healthHandlers
 	directory    directoryHandlers
+	oauth        oauthHandlers
 	// places says which controller an operation is for.
 	places places
 }

@@ -126,7 +126,7 @@ func (a *api) operations() []operation {
 	var all []operation
 	for _, group := range [][]operation{
 		a.voiceAgentOperations(), a.campaignOperations(), a.suppressionOperations(), a.callOperations(), a.webhookOperations(), a.keyOperations(),
-		a.dialerOperations(), a.integrationOperations(), a.accountOperations(), a.partnerOperations(), a.agentOperations(), a.supervisorOperations(), a.healthOperations(), pageOperations(),
+		a.dialerOperations(), a.integrationOperations(), a.accountOperations(), a.partnerOperations(), a.agentOperations(), a.supervisorOperations(), a.healthOperations(), pageOperations(), a.oauthEndpoints(),
 	} {
 		for _, op := range group {
 			all = append(all, a.holdTestKeys(op))

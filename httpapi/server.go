@@ -99,6 +99,9 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		closing: open.Done(), authenticate: s.auth.Authenticate, changes: s.auth.Changes, timeout: cfg.WriteTimeout, beat: streamBeat, check: cfg.StreamCheck,
 	}
 	s.api = newAPI(cfg, deps, signer, s.signIn, s.idempotency, lasting)
+	if s.api.oauth, err = s.newOAuth(); err != nil {
+		return nil, err
+	}
 	if err := checkOperations(s.api.operations()); err != nil {
 		return nil, fmt.Errorf("make the HTTP server: %w", err)
 	}

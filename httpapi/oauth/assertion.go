@@ -125,9 +125,13 @@ func reason(err error) string {
 		is   error
 		text string
 	}{
-		{jwt.ErrTokenExpired, "it has expired"}, {jwt.ErrTokenNotValidYet, "it is not valid yet"}, {jwt.ErrTokenUsedBeforeIssued, "iat is in the future"},
-		{jwt.ErrTokenInvalidIssuer, "iss is not the client's jwt_issuer"}, {jwt.ErrTokenRequiredClaimMissing, "exp is missing"},
-		{jwt.ErrTokenSignatureInvalid, "it is not signed by the client's key with RS256"}, {jwt.ErrTokenMalformed, "it is malformed"},
+		{jwt.ErrTokenExpired, "it has expired"},
+		{jwt.ErrTokenNotValidYet, "it is not valid yet"},
+		{jwt.ErrTokenUsedBeforeIssued, "iat is in the future"},
+		{jwt.ErrTokenInvalidIssuer, "iss is not the client's jwt_issuer"},
+		{jwt.ErrTokenRequiredClaimMissing, "exp is missing"},
+		{jwt.ErrTokenSignatureInvalid, "it is not signed by the client's key with RS256"},
+		{jwt.ErrTokenMalformed, "it is malformed"},
 	} {
 		if errors.Is(err, known.is) {
 			return known.text

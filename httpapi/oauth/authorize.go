@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -43,20 +44,21 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 		p.asQuery(w, r)
 		return
 	}
+	ctx := r.Context()
 	a := &authorization{p: p, w: w, r: r, query: r.URL.Query()}
-	if problem := a.findClient(); problem != "" {
+	if problem := a.findClient(ctx); problem != "" {
 		p.cfg.Pages.ShowError(w, http.StatusBadRequest, "This request can't be answered", problem)
 		return
 	}
-	if err := a.parse(); err != nil {
-		a.refuse(err)
+	if err := a.parse(ctx); err != nil {
+		a.refuse(ctx, err)
 		return
 	}
 	if r.Method == http.MethodPost {
-		a.posted()
+		a.posted(ctx)
 		return
 	}
-	a.asked()
+	a.asked(ctx)
 }
 
 // asQuery turns an authorization request that was posted (OpenID Connect Core 1.0, 3.1.2.1) into the one that it stands for.
@@ -72,18 +74,18 @@ func (p *Provider) asQuery(w http.ResponseWriter, r *http.Request) {
 }
 
 // findClient looks up who asks and where the answer goes to. While that isn't known for sure nothing is redirected: the problem is told to the user.
-func (a *authorization) findClient() (problem string) {
+func (a *authorization) findClient(ctx context.Context) (problem string) {
 	for _, name := range []string{"client_id", "redirect_uri"} {
 		if len(a.query[name]) != 1 {
 			return fmt.Sprintf("The application sent no %s, or more than one.", name)
 		}
 	}
-	found, err := a.p.storage.GetClient(a.r.Context(), a.query.Get("client_id"))
+	found, err := a.p.storage.GetClient(ctx, a.query.Get("client_id"))
 	if errors.Is(err, fosite.ErrNotFound) {
 		return "The application is not registered here, or is switched off."
 	}
 	if err != nil {
-		a.p.log.ErrorContext(a.r.Context(), "oauth request failed", "path", PathAuthorize, "request_id", peerOf(a.r.Context()).RequestID, "error", err)
+		a.p.log.ErrorContext(ctx, "oauth request failed", "path", PathAuthorize, "request_id", peerOf(ctx).RequestID, "error", err)
 		return "Something went wrong here; try again."
 	}
 	a.client, _ = found.(*client)
@@ -99,7 +101,7 @@ func (a *authorization) findClient() (problem string) {
 }
 
 // parse checks all that can be checked before the user is asked for anything.
-func (a *authorization) parse() (err error) {
+func (a *authorization) parse(ctx context.Context) (err error) {
 	if err := repeated(a.query); err != nil {
 		return err
 	}
@@ -115,7 +117,7 @@ func (a *authorization) parse() (err error) {
 		return fosite.ErrInvalidRequest.WithHint("response_type is missing.")
 	}
 	// Of the form of a page nothing belongs to the request.
-	get := a.r.Clone(a.r.Context())
+	get := a.r.Clone(ctx)
 	get.Method, get.Body, get.Form, get.PostForm = http.MethodGet, http.NoBody, nil, nil
 	if a.query.Get("state") == "" {
 		// fosite wants one, which RFC 6749 leaves to the client; PKCE guards those that send none. What goes back is the client's own.
@@ -123,7 +125,7 @@ func (a *authorization) parse() (err error) {
 		query.Set("state", "none")
 		get.URL.RawQuery = query.Encode()
 	}
-	if a.ar, err = a.p.fosite.NewAuthorizeRequest(a.r.Context(), get); err != nil {
+	if a.ar, err = a.p.fosite.NewAuthorizeRequest(ctx, get); err != nil {
 		return serverError(err)
 	}
 	switch {
@@ -138,7 +140,7 @@ func (a *authorization) parse() (err error) {
 	case len(a.ar.GetRequestedScopes()) == 0:
 		return fosite.ErrInvalidScope.WithHint("scope is missing.")
 	}
-	return a.parseOpenID()
+	return a.parseOpenID(ctx)
 }
 
 func mode(asked string) error {
@@ -149,7 +151,7 @@ func mode(asked string) error {
 }
 
 // parseOpenID reads the parameters of OpenID Connect Core 1.0, 3.1.2.1.
-func (a *authorization) parseOpenID() error {
+func (a *authorization) parseOpenID(ctx context.Context) error {
 	a.prompt = strings.Fields(a.query.Get("prompt"))
 	for _, word := range a.prompt {
 		if !slices.Contains(a.p.config.AllowedPromptValues, word) {
@@ -170,7 +172,7 @@ func (a *authorization) parseOpenID() error {
 	if hint := a.query.Get("id_token_hint"); hint != "" {
 		// fosite looks at it when it has made the code already.
 		var err error
-		if a.hint, err = (signer{a.p.cfg.Tokens}).subject(a.r.Context(), hint); err != nil {
+		if a.hint, err = (signer{a.p.cfg.Tokens}).subject(ctx, hint); err != nil {
 			return fosite.ErrInvalidRequest.WithHint("id_token_hint is not an ID token of this issuer.").WithWrap(err)
 		}
 	}
@@ -183,10 +185,10 @@ func (a *authorization) expects(s *pages.Session) bool {
 }
 
 // asked answers the request itself.
-func (a *authorization) asked() {
-	s, err := a.p.cfg.Pages.Session(a.r.Context(), a.r)
+func (a *authorization) asked(ctx context.Context) {
+	s, err := a.p.cfg.Pages.Session(ctx, a.r)
 	if err != nil {
-		a.refuse(serverError(err))
+		a.refuse(ctx, serverError(err))
 		return
 	}
 	silent := slices.Contains(a.prompt, "none")
@@ -194,12 +196,12 @@ func (a *authorization) asked() {
 	switch {
 	case s == nil || (again && !s.For(a.r)):
 		if silent {
-			a.refuse(fosite.ErrLoginRequired.WithHint("The user must sign in."))
+			a.refuse(ctx, fosite.ErrLoginRequired.WithHint("The user must sign in."))
 			return
 		}
 		a.p.cfg.Pages.ShowSignIn(a.w, a.r, a.page, "")
 	default:
-		a.consented(s, silent)
+		a.consented(ctx, s, silent)
 	}
 }
 
@@ -209,10 +211,10 @@ func (a *authorization) tooOld(s *pages.Session) bool {
 }
 
 // posted takes the form of one of the pages. After a sign-in the request is asked again, so that going back or loading anew sends no password.
-func (a *authorization) posted() {
-	s, err := a.p.cfg.Pages.Session(a.r.Context(), a.r)
+func (a *authorization) posted(ctx context.Context) {
+	s, err := a.p.cfg.Pages.Session(ctx, a.r)
 	if err != nil {
-		a.refuse(serverError(err))
+		a.refuse(ctx, serverError(err))
 		return
 	}
 	if s == nil || a.p.cfg.Pages.IsSignIn(a.r) {
@@ -227,21 +229,21 @@ func (a *authorization) posted() {
 	switch {
 	case !ok:
 	case !allow:
-		a.auditUser(s, "oauth_grant.refused", nil)
-		a.refuse(fosite.ErrAccessDenied.WithHint("The user refused."))
+		a.auditUser(ctx, s, "oauth_grant.refused", nil)
+		a.refuse(ctx, fosite.ErrAccessDenied.WithHint("The user refused."))
 	default:
-		a.give(s)
+		a.give(ctx, s)
 	}
 }
 
 // mayGive are the scopes of the request that the user can give. It has answered for a user whom the client doesn't expect, or who can give none.
-func (a *authorization) mayGive(s *pages.Session) (scopes fosite.Arguments, ok bool) {
+func (a *authorization) mayGive(ctx context.Context, s *pages.Session) (scopes fosite.Arguments, ok bool) {
 	scopes = within(a.ar.GetRequestedScopes(), a.client, s.User.Role)
 	switch {
 	case !a.expects(s):
-		a.refuse(fosite.ErrLoginRequired.WithHint("Another user has signed in than the one of id_token_hint."))
+		a.refuse(ctx, fosite.ErrLoginRequired.WithHint("Another user has signed in than the one of id_token_hint."))
 	case len(scopes) == 0:
-		a.refuse(fosite.ErrAccessDenied.WithHint("The user's role allows none of the scopes."))
+		a.refuse(ctx, fosite.ErrAccessDenied.WithHint("The user's role allows none of the scopes."))
 	default:
 		return scopes, true
 	}
@@ -249,35 +251,35 @@ func (a *authorization) mayGive(s *pages.Session) (scopes fosite.Arguments, ok b
 }
 
 // consented goes on with a user who has signed in: to the consent page unless all was granted before.
-func (a *authorization) consented(s *pages.Session, silent bool) {
-	scopes, ok := a.mayGive(s)
+func (a *authorization) consented(ctx context.Context, s *pages.Session, silent bool) {
+	scopes, ok := a.mayGive(ctx, s)
 	if !ok {
 		return
 	}
-	grant, err := a.p.cfg.Store.Read(s.User.TenantID).OAuthGrantOf(a.r.Context(), s.User.TenantID, s.User.ID, a.client.row.ID)
+	grant, err := a.p.cfg.Store.Read(s.User.TenantID).OAuthGrantOf(ctx, s.User.TenantID, s.User.ID, a.client.row.ID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		a.refuse(serverError(err))
+		a.refuse(ctx, serverError(err))
 		return
 	}
 	covered := err == nil && !slices.ContainsFunc(scopes, func(scope string) bool { return !slices.Contains(grant.Scopes, scope) })
 	switch {
 	case covered && !slices.Contains(a.prompt, "consent"):
-		a.issue(s, scopes)
+		a.issue(ctx, s, scopes)
 	case silent:
-		a.refuse(fosite.ErrConsentRequired.WithHint("The user must agree."))
+		a.refuse(ctx, fosite.ErrConsentRequired.WithHint("The user must agree."))
 	default:
 		a.p.cfg.Pages.ShowConsent(a.w, a.r, s, a.page, scopes)
 	}
 }
 
 // give keeps what the user granted, and issues the code.
-func (a *authorization) give(s *pages.Session) {
-	scopes, ok := a.mayGive(s)
+func (a *authorization) give(ctx context.Context, s *pages.Session) {
+	scopes, ok := a.mayGive(ctx, s)
 	if !ok {
 		return
 	}
 	id, err := uuid.NewV7()
-	ctx := actor(a.r.Context(), "user:"+s.User.ID.String())
+	ctx = actor(ctx, "user:"+s.User.ID.String())
 	if err == nil {
 		err = a.p.cfg.Store.InTenant(ctx, s.User.TenantID, func(tx *store.Tx) error {
 			grant, err := tx.Q.OAuthGive(ctx, db.OAuthGiveParams{
@@ -293,14 +295,14 @@ func (a *authorization) give(s *pages.Session) {
 		})
 	}
 	if err != nil {
-		a.refuse(serverError(err))
+		a.refuse(ctx, serverError(err))
 		return
 	}
-	a.issue(s, scopes)
+	a.issue(ctx, s, scopes)
 }
 
 // issue sends the user back with a code.
-func (a *authorization) issue(s *pages.Session, scopes fosite.Arguments) {
+func (a *authorization) issue(ctx context.Context, s *pages.Session, scopes fosite.Arguments) {
 	for _, scope := range scopes {
 		a.ar.GrantScope(scope)
 	}
@@ -310,20 +312,20 @@ func (a *authorization) issue(s *pages.Session, scopes fosite.Arguments) {
 		// That the user has signed in for this request, or not too long before, was looked at already; fosite compares these two.
 		of.Claims.RequestedAt = of.Claims.AuthTime
 	}
-	answer, err := a.p.fosite.NewAuthorizeResponse(a.r.Context(), a.ar, of)
+	answer, err := a.p.fosite.NewAuthorizeResponse(ctx, a.ar, of)
 	if err != nil {
-		a.refuse(serverError(err))
+		a.refuse(ctx, serverError(err))
 		return
 	}
-	a.p.note(a.r.Context(), "authorization", a.client, nil)
+	a.p.note(ctx, "authorization", a.client, nil)
 	a.redirect(url.Values{"code": {answer.GetCode()}})
 }
 
 // refuse sends the user back with an error (RFC 6749, 4.1.2.1).
-func (a *authorization) refuse(err error) {
+func (a *authorization) refuse(ctx context.Context, err error) {
 	d := describe(err)
 	if d.ours {
-		a.p.log.ErrorContext(a.r.Context(), "oauth request failed", "path", PathAuthorize, "request_id", peerOf(a.r.Context()).RequestID, "error", err)
+		a.p.log.ErrorContext(ctx, "oauth request failed", "path", PathAuthorize, "request_id", peerOf(ctx).RequestID, "error", err)
 	}
 	a.p.count.WithLabelValues("authorization", d.code).Inc()
 	a.redirect(url.Values{"error": {d.code}, "error_description": {d.description}})
@@ -346,8 +348,8 @@ func (a *authorization) redirect(params url.Values) {
 	a.w.WriteHeader(http.StatusSeeOther)
 }
 
-func (a *authorization) auditUser(s *pages.Session, action string, details map[string]any) {
-	ctx := actor(a.r.Context(), "user:"+s.User.ID.String())
+func (a *authorization) auditUser(ctx context.Context, s *pages.Session, action string, details map[string]any) {
+	ctx = actor(ctx, "user:"+s.User.ID.String())
 	if details == nil {
 		details = map[string]any{}
 	}

@@ -7,6 +7,7 @@ import (
 	"html"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -159,21 +160,18 @@ func (b *bundle) read(t *testing.T, res *http.Response, err error) page {
 
 func (b *bundle) get(t *testing.T, address string) page {
 	t.Helper()
-	res, err := b.browser.Get(address) //nolint:noctx // a test's
+	res, err := b.browser.Get(address) //nolint:noctx,bodyclose // a test's; read closes it
 	return b.read(t, res, err)
 }
 
 // send posts a page's form with more fields.
 func (b *bundle) send(t *testing.T, p page, more ...string) page {
 	t.Helper()
-	fields := url.Values{}
-	for k, v := range p.fields {
-		fields[k] = v
-	}
+	fields := maps.Clone(p.fields)
 	for i := 0; i < len(more); i += 2 {
 		fields.Set(more[i], more[i+1])
 	}
-	res, err := b.browser.PostForm(p.at, fields) //nolint:noctx // a test's
+	res, err := b.browser.PostForm(p.at, fields) //nolint:noctx,bodyclose // a test's; read closes it
 	return b.read(t, res, err)
 }
 

@@ -25,10 +25,12 @@ func TestCodeFlow(t *testing.T) {
 	require.Equal(t, b.user.ID, claims.User)
 	require.Equal(t, b.home, claims.Tenant)
 	require.ElementsMatch(t, []string{"openid", "profile", "email", "offline_access", "campaigns:read"}, claims.Scopes)
-	id, _, err := jwt.NewParser().ParseUnverified(token.Extra("id_token").(string), jwt.MapClaims{})
+	raw, _ := token.Extra("id_token").(string)
+	var ofID jwt.RegisteredClaims
+	id, _, err := jwt.NewParser().ParseUnverified(raw, &ofID)
 	require.NoError(t, err)
 	require.Equal(t, "JWT", id.Header["typ"])
-	require.Equal(t, b.client.String(), id.Claims.(jwt.MapClaims)["aud"].([]any)[0])
+	require.Equal(t, jwt.ClaimStrings{b.client.String()}, ofID.Audience)
 
 	// Who was asked isn't asked again.
 	cfg, verifier := b.config("openid"), oauth2.GenerateVerifier()
@@ -97,6 +99,7 @@ func TestRefreshAtOnce(t *testing.T) {
 	wg.Wait()
 	require.EqualValues(t, 1, given.Load())
 	require.EqualValues(t, together-1, refused.Load())
-	status, got := b.post(t, oauth.PathToken, "grant_type", "refresh_token", "refresh_token", next.Load().(string))
+	last, _ := next.Load().(string)
+	status, got := b.post(t, oauth.PathToken, "grant_type", "refresh_token", "refresh_token", last)
 	require.Equal(t, http.StatusOK, status, got)
 }
