@@ -18,14 +18,16 @@ type Locks struct {
 
 const (
 	// advisoryKeys are the keys of the advisory locks that anybody holds in this database.
-	advisoryKeys = `SELECT (l.classid::bigint << 32) | l.objid::bigint FROM pg_locks l
-		WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+	advisoryKey   = "(l.classid::bigint << 32) | l.objid::bigint"
+	advisoryLocks = ` FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
 		AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())`
+	advisoryKeys  = "SELECT " + advisoryKey + advisoryLocks
 	nodesWithLock = `SELECT n.id FROM nodes n WHERE hashtextextended($1 || n.id, 0) IN (` + advisoryKeys + `) ORDER BY n.id`
 	tryLocks      = "SELECT pg_try_advisory_lock(hashtextextended(u.name, 0)) FROM unnest($1::text[]) WITH ORDINALITY u (name, n) ORDER BY u.n"
 	unlockAll     = "SELECT pg_advisory_unlock(hashtextextended(u.name, 0)) FROM unnest($1::text[]) u (name)"
-	sharers       = "SELECT count(*), clock_timestamp() FROM (" + advisoryKeys + ") k (key) WHERE k.key = hashtextextended($1, 0)"
-	heldLocks     = `SELECT hashtextextended(u.name, 0) IN (` + advisoryKeys + `)
+	sharers       = "SELECT count(*), count(*) FILTER (WHERE l.pid < pg_backend_pid()), clock_timestamp()" + advisoryLocks +
+		" AND " + advisoryKey + " = hashtextextended($1, 0)"
+	heldLocks = `SELECT hashtextextended(u.name, 0) IN (` + advisoryKeys + `)
 		FROM unnest($1::text[]) WITH ORDINALITY u (name, n) ORDER BY u.n`
 )
 
@@ -60,14 +62,14 @@ func (l *Locks) Unshare(ctx context.Context, name string) error {
 	return l.exec(ctx, "SELECT pg_advisory_unlock_shared(hashtextextended($1, 0))", name)
 }
 
-// Sharers counts those who hold a lock that several may hold, and gives the database's time.
-func (l *Locks) Sharers(ctx context.Context, name string) (n int, now time.Time, err error) {
+// Sharers counts those who hold a lock that several may hold, and those of them who come before this one; and gives the database's time.
+func (l *Locks) Sharers(ctx context.Context, name string) (n, before int, now time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	if err := l.conn.QueryRow(ctx, sharers, name).Scan(&n, &now); err != nil {
-		return 0, now, fmt.Errorf("advisory locks: %w", err)
+	if err := l.conn.QueryRow(ctx, sharers, name).Scan(&n, &before, &now); err != nil {
+		return 0, 0, now, fmt.Errorf("advisory locks: %w", err)
 	}
-	return n, now, nil
+	return n, before, now, nil
 }
 
 // EndWhenSilent has the server end the connection, and so free the locks, when nothing has come on it for some time: the process may have been

@@ -130,7 +130,7 @@ func (d *Dispatcher) answered(ctx context.Context, a answer) {
 func (d *Dispatcher) expire(e *endpoint, now time.Time) {
 	gone := e.expired(now)
 	for _, it := range gone {
-		d.recorder.add(record{endpoint: e.id, item: it, status: StatusDeadLettered, silent: true})
+		d.troubles.add(record{endpoint: e.id, item: it, status: StatusDeadLettered, silent: true})
 		d.metrics.deliveries.WithLabelValues(string(StatusDeadLettered)).Inc()
 	}
 	if len(gone) > 0 {
@@ -151,7 +151,11 @@ func (d *Dispatcher) record(ctx context.Context, e *endpoint, it *item, entry At
 			e.target.failing, r.recovered = nil, true
 		}
 	}
-	d.recorder.add(r)
+	if r.plain() {
+		d.successes.add(r)
+	} else {
+		d.troubles.add(r)
+	}
 	if status != StatusPending {
 		d.metrics.deliveries.WithLabelValues(string(status)).Inc()
 	}
@@ -190,7 +194,7 @@ func (d *Dispatcher) written(ctx context.Context, done []record) {
 			d.alarms.set(e, r.next)
 		}
 		if e.more && e.room() > 0 {
-			d.ask[e.id] = true
+			d.want(e.id, deliveries)
 		}
 	}
 }

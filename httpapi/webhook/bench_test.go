@@ -120,6 +120,7 @@ func emitMany(tb testing.TB, st *store.Store, tenant uuid.UUID, n, workers int, 
 	var all sync.WaitGroup
 	for w := range workers {
 		all.Go(func() {
+			<-time.After(gap * time.Duration(w))
 			tick := time.NewTicker(max(time.Nanosecond, gap*time.Duration(workers)))
 			defer tick.Stop()
 			for range (n + w) / workers {

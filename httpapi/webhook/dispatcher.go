@@ -24,16 +24,9 @@ const (
 	partOfAll   = 20
 	partOfAsked = 4
 	allAtLeast  = 10 * time.Second
-	// pace is the shortest time between two looks: what is queued meanwhile is read together.
-	pace = 5 * time.Millisecond
 	// lookTimeout bounds a look, and retryLook is how soon it is tried again when it failed.
 	lookTimeout = 10 * time.Second
 	retryLook   = time.Second
-	// atOnce is for how many endpoints deliveries are read by one query.
-	atOnce = 32
-	// mostRows is how many deliveries a look reads, of each endpoint the same but leastRows: one that has few isn't to wait for long.
-	mostRows  = 2048
-	leastRows = 8
 	// aimedFor is how long it is known where an endpoint is that has deliveries at hand; edits are told of.
 	aimedFor = time.Second
 	// askedFor is how long an endpoint isn't asked for again by itself while it has what is next in its queue.
@@ -104,7 +97,8 @@ func (cfg *Config) fill() error {
 	return nil
 }
 
-// Dispatcher delivers events. One goroutine, its loop, owns the endpoints; each request runs in a goroutine of its own.
+// Dispatcher delivers events. One goroutine, its loop, owns the endpoints, and waits for nothing: each request, and whatever asks the database,
+// runs in a goroutine of its own.
 type Dispatcher struct {
 	cfg      Config
 	store    *store.Store
@@ -112,11 +106,14 @@ type Dispatcher struct {
 	schedule schedule
 	sender   *sender
 	metrics  *metrics
-	recorder *recorder
 	replayer *replayer
+	// successes writes what came of most attempts, and troubles what more hangs on: neither waits for the other.
+	successes, troubles *recorder
 
 	woken    *store.Woken
 	answers  chan answer
+	recorded chan []record
+	back     chan func()   // what follows from work beside the loop
 	stopping chan struct{} // closed by Stop: no new requests
 	ended    chan struct{} // closed when the loop has ended
 	cut      context.CancelFunc
@@ -125,16 +122,19 @@ type Dispatcher struct {
 	bodies   *bodies
 
 	// The loop's.
-	owner     *ownership
-	endpoints map[uuid.UUID]*endpoint
-	slots     *slots
-	memory    *memory
-	ask       map[uuid.UUID]bool // endpoints of which deliveries are to be read
-	alarms    alarms
-	allAt     time.Time // when all of the queue is to be looked at
-	allAgain  time.Time // when it may be because somebody asks
-	edited    bool      // any subscription, or its tenant, may have been edited
-	parked    []parked
+	owner      *ownership
+	endpoints  map[uuid.UUID]*endpoint
+	slots      *slots
+	memory     *memory
+	lanes      [lanes]lane
+	alarms     alarms
+	aside      int       // what is at work beside the loop, but for requests
+	sharing    bool      // ownership is looked after
+	readingAll bool      // all of the queue is looked at
+	allAt      time.Time // when it is to be
+	allAgain   time.Time // when it may be because somebody asks
+	edited     bool      // any subscription, or its tenant, may have been edited
+	parked     []parked
 }
 
 // parked is a delivery of which the database refuses what came of it.
@@ -162,11 +162,12 @@ func New(cfg Config) (*Dispatcher, error) {
 	d := &Dispatcher{
 		cfg: cfg, store: cfg.Store, log: cfg.Logger, schedule: schedule{delays: cfg.Delays, random: cfg.Random},
 		sender: newSender(cfg.Targets, cfg.Timeout), metrics: newMetrics(),
-		woken: store.NewWoken(), answers: make(chan answer), stopping: make(chan struct{}), ended: make(chan struct{}),
+		woken: store.NewWoken(), answers: make(chan answer), recorded: make(chan []record), back: make(chan func()),
+		stopping: make(chan struct{}), ended: make(chan struct{}),
 		bodies: &bodies{all: map[uuid.UUID]*body{}}, owner: newOwnership(cfg.Store, cfg.Now), endpoints: map[uuid.UUID]*endpoint{},
-		slots: newSlots(cfg.Requests), memory: &memory{most: mostBytes}, ask: map[uuid.UUID]bool{},
+		slots: newSlots(cfg.Requests), memory: &memory{most: mostBytes}, lanes: [lanes]lane{prompt: {pace: promptPace}, troubled: {pace: troubledPace}},
 	}
-	d.recorder = newRecorder(cfg.Store, cfg.Logger)
+	d.successes, d.troubles = newRecorder(cfg.Store, cfg.Logger, promptPace, d.recorded), newRecorder(cfg.Store, cfg.Logger, troubledPace, d.recorded)
 	d.replayer = &replayer{store: cfg.Store, log: cfg.Logger, now: cfg.Now, poke: make(chan struct{}, 1)}
 	if cfg.Registerer != nil {
 		if err := d.metrics.register(cfg.Registerer); err != nil {
@@ -182,14 +183,16 @@ func (d *Dispatcher) Start(ctx context.Context) {
 	var helpers sync.WaitGroup
 	watching, unwatch := context.WithCancel(ctx)
 	helpers.Go(func() { d.store.WatchWebhooks(watching, d.woken) })
-	helpers.Go(func() { d.recorder.run(ctx) })
+	helpers.Go(func() { d.successes.run(ctx) })
+	helpers.Go(func() { d.troubles.run(ctx) })
 	helpers.Go(func() { d.replayer.run(watching) })
 	helpers.Go(func() { d.adopt(watching) })
 	go func() {
 		defer close(d.ended)
 		d.loop(ctx)
 		unwatch()
-		d.recorder.close()
+		d.successes.close()
+		d.troubles.close()
 		helpers.Wait()
 		d.owner.close(ctx)
 	}()
@@ -217,30 +220,37 @@ func (d *Dispatcher) Close() { d.sender.close() }
 func (d *Dispatcher) loop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var rested time.Time // when the next look may be
-	for stopping := d.stopping; stopping != nil || d.slots.used > 0; {
+	reading, endReading := context.WithCancel(ctx)
+	defer endReading()
+	for stopping := d.stopping; stopping != nil || d.slots.used > 0 || d.aside > 0; {
 		select {
 		case <-stopping:
 			stopping = nil
 			timer.Stop()
+			endReading()
 		case a := <-d.answers:
 			d.answered(ctx, a)
-			if stopping != nil {
-				d.serve(ctx)
-			}
-		case done := <-d.recorder.done:
+		case done := <-d.recorded:
 			d.written(ctx, done)
 		case <-d.woken.C:
 			d.hear()
+		case then := <-d.back:
+			d.aside--
+			then()
 		case <-timer.C:
-			if stopping != nil {
-				rested = d.look(ctx)
-			}
 		}
 		if stopping != nil {
-			timer.Reset(time.Until(later(rested, d.nextLook())))
+			d.look(ctx, reading)
+			d.serve(ctx)
+			timer.Reset(time.Until(d.nextLook()))
 		}
 	}
+}
+
+// beside has work done beside the loop, and the loop do what follows from it.
+func (d *Dispatcher) beside(work func() (then func())) {
+	d.aside++
+	go func() { d.back <- work() }()
 }
 
 // hear notes what was queued.
@@ -254,39 +264,51 @@ func (d *Dispatcher) hear() {
 		d.allAt, d.edited = earlier(d.allAt, d.allAgain), true
 	}
 	for id, edited := range ids {
-		d.ask[id] = true
 		if e := d.endpoints[id]; edited && e != nil {
-			e.aimed = time.Time{}
+			e.wasEdited()
+		}
+		d.want(id, deliveries)
+	}
+}
+
+// look begins the looks whose time has come. Those that read end with reading.
+func (d *Dispatcher) look(ctx, reading context.Context) {
+	now := time.Now()
+	if d.owner.due() && !d.sharing {
+		d.share(ctx)
+	}
+	if !d.readingAll && !now.Before(d.allAt) {
+		d.lookAtAll(reading)
+	}
+	for _, e := range d.alarms.rung(d.now()) {
+		d.want(e.id, deliveries)
+	}
+	d.unpark(now)
+	for i := range d.lanes {
+		if l := &d.lanes[i]; l.due(now) {
+			d.lookAt(reading, l)
 		}
 	}
 }
 
-// nextLook is when there is something to look at.
+// nextLook is when there is something to look at; what is looked at now is asked for again when that is done.
 func (d *Dispatcher) nextLook() time.Time {
-	if len(d.ask) > 0 {
-		return time.Time{}
+	next := time.Now().Add(allAtLeast)
+	if !d.sharing {
+		next = earlier(next, d.owner.next)
 	}
-	next := earlier(d.allAt, d.owner.next)
+	if !d.readingAll {
+		next = earlier(next, d.allAt)
+	}
+	for i := range d.lanes {
+		if l := &d.lanes[i]; len(l.waiting) > 0 && !l.atWork {
+			next = earlier(next, l.next)
+		}
+	}
 	if at, set := d.alarms.next(); set {
 		next = earlier(next, time.Now().Add(at.Sub(d.now())))
 	}
 	return next
-}
-
-// look reads what is due and sends it, and tells when the next look may be.
-func (d *Dispatcher) look(ctx context.Context) time.Time {
-	began := time.Now()
-	reading, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	err := d.read(reading)
-	if err != nil && ctx.Err() == nil {
-		d.log.WarnContext(ctx, "reading the queue of webhook deliveries failed, it will be tried again", "error", err)
-	}
-	d.serve(ctx)
-	if err != nil {
-		return time.Now().Add(retryLook)
-	}
-	return began.Add(pace)
 }
 
 // now is the time that written ones are compared with: the database's, unless a clock was given.
@@ -300,13 +322,6 @@ func (d *Dispatcher) now() time.Time {
 
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
 		return a
 	}
 	return b

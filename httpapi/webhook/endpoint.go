@@ -107,11 +107,15 @@ type endpoint struct {
 	// more tells that the queue may have more than was read.
 	more         bool
 	first, again mark
-	asked        time.Time // when it was last read for
-	aimed        time.Time // when it was looked where it is
-	waits        bool      // for a slot
-	alarm        time.Time // when it is to be looked at; zero for none
-	idle         time.Time // since when nothing was found for it
+	// looking tells that a look at it is at work, and wanted what it is asked for. What a look has read counts if the epoch is still the same.
+	looking bool
+	wanted  want
+	epoch   int
+	asked   time.Time // when it was last read for
+	aimed   time.Time // when it was looked where it is
+	waits   bool      // for a slot
+	alarm   time.Time // when it is to be looked at; zero for none
+	idle    time.Time // since when nothing was found for it
 }
 
 func newEndpoint(id uuid.UUID, m *memory) *endpoint {
@@ -294,7 +298,24 @@ func (e *endpoint) written(seq int64) {
 }
 
 // rewind has all of the queue read that isn't held.
-func (e *endpoint) rewind() { e.first, e.again = mark{}, mark{} }
+func (e *endpoint) rewind() {
+	e.first, e.again = mark{}, mark{}
+	e.epoch++
+}
+
+// wasEdited has it looked up where it is.
+func (e *endpoint) wasEdited() {
+	e.aimed = time.Time{}
+	e.epoch++
+}
+
+// lane is the one that it is looked at by.
+func (e *endpoint) lane() int {
+	if e.open || e.failed >= failingFrom {
+		return troubled
+	}
+	return prompt
+}
 
 func (e *endpoint) count(bytes int) {
 	e.bytes += bytes

@@ -78,6 +78,7 @@ func (o *ownership) check(ctx context.Context, busy *[buckets]bool) (lost bool, 
 	}
 	if err != nil {
 		o.close(ctx) // whatever failed, the connection may be lost
+		o.next = time.Now().Add(retryLook)
 		return had, err
 	}
 	return false, nil
@@ -97,24 +98,32 @@ func (o *ownership) open(ctx context.Context) (err error) {
 // share takes buckets that are nobody's where this controller has fewer than an equal share, and gives up some where it has more.
 func (o *ownership) share(ctx context.Context, busy *[buckets]bool) error {
 	began, clock := time.Now(), o.clock()
-	n, now, err := o.locks.Sharers(ctx, dispatchersLock)
+	n, before, now, err := o.locks.Sharers(ctx, dispatchersLock)
 	if err != nil {
 		return err
 	}
 	o.checked, o.ahead = began, now.Sub(clock.Add(time.Since(began)/2)) //nolint:mnd // the middle
-	most := (buckets + n - 1) / max(1, n)
-	o.settle(most, busy)
-	if err := o.giveUp(ctx, busy); err != nil {
+	most := shareOf(n, before)
+	if err := o.giveUp(ctx, busy); err != nil { // before: of what is to leave from now on something may be at work already
 		return err
 	}
+	o.settle(most, busy)
 	if err := o.take(ctx, most-o.count(mine)); err != nil {
 		return err
 	}
 	o.next = began.Add(checkEvery)
-	if o.count(mine) < buckets/max(1, n) || o.count(leaving) > 0 {
+	if o.count(mine) < most || o.count(leaving) > 0 {
 		o.next = began.Add(shareEvery)
 	}
 	return nil
+}
+
+// shareOf is how many buckets one of n controllers has, of whom some come before it.
+func shareOf(n, before int) int {
+	if before < buckets%n {
+		return buckets/n + 1
+	}
+	return buckets / n
 }
 
 // settle says which buckets stay: most at the most, of those that are to stay already the busy ones before others.

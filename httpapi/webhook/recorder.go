@@ -21,8 +21,6 @@ import (
 const (
 	// recordBatch is how many attempts are written by one transaction.
 	recordBatch = 500
-	// recordPace is the shortest time between the beginnings of two: what comes meanwhile is written together.
-	recordPace = 5 * time.Millisecond
 	// retryStore is how soon it is tried again when the database is away.
 	retryStore = 500 * time.Millisecond
 	// lastWrite bounds the writing of what is left when the dispatcher stops.
@@ -49,6 +47,8 @@ type record struct {
 type recorder struct {
 	store *store.Store
 	log   *slog.Logger
+	// pace is the shortest time between the beginnings of two: what comes meanwhile is written together.
+	pace time.Duration
 
 	mu      sync.Mutex
 	waiting []record
@@ -59,8 +59,8 @@ type recorder struct {
 	over chan struct{} // closed when nobody takes from done any more
 }
 
-func newRecorder(st *store.Store, log *slog.Logger) *recorder {
-	return &recorder{store: st, log: log, more: make(chan struct{}, 1), done: make(chan []record), over: make(chan struct{})}
+func newRecorder(st *store.Store, log *slog.Logger, pace time.Duration, done chan []record) *recorder {
+	return &recorder{store: st, log: log, pace: pace, more: make(chan struct{}, 1), done: done, over: make(chan struct{})}
 }
 
 func (r *recorder) add(rec record) {
@@ -108,11 +108,14 @@ func (r *recorder) run(ctx context.Context) {
 			case <-r.over:
 			}
 			if n < recordBatch && !closed {
-				_ = retry.Pause(ctx, recordPace-time.Since(began)) // it ends with ctx
+				_ = retry.Pause(ctx, r.pace-time.Since(began)) // it ends with ctx
 			}
 		}
 	}
 }
+
+// plain tells that nothing but its delivery hangs on a record.
+func (rec *record) plain() bool { return rec.status == StatusDelivered && !rec.recovered }
 
 // write tries until it is done. A delivery that can't be written stays in the queue, and is sent again.
 func (r *recorder) write(ctx context.Context, batch []record, last bool) {

@@ -22,7 +22,7 @@ func TestRefusedOutcomeKeepsNoOther(t *testing.T) {
 		return record{endpoint: sub, item: e.held[seq], status: StatusDeadLettered, entry: Attempt{At: time.Now(), Error: &text}}
 	}
 	batch := []record{of(good, "refused"), of(bad, "a\x00b"), of(other, "refused")} // texts are cleaned: this one isn't
-	r.recorder.write(t.Context(), batch, false)
+	r.troubles.write(t.Context(), batch, false)
 	require.Equal(t, []bool{false, true, false}, []bool{batch[0].unwritten, batch[1].unwritten, batch[2].unwritten})
 	require.Equal(t, []int64{bad}, storetest.Query[int64](t, r.st, r.tenant, "SELECT seq FROM webhook_queue"))
 	r.written(context.WithoutCancel(t.Context()), batch)

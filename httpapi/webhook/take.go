@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,67 +13,6 @@ import (
 	"github.com/ringmaster/ringmaster/store/retry"
 )
 
-// read takes deliveries that are due of the endpoints that are this controller's: of those that were asked for or whose time has come, and from
-// time to time of all.
-func (d *Dispatcher) read(ctx context.Context) error {
-	if err := d.ownShare(ctx); err != nil {
-		return err
-	}
-	now := d.now()
-	if !time.Now().Before(d.allAt) {
-		if err := d.readAll(ctx, now); err != nil {
-			return err
-		}
-	}
-	for _, e := range d.alarms.rung(now) {
-		d.ask[e.id] = true
-	}
-	d.unpark(time.Now())
-	var ask, full []*endpoint
-	for id := range d.ask {
-		if !d.owner.owns(id) {
-			delete(d.ask, id)
-			continue
-		}
-		if e := d.endpoint(id); e.room() > 0 {
-			ask = append(ask, e)
-		} else {
-			e.more = true
-			full = append(full, e)
-		}
-	}
-	if err := d.aimAt(ctx, full); err != nil {
-		return err
-	}
-	d.done(full)
-	rows := max(leastRows, mostRows/max(1, len(ask)))
-	for len(ask) > 0 {
-		n := min(atOnce, len(ask))
-		if err := d.fetch(ctx, ask[:n], rows, now); err != nil {
-			if ctx.Err() != nil || errors.Is(err, store.ErrUnavailable) {
-				return err
-			}
-			for _, e := range ask[:n] { // one of them keeps no other from its deliveries
-				if err := d.fetch(ctx, []*endpoint{e}, rows, now); err != nil {
-					d.log.WarnContext(ctx, "reading a webhook endpoint's deliveries failed", "subscription_id", e.id, "error", err)
-					d.alarms.set(e, now.Add(allEvery))
-				}
-			}
-		}
-		d.done(ask[:n])
-		ask = ask[n:]
-	}
-	return nil
-}
-
-// done notes that endpoints were looked at, and has them send.
-func (d *Dispatcher) done(of []*endpoint) {
-	for _, e := range of {
-		delete(d.ask, e.id)
-		d.slots.wait(e)
-	}
-}
-
 func (d *Dispatcher) endpoint(id uuid.UUID) *endpoint {
 	e := d.endpoints[id]
 	if e == nil {
@@ -84,19 +22,45 @@ func (d *Dispatcher) endpoint(id uuid.UUID) *endpoint {
 	return e
 }
 
-// readAll finds the endpoints with deliveries that nobody has told of, and looks after all that there are.
-func (d *Dispatcher) readAll(ctx context.Context, now time.Time) error {
-	began := time.Now()
-	work, err := d.store.ReadSystem().WebhookWork(ctx)
-	if err != nil {
-		return err
-	}
+// lookAtAll finds the endpoints with deliveries that nobody has told of, and looks after all that there are.
+func (d *Dispatcher) lookAtAll(ctx context.Context) {
+	began, edited := time.Now(), d.edited
+	d.readingAll, d.edited, d.allAt = true, false, began.Add(allAtLeast)
+	d.beside(func() func() {
+		limited, cancel := context.WithTimeout(ctx, lookTimeout)
+		defer cancel()
+		work, err := d.store.ReadSystem().WebhookWork(limited)
+		took := time.Since(began)
+		return func() {
+			d.readingAll = false
+			end := time.Now()
+			d.allAgain = end.Add(partOfAsked * took)
+			switch {
+			case err != nil:
+				d.edited, d.allAt = d.edited || edited, end.Add(retryLook)
+				if ctx.Err() == nil {
+					d.log.WarnContext(ctx, "looking at all of the queue of webhook deliveries failed, it will be tried again", "error", err)
+				}
+				return
+			case d.allAt.IsZero(): // other endpoints are this controller's now
+			case d.allAt.Before(end): // somebody has asked
+				d.allAt = d.allAgain
+			default:
+				d.allAt = end.Add(min(allAtLeast, max(allEvery, partOfAll*took)))
+			}
+			d.lookedAtAll(work, edited, began)
+		}
+	})
+}
+
+func (d *Dispatcher) lookedAtAll(work []db.WebhookWorkRow, edited bool, began time.Time) {
+	now := d.now()
 	oldest := now
 	for _, e := range d.endpoints {
 		e.first.forward()
 		e.again.forward()
-		if d.edited {
-			e.aimed = time.Time{}
+		if edited {
+			e.wasEdited()
 		}
 	}
 	for _, w := range work {
@@ -117,32 +81,21 @@ func (d *Dispatcher) readAll(ctx context.Context, now time.Time) error {
 		default:
 			e.again.back(w.DueAt.UnixMicro())
 		}
-		d.ask[e.id] = true
+		d.want(e.id, deliveries)
 	}
-	var holding []*endpoint
 	for id, e := range d.endpoints {
 		switch {
 		case len(e.held) > 0:
-			holding = append(holding, e)
 			e.idle = time.Time{}
+			d.want(id, aimAlone)
+			d.expire(e, now)
 		case e.idle.IsZero():
 			e.idle = began
-		case began.Sub(e.idle) > idleFor:
+		case began.Sub(e.idle) > idleFor && !e.looking && e.wanted == nothing:
 			delete(d.endpoints, id)
 		}
 	}
-	if err := d.aimAt(ctx, holding); err != nil {
-		return err
-	}
-	for _, e := range holding {
-		d.expire(e, now)
-		d.slots.wait(e)
-	}
 	d.metrics.observe(d.endpoints, now.Sub(oldest))
-	d.edited = false
-	end, took := time.Now(), time.Since(began)
-	d.allAt, d.allAgain = end.Add(min(allAtLeast, max(allEvery, partOfAll*took))), end.Add(partOfAsked*took)
-	return nil
 }
 
 // unpark has deliveries read again whose outcome the database refused.
@@ -154,39 +107,10 @@ func (d *Dispatcher) unpark(now time.Time) {
 		if e := d.endpoints[p.endpoint]; e != nil {
 			e.written(p.seq)
 			e.rewind()
-			d.ask[e.id] = true
+			d.want(e.id, deliveries)
 		}
 		return true
 	})
-}
-
-// aimAt looks where deliveries of some endpoints are to go now: a subscription may have been edited, paused or removed meanwhile.
-func (d *Dispatcher) aimAt(ctx context.Context, of []*endpoint) error {
-	now := time.Now()
-	of = slices.DeleteFunc(slices.Clone(of), func(e *endpoint) bool {
-		return len(e.held) > 0 && now.Sub(e.aimed) < aimedFor && (e.target.row.PreviousSecretUntil == nil || d.now().Before(*e.target.row.PreviousSecretUntil))
-	})
-	if len(of) == 0 {
-		return nil
-	}
-	ids := make([]uuid.UUID, len(of))
-	for i, e := range of {
-		ids[i] = e.id
-	}
-	targets, err := d.store.ReadSystem().WebhookTargets(ctx, ids)
-	if err != nil {
-		return err
-	}
-	byID := make(map[uuid.UUID]db.WebhookTargetsRow, len(targets))
-	for _, t := range targets {
-		byID[t.ID] = t
-	}
-	for _, e := range of {
-		row, there := byID[e.id]
-		d.aim(ctx, e, row, there)
-		e.aimed = now
-	}
-	return nil
 }
 
 // adopt takes over what controllers of the version before have queued, until ctx ends.
@@ -211,62 +135,6 @@ func (d *Dispatcher) adopt(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// fetch reads deliveries of some endpoints, up to so many of each. It aims before: what is read after a tenant became strict is masked, and what was read before is dropped
-// by the next aim.
-func (d *Dispatcher) fetch(ctx context.Context, of []*endpoint, most int, now time.Time) error {
-	if err := d.aimAt(ctx, of); err != nil {
-		return err
-	}
-	of = slices.DeleteFunc(slices.Clone(of), func(e *endpoint) bool { return e.suspended })
-	if len(of) == 0 {
-		return nil
-	}
-	args := db.TakeWebhookWorkParams{Due: now, Held: []int64{}}
-	left := map[uuid.UUID]int{}
-	for _, e := range of {
-		room := max(1, min(most, e.room()))
-		left[e.id] = room
-		args.Subscriptions, args.Rooms = append(args.Subscriptions, e.id), append(args.Rooms, int32(room)) //nolint:gosec // bounded by mostHeld
-		args.Afters, args.Since = append(args.Afters, e.first.low), append(args.Since, time.UnixMicro(e.again.low))
-		for seq := range e.held {
-			args.Held = append(args.Held, seq)
-		}
-	}
-	rows, err := d.store.ReadSystem().TakeWebhookWork(ctx, args)
-	if err != nil {
-		return err
-	}
-	for _, e := range of {
-		e.more, e.asked = false, time.Now()
-	}
-	var orphans []int64
-	var orphaned []uuid.UUID
-	for _, row := range rows {
-		e := d.endpoints[row.SubscriptionID]
-		switch {
-		case row.DueAt != nil && row.DueAt.After(now):
-			d.alarms.set(e, *row.DueAt)
-			continue
-		case row.EventType == "": // it is no longer kept
-			orphans, orphaned = append(orphans, row.Seq), append(orphaned, row.SubscriptionID)
-		default:
-			e.add(itemOf(row))
-		}
-		if row.DueAt == nil {
-			e.first.read(row.Seq)
-		} else {
-			e.again.read(row.DueAt.UnixMicro())
-		}
-		if left[e.id]--; left[e.id] == 0 {
-			e.more = true
-		}
-	}
-	if len(orphans) == 0 {
-		return nil
-	}
-	return d.store.InSystem(ctx, func(tx *store.Tx) error { return tx.Q.DropWebhookWork(ctx, orphaned, orphans) })
 }
 
 // aim sets where an endpoint's deliveries go.
@@ -298,7 +166,7 @@ func (d *Dispatcher) aim(ctx context.Context, e *endpoint, row db.WebhookTargets
 	}
 	if e.target != nil && row.Strict && !e.target.row.Strict { // what was read has the numbers in clear
 		e.dropQueued()
-		d.ask[e.id] = true
+		d.want(e.id, deliveries)
 	}
 	e.target = t
 }
@@ -320,22 +188,36 @@ func secretsOf(st *store.Store, id uuid.UUID, sealed, previous []byte, until *ti
 	return out, nil
 }
 
-// ownShare sees to it that this controller has its share of the endpoints, and drops what it no longer has.
-func (d *Dispatcher) ownShare(ctx context.Context) error {
-	if !d.owner.due() {
-		return nil
-	}
+// share sees to it that this controller has its share of the endpoints.
+func (d *Dispatcher) share(ctx context.Context) {
 	var busy [buckets]bool
 	for id, e := range d.endpoints {
-		busy[bucketOf(id)] = busy[bucketOf(id)] || len(e.held) > 0
+		busy[bucketOf(id)] = busy[bucketOf(id)] || len(e.held) > 0 || e.looking
 	}
-	before := d.owner.holds
-	lost, err := d.owner.check(ctx, &busy)
-	if d.owner.holds != before {
+	d.sharing = true
+	now := *d.owner
+	d.beside(func() func() {
+		limited, cancel := context.WithTimeout(ctx, lookTimeout)
+		defer cancel()
+		lost, err := now.check(limited, &busy)
+		return func() {
+			d.sharing = false
+			d.shared(ctx, &now, lost, err)
+		}
+	})
+}
+
+// shared drops what this controller no longer has.
+func (d *Dispatcher) shared(ctx context.Context, now *ownership, lost bool, err error) {
+	if now.holds != d.owner.holds {
 		d.allAt = time.Time{} // for what others had
 	}
-	if lost {
+	d.owner = now
+	switch {
+	case lost:
 		d.log.WarnContext(ctx, "the connection with the locks of webhook endpoints was lost, deliveries are read anew", "error", err)
+	case err != nil:
+		d.log.WarnContext(ctx, "locking webhook endpoints failed, it will be tried again", "error", err)
 	}
 	for id, e := range d.endpoints {
 		if d.owner.owns(id) {
@@ -345,5 +227,4 @@ func (d *Dispatcher) ownShare(ctx context.Context) error {
 			delete(d.endpoints, id)
 		}
 	}
-	return err
 }

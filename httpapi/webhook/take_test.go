@@ -37,7 +37,7 @@ func newReader(t *testing.T) *reader {
 func (r *reader) all(t *testing.T) {
 	t.Helper()
 	r.allAt, r.edited = time.Time{}, true
-	require.NoError(t, r.read(t.Context()))
+	r.read(t)
 }
 
 // asked looks at some endpoints alone.
@@ -45,13 +45,28 @@ func (r *reader) asked(t *testing.T, ids ...uuid.UUID) {
 	t.Helper()
 	r.allAt = time.Now().Add(time.Hour)
 	for _, id := range ids {
-		r.ask[id] = true
 		if e := r.endpoints[id]; e != nil {
-			e.aimed = time.Time{}
+			e.wasEdited()
+		}
+		r.want(id, deliveries)
+	}
+	r.read(t)
+}
+
+// read looks until there is nothing to look at.
+func (r *reader) read(t *testing.T) {
+	t.Helper()
+	for {
+		for i := range r.lanes {
+			r.lanes[i].next = time.Time{}
+		}
+		if r.look(t.Context(), t.Context()); r.aside == 0 {
+			return
+		}
+		for ; r.aside > 0; r.aside-- {
+			(<-r.back)()
 		}
 	}
-	require.NoError(t, r.read(t.Context()))
-	require.Empty(t, r.ask)
 }
 
 func (r *reader) seqs(id uuid.UUID) []int64 {
@@ -160,7 +175,7 @@ func TestLooksAreShort(t *testing.T) {
 		storetest.Exec(t, r.st, r.tenant, "DELETE FROM webhook_queue WHERE seq = $1", it.Seq)
 	}
 	r.written(t.Context(), done)
-	require.NoError(t, r.read(t.Context()))
+	r.read(t)
 	require.Len(t, r.seqs(one.id), 20-leastRows)
 }
 
@@ -276,4 +291,57 @@ func TestSecretThatCannotBeOpened(t *testing.T) {
 	storetest.Exec(t, r.st, r.tenant, `UPDATE webhook_subscriptions SET secret_sealed = '\x00'`)
 	r.asked(t, sub)
 	require.Len(t, e.expired(r.now().Add(2*holdFor)), 1, "after an hour it is given up")
+}
+
+// The loop waits for no look, and one for endpoints in trouble keeps no other from being looked at.
+func TestLooksAreBesideTheLoop(t *testing.T) {
+	t.Parallel()
+	r := newReader(t)
+	healthy, failing := r.subscribe(t), r.subscribe(t)
+	first := r.queue(t, healthy, nil)
+	r.asked(t, healthy, failing)
+	r.endpoints[failing].failed = failingFrom
+	second := r.queue(t, healthy, nil)
+	lock, err := r.st.Pool().Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = lock.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = lock.Exec(t.Context(), "LOCK TABLE webhook_queue IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	r.allAt = time.Time{}
+	for i := range r.lanes {
+		r.lanes[i].next = time.Time{}
+	}
+	r.want(failing, deliveries)
+	r.look(t.Context(), t.Context())
+	require.True(t, r.lanes[troubled].atWork && r.readingAll)
+	r.want(healthy, deliveries)
+	r.look(t.Context(), t.Context())
+	require.True(t, r.lanes[prompt].atWork)
+	require.Equal(t, first, r.endpoints[healthy].next(r.now()).Seq, "what is in memory is sent meanwhile")
+	require.NoError(t, lock.Rollback(t.Context()))
+	r.read(t)
+	require.Equal(t, []int64{first, second}, r.seqs(healthy))
+}
+
+// What was read of an endpoint that was edited meanwhile, or may be another controller's, is read again.
+func TestLooksThatAreLate(t *testing.T) {
+	t.Parallel()
+	r := newReader(t)
+	sub := r.subscribe(t)
+	seq := r.queue(t, sub, nil)
+	r.asked(t, sub)
+	second := r.queue(t, sub, nil)
+	r.lanes[prompt].next = time.Time{}
+	r.want(sub, deliveries)
+	r.look(t.Context(), t.Context())
+	require.True(t, r.lanes[prompt].atWork)
+	then := <-r.back
+	storetest.Exec(t, r.st, r.tenant, "UPDATE webhook_subscriptions SET url = 'https://127.0.0.1/new'")
+	r.endpoints[sub].wasEdited()
+	r.aside--
+	then()
+	require.NotContains(t, r.seqs(sub), second, "it is told of the subscription as it was")
+	r.read(t)
+	require.Equal(t, []int64{seq, second}, r.seqs(sub))
+	require.Equal(t, "https://127.0.0.1/new", r.endpoints[sub].target.row.Url)
 }

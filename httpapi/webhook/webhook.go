@@ -2,9 +2,10 @@
 //
 // An event commits with the state change that it tells of, together with one delivery, and that delivery's place in the queue, per
 // subscription that wants it (store.Tx.Emit). Read subscriptions.go for what customers subscribe, edit.go for what they may say of it. Then
-// dispatcher.go: one loop reads the queue (take.go) and owns the endpoints (endpoint.go: how many requests one gets, the order within a call,
-// the breaker; alarms.go: when each is to be looked at); slots.go shares the requests that may be made at a time; attempt.go and sender.go make
-// one, sign.go signs it, schedule.go says what follows from the answer, recorder.go writes that, many at a time.
+// dispatcher.go: one loop owns the endpoints (endpoint.go: how many requests one gets, the order within a call, the breaker; alarms.go: when each is
+// to be looked at) and waits for nothing. The queue is read beside it: look.go reads for some endpoints, those that are silent or fail apart from the
+// others, and take.go looks at all. slots.go shares the requests that may be made at a time; attempt.go and sender.go make one, sign.go signs it,
+// schedule.go says what follows from the answer. recorder.go writes that, many at a time: plain successes apart from what has failed.
 //
 // A subscription is one controller's at a time (ownership.go). A look at the queue is for those subscriptions that were told of (store.Woken), or
 // whose alarm has rung; once a second all are looked at, for what nobody told. Edits are told as well: what is in memory goes where its
