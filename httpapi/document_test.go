@@ -2,6 +2,8 @@ package httpapi_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,6 +14,8 @@ import (
 
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
+	"github.com/ringmaster/ringmaster/httpapi/oauth"
+	"github.com/ringmaster/ringmaster/httpapi/oauth/access"
 	"github.com/ringmaster/ringmaster/httpapi/openapi"
 	"github.com/ringmaster/ringmaster/httpapi/webhook"
 	"github.com/ringmaster/ringmaster/store"
@@ -62,7 +66,7 @@ func requirements(op httpapi.Operation) []openapi3.SecurityRequirement {
 		list = append(list, openapi3.SecurityRequirement{"callbackToken": {"voice_agent:control"}})
 	}
 	if op.Key {
-		list = append(list, openapi3.SecurityRequirement{"apiKey": {op.Scope}})
+		list = append(list, openapi3.SecurityRequirement{"apiKey": {op.Scope}}, openapi3.SecurityRequirement{"oauth2": {op.Scope}})
 	}
 	switch {
 	case op.Permission != "":
@@ -71,6 +75,21 @@ func requirements(op httpapi.Operation) []openapi3.SecurityRequirement {
 		list = append(list, openapi3.SecurityRequirement{"session": op.Roles})
 	}
 	return list
+}
+
+// The document lists every scope that a client may be allowed, with what it opens.
+func TestDocumentHasTheScopes(t *testing.T) {
+	t.Parallel()
+	doc, err := apitest.Document()
+	require.NoError(t, err)
+	flow := doc.Components.SecuritySchemes["oauth2"].Value.Flows.AuthorizationCode
+	require.ElementsMatch(t, access.Scopes(), slices.Collect(maps.Keys(flow.Scopes)))
+	var listed []string
+	for _, scope := range doc.Components.Schemas["OAuthScope"].Value.Enum {
+		listed = append(listed, fmt.Sprint(scope))
+	}
+	require.ElementsMatch(t, access.Scopes(), listed)
+	require.Equal(t, []string{oauth.PathAuthorize, oauth.PathToken, oauth.PathToken}, []string{flow.AuthorizationURL, flow.TokenURL, flow.RefreshURL})
 }
 
 // The document has every event, and an example of each that is as it says.

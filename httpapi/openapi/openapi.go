@@ -110,6 +110,7 @@ func join() (map[string]any, error) {
 		}
 	}
 	describeIdempotency(whole)
+	describeOAuth(whole)
 	describeErrors(whole)
 	if err := describeCodes(whole); err != nil {
 		return nil, err
