@@ -11,7 +11,7 @@ type consentPage struct {
 // ShowConsent answers the consent form (decision = allow or deny) that posts to the address of r. It names the scopes that the user's role
 // leaves.
 func (p *Pages) ShowConsent(w http.ResponseWriter, r *http.Request, s *Session, client Client, scopes []string) {
-	token, err := p.formToken(formConsent, s.ID, r)
+	token, err := p.formToken(s.ID, r)
 	if err != nil {
 		p.failed(r.Context(), w, err)
 		return
@@ -34,7 +34,7 @@ func (p *Pages) Decision(w http.ResponseWriter, r *http.Request, s *Session) (al
 	if !ok {
 		return false, false
 	}
-	good, err := p.goodToken(form.Get(fieldToken), formConsent, s.ID, r)
+	good, err := p.goodToken(form.Get(fieldToken), s.ID, r)
 	if err != nil {
 		p.failed(r.Context(), w, err)
 		return false, false

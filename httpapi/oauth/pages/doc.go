@@ -36,8 +36,8 @@
 //
 // # Forms
 //
-// A form's token is the HMAC of what it is for: which form, the browser (a random cookie before the sign-in, the session's id after it), the
-// address with its query, and the time, good for an hour. So neither a form of another site nor one of another browser or of another
+// A form's token is the HMAC of what it is for: the browser (a random cookie before the sign-in, the session's id after it), the address with
+// its query, and the time, good for an hour. So neither a form of another site nor one of another browser or of another
 // authorization is taken. A post that the browser says comes from another site (Sec-Fetch-Site, or else Origin) is refused before.
 //
 // A wrong password is answered with the form and 400, not 401, which would have to name a scheme of HTTP authentication. Address and password

@@ -29,9 +29,6 @@ const (
 	formCookieBytes = 16
 	formPurpose     = "ringmaster oauth page forms"
 
-	formSignIn  = "sign-in"
-	formConsent = "consent"
-
 	fieldToken    = "csrf_token"
 	fieldEmail    = "email"
 	fieldPassword = "password"
@@ -45,26 +42,27 @@ func addressHash(r *http.Request) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// formToken is the token of a form at the address of r; holder is the session's id, or the cookie of before the sign-in.
-func (p *Pages) formToken(form, holder string, r *http.Request) (string, error) {
+// formToken is the token of a form at the address of r. holder is the session's id on the consent page, and the cookie of before the sign-in on
+// the other; they differ in length, so that the form of one page is no good on the other.
+func (p *Pages) formToken(holder string, r *http.Request) (string, error) {
 	keys, err := p.keys(formPurpose)
 	if err != nil {
 		return "", fmt.Errorf("make a form: %w", err)
 	}
 	at := strconv.FormatInt(p.cfg.Now().Unix(), 10)
-	return at + "." + base64.RawURLEncoding.EncodeToString(formMAC(keys[0][:], at, form, holder, r)), nil
+	return at + "." + base64.RawURLEncoding.EncodeToString(formMAC(keys[0][:], at, holder, r)), nil
 }
 
-func formMAC(key []byte, at, form, holder string, r *http.Request) []byte {
+func formMAC(key []byte, at, holder string, r *http.Request) []byte {
 	mac := hmac.New(sha256.New, key)
-	for _, part := range []string{at, form, holder, addressHash(r)} {
+	for _, part := range []string{at, holder, addressHash(r)} {
 		_, _ = fmt.Fprintf(mac, "%d:%s,", len(part), part) // a hash takes everything
 	}
 	return mac.Sum(nil)
 }
 
 // goodToken tells whether a form is one of ours, for this holder and address, and not too old.
-func (p *Pages) goodToken(token, form, holder string, r *http.Request) (bool, error) {
+func (p *Pages) goodToken(token, holder string, r *http.Request) (bool, error) {
 	keys, err := p.keys(formPurpose)
 	if err != nil {
 		return false, fmt.Errorf("check a form: %w", err)
@@ -74,7 +72,7 @@ func (p *Pages) goodToken(token, form, holder string, r *http.Request) (bool, er
 		return false, nil
 	}
 	for _, key := range keys {
-		if hmac.Equal(sum, formMAC(key[:], strconv.FormatInt(at, 10), form, holder, r)) {
+		if hmac.Equal(sum, formMAC(key[:], strconv.FormatInt(at, 10), holder, r)) {
 			age := p.cfg.Now().Sub(time.Unix(at, 0))
 			return age < formLifetime && age > -clockSkew, nil
 		}

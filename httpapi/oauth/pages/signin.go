@@ -47,7 +47,7 @@ func (p *Pages) ShowSignIn(w http.ResponseWriter, r *http.Request, client Client
 }
 
 func (p *Pages) sendSignIn(w http.ResponseWriter, r *http.Request, status int, view signInPage) {
-	token, err := p.formToken(formSignIn, p.newFormHolder(w, r), r)
+	token, err := p.formToken(p.newFormHolder(w, r), r)
 	if err != nil {
 		p.failed(r.Context(), w, err)
 		return
@@ -109,7 +109,7 @@ func (p *Pages) foreign(r *http.Request, form url.Values) (problem string, err e
 	if holder == "" {
 		return problemNoCookie, nil
 	}
-	good, err := p.goodToken(form.Get(fieldToken), formSignIn, holder, r)
+	good, err := p.goodToken(form.Get(fieldToken), holder, r)
 	if err != nil || good {
 		return "", err
 	}
