@@ -126,6 +126,11 @@ func TestSessionEnds(t *testing.T) {
 			b.add(t, "x"+b.user.Email, account.RoleAdmin)
 			return b.accounts.SetUserActive(t.Context(), b.tenant, b.user.ID, false)
 		},
+		"when the user is off, whoever did it": func(t *testing.T, b *bundle) error {
+			t.Helper()
+			storetest.Exec(t, b.st, b.tenant, "UPDATE users SET is_active = false WHERE id = $1", b.user.ID)
+			return nil
+		},
 		"with the user": func(t *testing.T, b *bundle) error {
 			t.Helper()
 			b.add(t, "x"+b.user.Email, account.RoleAdmin)
@@ -177,6 +182,7 @@ func TestSessionCookie(t *testing.T) {
 		br := b.browser()
 		a := br.signIn(t, address, b.user.Email, password)
 		require.Contains(t, a.set, name)
+		require.Contains(t, a.set, name+"_form")
 		require.Equal(t, -1, a.set[name+"_form"].MaxAge, "the cookie of before is of no more use")
 		for _, c := range a.set {
 			require.True(t, c.HttpOnly)

@@ -12,7 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
-const wrong = `role="alert">The e-mail address or the password is wrong.`
+const wrong = `role="alert">The e-mail address or the password is wrong.</p>`
 
 // One message for an unknown address and a wrong password; the address is kept, the password never.
 func TestWrongPassword(t *testing.T) {
