@@ -33,7 +33,8 @@ type suite struct {
 	dir, binary, controller, freeswitch string
 	log                                 *racelog
 	shared                              map[kind]func() (*stack.Stack, error)
-	extensions                          *atomic.Int64 // that fresh agents were given
+	database                            func() (string, error) // a folder of which each stack's database is a copy
+	extensions                          *atomic.Int64          // that fresh agents were given
 	stores                              *stores
 }
 
@@ -76,6 +77,10 @@ func runSuite(m *testing.M) (code int, err error) {
 	if theSuite.controller, err = binary(dir, envController, "-race"); err != nil {
 		return 1, err
 	}
+	theSuite.database = sync.OnceValues(func() (string, error) {
+		database := filepath.Join(dir, "database")
+		return database, stack.PrepareDatabase(context.Background(), database)
+	})
 	var mu sync.Mutex // guards started: two kinds of switch may start at a time
 	var started []*stack.Stack
 	theSuite.shared = map[kind]func() (*stack.Stack, error){}
@@ -127,6 +132,11 @@ func (s *suite) start(ctx context.Context, dir string, k kind, cfg stack.Config)
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the database's server may run as another user
 		return nil, fmt.Errorf("make the stack's folder: %w", err)
 	}
+	database, err := s.database()
+	if err != nil {
+		return nil, fmt.Errorf("prepare a database: %w", err)
+	}
+	cfg.Database = database
 	cfg.Binary, cfg.Controller, cfg.Dir, cfg.InMemory, cfg.Stderr = s.binary, s.controller, dir, true, s.log
 	if k == freeswitch {
 		cfg.FreeSWITCH = s.freeswitch

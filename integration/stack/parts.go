@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -22,7 +23,7 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 		return err
 	}
 	s.MasterKey = key
-	pg := devpg.Config{InMemory: s.cfg.InMemory, Logger: s.cfg.Logger, Also: s.cfg.DatabaseAt}
+	pg := devpg.Config{From: s.cfg.Database, InMemory: s.cfg.InMemory, Logger: s.cfg.Logger, Also: s.cfg.DatabaseAt}
 	if s.cfg.Durable {
 		pg.Dir = filepath.Join(s.cfg.Dir, "postgres")
 	}
@@ -31,6 +32,15 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 	}
 	s.Bootstrap.DatabaseURL = s.pg.URL()
 	return store.Migrate(ctx, store.Config{URL: s.pg.URL()})
+}
+
+// PrepareDatabase makes a database in dir as stacks start with, but empty of tenants, for Config.Database.
+func PrepareDatabase(ctx context.Context, dir string) error {
+	pg, err := devpg.Start(ctx, devpg.Config{Dir: dir, Volatile: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	return errors.Join(store.Migrate(ctx, store.Config{URL: pg.URL()}), pg.Stop(ctx))
 }
 
 // masterKey reads the key in the stack's folder, or makes one.

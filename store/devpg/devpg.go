@@ -33,6 +33,10 @@ const (
 	// maxSocketDir leaves room for "/.s.PGSQL.65535" in the 107 bytes of a Unix socket's path.
 	maxSocketDir = 90
 	portTries    = 3
+
+	// What a server's directory holds: its data, and the file with its password.
+	dataName     = "pgdata"
+	passwordName = "password"
 )
 
 var (
@@ -50,6 +54,11 @@ type Config struct {
 	// Dir keeps the data between runs, durably; the server starts again on what is there. Empty: a temporary directory, removed at
 	// Stop, where durability is given up for speed.
 	Dir string
+	// Volatile gives durability up in Dir too: for data that can be made anew.
+	Volatile bool
+	// From is the directory of another server, which has been stopped: a new one starts on a copy of its data, with its password, in place of
+	// making a database.
+	From string
 	// InMemory puts the temporary directory into the memory's file system where that has 4 GiB of room and TMPDIR is not set: for tests.
 	InMemory bool
 	// SharedBuffers is the server's memory for data, as shared_buffers has it; PostgreSQL's default when empty.
@@ -68,6 +77,7 @@ type Config struct {
 type Server struct {
 	dir       string
 	temporary bool
+	volatile  bool
 	also      []netip.Prefix
 	// sharedBuffers is a setting of the server; empty for the default.
 	sharedBuffers string
@@ -92,7 +102,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a private PostgreSQL: %w", err)
 	}
-	s := &Server{dir: cfg.Dir, also: cfg.Also, sharedBuffers: cfg.SharedBuffers}
+	s := &Server{dir: cfg.Dir, volatile: cfg.Volatile || cfg.Dir == "", also: cfg.Also, sharedBuffers: cfg.SharedBuffers}
 	if err := s.prepareDir(account, cfg.InMemory); err != nil {
 		return nil, fmt.Errorf("start a private PostgreSQL: %w", err)
 	}
@@ -103,7 +113,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := s.initialize(ctx, bin, account); err != nil {
+	if err := s.initialize(ctx, bin, account, cfg.From); err != nil {
 		return nil, fmt.Errorf("create a PostgreSQL data directory in %s: %w", s.dir, err)
 	}
 	if err := s.launch(ctx, bin, account, cfg); err != nil {
@@ -145,7 +155,7 @@ func (s *Server) url(role, database string) string {
 	return u.String()
 }
 
-func (s *Server) dataDir() string   { return filepath.Join(s.dir, "pgdata") }
+func (s *Server) dataDir() string   { return filepath.Join(s.dir, dataName) }
 func (s *Server) socketDir() string { return filepath.Join(s.dir, "run") }
 func (s *Server) logPath() string   { return filepath.Join(s.dir, "postgres.log") }
 
@@ -186,39 +196,71 @@ func (s *Server) prepareDir(account *account, inMemory bool) error {
 	return nil
 }
 
-// initialize runs initdb in an empty data directory, and reads or makes the password.
-func (s *Server) initialize(ctx context.Context, bin binaries, account *account) error {
-	passwordFile := filepath.Join(s.dir, "password")
-	stored, err := os.ReadFile(passwordFile)
-	switch {
-	case err == nil:
-		s.password = strings.TrimSpace(string(stored))
-	case errors.Is(err, fs.ErrNotExist):
-		var raw [16]byte
-		// crypto/rand never fails since Go 1.24.
-		_, _ = rand.Read(raw[:])
-		s.password = hex.EncodeToString(raw[:])
-		if err := os.WriteFile(passwordFile, []byte(s.password+"\n"), 0o600); err != nil {
-			return fmt.Errorf("write the password: %w", err)
-		}
-	default:
-		return fmt.Errorf("read the password: %w", err)
+// initialize runs initdb in an empty data directory, or copies another's data, and reads or makes the password.
+func (s *Server) initialize(ctx context.Context, bin binaries, account *account, from string) error {
+	if err := s.findPassword(from); err != nil {
+		return err
 	}
 	if _, err := os.Stat(filepath.Join(s.dataDir(), "PG_VERSION")); err == nil {
 		return nil
+	}
+	if from != "" {
+		return s.copyData(ctx, account, filepath.Join(from, dataName))
 	}
 	args := []string{
 		"--pgdata", s.dataDir(), "--username", superuser, "--encoding", "UTF8", "--locale", "C", "--no-instructions",
 		// The socket lies in a directory that only the server's account and root enter; the password is set through it.
 		"--auth-local", "trust", "--auth-host", "trust",
 	}
-	if s.temporary {
+	if s.volatile {
 		args = append(args, "--no-sync")
 	}
 	cmd := account.command(ctx, bin.initdb, args...)
 	cmd.Dir = s.dataDir()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, lastLines(string(out)))
+	}
+	return s.writeAccess()
+}
+
+// findPassword reads the password of the data directory, or that of the one which is copied, or makes one.
+func (s *Server) findPassword(from string) error {
+	file := filepath.Join(s.dir, passwordName)
+	stored, err := os.ReadFile(file)
+	if err == nil {
+		s.password = strings.TrimSpace(string(stored))
+		return nil
+	}
+	if errors.Is(err, fs.ErrNotExist) && from != "" {
+		stored, err = os.ReadFile(filepath.Join(from, passwordName))
+	} else if errors.Is(err, fs.ErrNotExist) {
+		var raw [16]byte
+		// crypto/rand never fails since Go 1.24.
+		_, _ = rand.Read(raw[:])
+		stored, err = []byte(hex.EncodeToString(raw[:])+"\n"), nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the password: %w", err)
+	}
+	s.password = strings.TrimSpace(string(stored))
+	if err := os.WriteFile(file, stored, 0o600); err != nil {
+		return fmt.Errorf("write the password: %w", err)
+	}
+	return nil
+}
+
+// copyData copies a data directory that no server is at work on; the copies are the account's own.
+func (s *Server) copyData(ctx context.Context, account *account, from string) error {
+	if _, err := os.Stat(filepath.Join(from, "postmaster.pid")); err == nil {
+		return fmt.Errorf("copy %s: %w", from, ErrInUse)
+	}
+	if err := account.canEnter(from); err != nil {
+		return err
+	}
+	cmd := account.command(ctx, "cp", "-Rp", from+"/.", s.dataDir())
+	cmd.Dir = s.dataDir()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("copy %s: %w: %s", from, err, lastLines(string(out)))
 	}
 	return s.writeAccess()
 }
@@ -292,7 +334,7 @@ func (s *Server) arguments() []string {
 		"listen_addresses=" + strings.Join(addresses, ","), "port=" + strconv.Itoa(s.port), "unix_socket_directories=" + s.socketDir(),
 		"max_connections=300", "timezone=UTC", "log_timezone=UTC", "jit=off",
 	}
-	if s.temporary {
+	if s.volatile {
 		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off")
 	}
 	if s.sharedBuffers != "" {

@@ -3,6 +3,7 @@ package devpg_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -103,6 +104,29 @@ func TestDataSurvivesRestarts(t *testing.T) {
 	again := start(t, devpg.Config{Dir: dir, Port: port})
 	require.Equal(t, port, again.Port())
 	require.Equal(t, 42, query[int](t, again.URL(), "SELECT n FROM kept"))
+}
+
+func TestServersStartOnCopies(t *testing.T) {
+	t.Parallel()
+	dir := dataDir(t)
+	server := start(t, devpg.Config{Dir: dir})
+	count := func(of *devpg.Server, change string) int {
+		query[int](t, of.AdminURL(), "WITH made AS ("+change+" RETURNING n) SELECT count(*) FROM made")
+		return query[int](t, of.AdminURL(), "SELECT count(*) FROM kept")
+	}
+	conn, err := pgx.Connect(t.Context(), server.AdminURL())
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "CREATE TABLE kept AS SELECT 42 AS n")
+	require.NoError(t, errors.Join(err, conn.Close(t.Context())))
+	_, err = devpg.Start(t.Context(), devpg.Config{From: dir})
+	require.ErrorIs(t, err, devpg.ErrInUse, "the other is still at work")
+	require.NoError(t, server.Stop(t.Context()))
+
+	one, other := start(t, devpg.Config{From: dir, InMemory: true}), start(t, devpg.Config{From: dir})
+	require.Equal(t, 2, count(one, "INSERT INTO kept VALUES (7)"))
+	require.Equal(t, 0, count(other, "DELETE FROM kept"))
+	require.Equal(t, devpg.Role, query[string](t, one.URL(), "SELECT current_user::text"), "by the password")
+	require.Equal(t, 1, query[int](t, start(t, devpg.Config{Dir: dir}).AdminURL(), "SELECT count(*) FROM kept"), "which nobody has changed")
 }
 
 func freePort(t *testing.T) int {
