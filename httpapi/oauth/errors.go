@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ory/fosite"
@@ -30,6 +31,26 @@ type answerOf struct {
 }
 
 func describe(err error) answerOf {
+	a := answer(err)
+	a.description = describable(a.description)
+	return a
+}
+
+// describable leaves of a text what an error_description may have (RFC 6749, 4.1.2.1 and 5.2): printable ASCII without quotation marks and backslashes. It is
+// in headers as well, and fosite's and ours name what was sent.
+func describable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '"':
+			return '\''
+		case r == '\\' || r < ' ' || r > '~':
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+func answer(err error) answerOf {
 	const again = "temporarily_unavailable"
 	slow := new(limited)
 	refused := new(fault.Error)
