@@ -101,7 +101,7 @@ func TestGoOIDC(t *testing.T) {
 }
 
 // Its assertions have the token URL as their audience, and no jti.
-func TestGoJWTBearer(t *testing.T) {
+func TestGoJWTBearer(t *testing.T) { //nolint:tparallel // one browser, one row after another
 	t.Parallel()
 	b := setupAt(t, time.Now)
 	key, _ := b.signs(t, b.client)
@@ -124,7 +124,7 @@ func TestGoJWTBearer(t *testing.T) {
 }
 
 // Node's: openid-client, which is certified as a relying party.
-func TestOpenIDClient(t *testing.T) {
+func TestOpenIDClient(t *testing.T) { //nolint:tparallel // one browser, one row after another
 	t.Parallel()
 	dir := nodeModules(t)
 	b := setupAt(t, time.Now)
@@ -208,7 +208,7 @@ func nodeModules(t *testing.T) string {
 func install(t *testing.T, source, to string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o700))
-	made, err := os.MkdirTemp(filepath.Dir(to), "openid-client-*.part")
+	made, err := os.MkdirTemp(filepath.Dir(to), "openid-client-*.part") //nolint:usetesting // on the same file system, so that it can be renamed
 	require.NoError(t, err)
 	defer func() { _ = os.RemoveAll(made) }()
 	require.NoError(t, os.CopyFS(made, os.DirFS(source)))
@@ -219,7 +219,6 @@ func install(t *testing.T, source, to string) {
 		t.Skipf("*** SKIPPED: npm can't install openid-client: %v ***\n%s", err, said)
 	}
 	if err := os.Rename(made, to); err != nil { // another process was faster, or this is a fault
-		_, there := os.Stat(to)
-		require.NoError(t, there, err)
+		require.DirExists(t, to, "%v", err)
 	}
 }

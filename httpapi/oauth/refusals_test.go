@@ -6,8 +6,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -26,8 +28,29 @@ const verifier = "a-verifier-of-43-characters-or-more-it-must-be.~_"
 
 func challengeOf(verifier string) string {
 	sum := sha256.Sum256([]byte(verifier))
-	return base64.RawURLEncoding.EncodeToString(sum[:])
+	return encode(sum[:])
 }
+
+func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+// member is a text in an answer; empty if it isn't there.
+func member(body map[string]any, name string) string {
+	text, _ := body[name].(string)
+	return text
+}
+
+// headerOf is the header of a JWT.
+func headerOf(t *testing.T, token string) (header map[string]any) {
+	t.Helper()
+	first, _, _ := strings.Cut(token, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(first)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(raw, &header))
+	return header
+}
+
+// described are the characters of an error_description (RFC 6749, 4.1.2.1 and 5.2).
+var described = regexp.MustCompile(`^[\x20-\x21\x23-\x5B\x5D-\x7E]+$`)
 
 // ledger counts all that is kept of authorizations: what is refused leaves it as it was.
 type ledger struct {
@@ -105,9 +128,7 @@ func (b *bundle) do(t *testing.T, r request) (int, map[string]any, http.Header) 
 	req, err := http.NewRequestWithContext(t.Context(), r.method, b.server.URL+r.path, strings.NewReader(body))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	for name, values := range r.header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, r.header)
 	if r.id != "" {
 		req.SetBasicAuth(url.QueryEscape(r.id), url.QueryEscape(r.secret))
 	}
@@ -129,7 +150,7 @@ func (b *bundle) refuses(t *testing.T, r request, status int, code string) {
 	got, body, header := b.do(t, r)
 	require.Equal(t, status, got, body)
 	require.Equal(t, code, body["error"], body)
-	require.NotEmpty(t, body["error_description"])
+	require.Regexp(t, described, body["error_description"])
 	for _, name := range []string{"access_token", "refresh_token", "id_token"} {
 		require.NotContains(t, body, name)
 	}

@@ -58,7 +58,7 @@ func signed(t *testing.T, method jwt.SigningMethod, key any, claims jwt.MapClaim
 }
 
 // What isn't taken as an assertion (RFC 7523, 3 and 3.1): by which code, without a token, and without a mark that it was used.
-func TestAssertionRefuses(t *testing.T) {
+func TestAssertionRefuses(t *testing.T) { //nolint:tparallel // one browser, one row after another
 	t.Parallel()
 	b := setup(t)
 	key, public := b.signs(t, b.client)
@@ -74,10 +74,9 @@ func TestAssertionRefuses(t *testing.T) {
 	claims := func(pairs ...any) func(jwt.MapClaims) {
 		return func(c jwt.MapClaims) {
 			for i := 0; i < len(pairs); i += 2 {
-				if pairs[i+1] == nil {
-					delete(c, pairs[i].(string))
-				} else {
-					c[pairs[i].(string)] = pairs[i+1]
+				name, _ := pairs[i].(string)
+				if c[name] = pairs[i+1]; pairs[i+1] == nil {
+					delete(c, name)
 				}
 			}
 		}
@@ -218,7 +217,7 @@ func TestAssertionRefuses(t *testing.T) {
 		b.code(t, b.client, "openid campaigns:read")
 		them := claims("sub", b.user.ID.String(), "tenant_id", b.home.String())
 		got := taken(t, good(t, them))
-		require.ElementsMatch(t, []string{"openid", "campaigns:read"}, strings.Fields(got["scope"].(string)))
+		require.ElementsMatch(t, []string{"openid", "campaigns:read"}, strings.Fields(member(got, "scope")))
 		r := good(t, them)
 		r.form.Set("scope", "calls:write")
 		before := b.ledger(t)
@@ -235,7 +234,7 @@ func TestAssertionRefuses(t *testing.T) {
 		b.change(t, b.partner, `UPDATE oauth_clients SET allowed_scopes = '{campaigns:read,campaigns:write,calls:write}' WHERE id = $1`,
 			`UPDATE oauth_clients SET allowed_scopes = '{openid,profile,email,offline_access,campaigns:read,calls:write}' WHERE id = $1`, b.client)
 		b.change(t, b.partner, `UPDATE users SET role = 'supervisor' WHERE id = $1`, `UPDATE users SET role = 'admin' WHERE id = $1`, mine.ID)
-		require.ElementsMatch(t, []string{"campaigns:read", "calls:write"}, strings.Fields(taken(t, good(t, claims()))["scope"].(string)))
+		require.ElementsMatch(t, []string{"campaigns:read", "calls:write"}, strings.Fields(member(taken(t, good(t, claims())), "scope")))
 	})
 	t.Run("a client that is switched off", func(t *testing.T) {
 		storetest.Exec(t, b.st, b.partner, `UPDATE oauth_clients SET is_active = false WHERE id = $1`, b.client)

@@ -5,6 +5,7 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -37,27 +38,24 @@ func (b *bundle) active(t *testing.T, client, token string) bool {
 // reforged is a token with other claims or another header, signed with a key.
 func reforged(t *testing.T, token string, method jwt.SigningMethod, key any, header, claims map[string]any) string {
 	t.Helper()
-	was, _, err := jwt.NewParser().ParseUnverified(token, jwt.MapClaims{})
+	is := jwt.MapClaims{}
+	was, _, err := jwt.NewParser().ParseUnverified(token, is)
 	require.NoError(t, err)
-	made := jwt.NewWithClaims(method, was.Claims)
+	made := jwt.NewWithClaims(method, is)
 	for name, value := range was.Header {
 		if name != "alg" {
 			made.Header[name] = value
 		}
 	}
-	for name, value := range header {
-		made.Header[name] = value
-	}
-	for name, value := range claims {
-		made.Claims.(jwt.MapClaims)[name] = value
-	}
+	maps.Copy(made.Header, header)
+	maps.Copy(is, claims)
 	out, err := made.SignedString(key)
 	require.NoError(t, err)
 	return out
 }
 
 // What isn't an access token of this issuer is none at userinfo, and not active for introspection.
-func TestBearerRefuses(t *testing.T) {
+func TestBearerRefuses(t *testing.T) { //nolint:tparallel // one browser, one row after another
 	t.Parallel()
 	b := setup(t)
 	access, refresh, id := b.tokensFor(t, b.client, allScopes)
@@ -132,7 +130,7 @@ func TestBearerRefuses(t *testing.T) {
 }
 
 // Who may introspect and revoke: the client whose token it is.
-func TestIntrospectAndRevokeRefuse(t *testing.T) {
+func TestIntrospectAndRevokeRefuse(t *testing.T) { //nolint:tparallel // one browser, one row after another
 	t.Parallel()
 	b := setup(t)
 	other := b.addClient(t, []string{callback}, strings.Fields(allScopes))
@@ -204,23 +202,27 @@ func TestIntrospectAndRevokeRefuse(t *testing.T) {
 	t.Run("a refresh token ends with its family", func(t *testing.T) {
 		_, got, _ := b.do(t, b.refresh(b.client, refresh))
 		before := b.ledger(t)
-		status, _, _ := b.do(t, b.about(oauth.PathRevoke, got["refresh_token"].(string)))
+		status, _, _ := b.do(t, b.about(oauth.PathRevoke, member(got, "refresh_token")))
 		require.Equal(t, http.StatusOK, status)
 		before.Ended++
 		require.Equal(t, before, b.ledger(t))
-		require.False(t, b.active(t, b.client.String(), got["access_token"].(string)))
-		require.False(t, b.active(t, b.client.String(), got["refresh_token"].(string)))
-		b.refuses(t, b.refresh(b.client, got["refresh_token"].(string)), http.StatusBadRequest, "invalid_grant")
+		require.False(t, b.active(t, b.client.String(), member(got, "access_token")))
+		require.False(t, b.active(t, b.client.String(), member(got, "refresh_token")))
+		b.refuses(t, b.refresh(b.client, member(got, "refresh_token")), http.StatusBadRequest, "invalid_grant")
 	})
 	for _, row := range worlds(b) {
 		t.Run("introspected "+row.name, func(t *testing.T) {
 			client := b.addClient(t, []string{callback}, strings.Fields(allScopes))
 			access, refresh, _ := b.tokensFor(t, client, allScopes)
 			row.change(t, client)
+			if row.family { // a statement of SQL ends it: this host is told as others are
+				require.Eventually(t, func() bool {
+					_, err := b.tokens.Verify(access)
+					return err != nil
+				}, 5*time.Second, time.Millisecond)
+			}
 			if row.want == "invalid_client" {
-				_, err := b.tokens.Verify(access)
-				require.Error(t, err)
-				return
+				return // it can't ask
 			}
 			require.False(t, b.active(t, client.String(), access))
 			require.False(t, b.active(t, client.String(), refresh))

@@ -40,9 +40,9 @@ func (b *bundle) tokensFor(t *testing.T, client uuid.UUID, scope string) (access
 	t.Helper()
 	status, got, _ := b.do(t, b.exchange(client, b.code(t, client, scope)))
 	require.Equal(t, http.StatusOK, status, got)
-	access, _ = got["access_token"].(string)
-	refresh, _ = got["refresh_token"].(string)
-	id, _ = got["id_token"].(string)
+	access = member(got, "access_token")
+	refresh = member(got, "refresh_token")
+	id = member(got, "id_token")
 	return access, refresh, id
 }
 
@@ -51,7 +51,7 @@ func form(change func(url.Values)) func(*request) {
 }
 
 // What the token endpoint refuses of a request that has a good code: by which code, and that the code wasn't used for it. In the end it is still good.
-func TestTokenRefuses(t *testing.T) {
+func TestTokenRefuses(t *testing.T) { //nolint:tparallel // one browser, one row after another
 	t.Parallel()
 	b := setup(t)
 	other := b.addClient(t, []string{callback}, strings.Fields(allScopes))
@@ -153,7 +153,7 @@ func TestPreviousSecret(t *testing.T) {
 	b.clock.Advance(59 * time.Minute)
 	status, got, _ := b.do(t, r)
 	require.Equal(t, http.StatusOK, status, got)
-	r.form.Set("refresh_token", got["refresh_token"].(string))
+	r.form.Set("refresh_token", member(got, "refresh_token"))
 	b.clock.Advance(time.Minute)
 	b.refuses(t, r, http.StatusUnauthorized, "invalid_client")
 	r.secret = next
@@ -162,7 +162,7 @@ func TestPreviousSecret(t *testing.T) {
 }
 
 // Codes that were good once, and what came of them.
-func TestCodeRefused(t *testing.T) {
+func TestCodeRefused(t *testing.T) { //nolint:tparallel // one browser, one row after another
 	t.Parallel()
 	b := setup(t)
 	ended := func(t *testing.T, access string) {
@@ -177,8 +177,8 @@ func TestCodeRefused(t *testing.T) {
 		b.refuses(t, r, http.StatusBadRequest, "invalid_grant")
 		before.Ended++
 		require.Equal(t, before, b.ledger(t), "the family ends")
-		ended(t, got["access_token"].(string))
-		b.refuses(t, b.refresh(b.client, got["refresh_token"].(string)), http.StatusBadRequest, "invalid_grant")
+		ended(t, member(got, "access_token"))
+		b.refuses(t, b.refresh(b.client, member(got, "refresh_token")), http.StatusBadRequest, "invalid_grant")
 	})
 	t.Run("used again by another client", func(t *testing.T) {
 		other := b.addClient(t, []string{callback}, strings.Fields(allScopes))
@@ -188,7 +188,7 @@ func TestCodeRefused(t *testing.T) {
 		r.id = other.String()
 		b.refuses(t, r, http.StatusBadRequest, "invalid_grant")
 		require.Equal(t, before, b.ledger(t), "nobody ends another client's family")
-		_, err := b.tokens.Verify(got["access_token"].(string))
+		_, err := b.tokens.Verify(member(got, "access_token"))
 		require.NoError(t, err)
 	})
 	t.Run("used by many at once", func(t *testing.T) {
@@ -242,6 +242,7 @@ type world struct {
 	change func(t *testing.T, client uuid.UUID)
 	status int
 	want   string
+	family bool // it ends what the client was given
 }
 
 func worlds(b *bundle) []world {
@@ -256,33 +257,33 @@ func worlds(b *bundle) []world {
 					require.NoError(t, service.Withdraw(t.Context(), b.home, b.user.ID, grant.OauthGrant.ID))
 				}
 			}
-		}, 400, "invalid_grant"},
+		}, 400, "invalid_grant", true},
 		{"after the user was deactivated", func(t *testing.T, _ uuid.UUID) {
 			t.Helper()
 			b.change(t, b.home, `UPDATE users SET is_active = false WHERE id = $1`, `UPDATE users SET is_active = true WHERE id = $1`, b.user.ID)
-		}, 400, "invalid_grant"},
+		}, 400, "invalid_grant", false},
 		{"after the user's tenant was suspended", func(t *testing.T, _ uuid.UUID) {
 			t.Helper()
 			b.change(t, b.home, `UPDATE tenants SET suspended_at = now() WHERE id = $1`, `UPDATE tenants SET suspended_at = NULL WHERE id = $1`, b.home)
-		}, 400, "invalid_grant"},
+		}, 400, "invalid_grant", false},
 		{"after the client was switched off", func(t *testing.T, client uuid.UUID) {
 			t.Helper()
 			storetest.Exec(t, b.st, b.partner, `UPDATE oauth_clients SET is_active = false WHERE id = $1`, client)
-		}, 401, "invalid_client"},
+		}, 401, "invalid_client", true},
 		{"after the client was switched off and on", func(t *testing.T, client uuid.UUID) {
 			t.Helper()
 			storetest.Exec(t, b.st, b.partner, `UPDATE oauth_clients SET is_active = false WHERE id = $1`, client)
 			storetest.Exec(t, b.st, b.partner, `UPDATE oauth_clients SET is_active = true WHERE id = $1`, client)
-		}, 400, "invalid_grant"},
+		}, 400, "invalid_grant", true},
 		{"after the client's tenant was suspended", func(t *testing.T, _ uuid.UUID) {
 			t.Helper()
 			b.change(t, b.partner, `UPDATE tenants SET suspended_at = now() WHERE id = $1`, `UPDATE tenants SET suspended_at = NULL WHERE id = $1`, b.partner)
-		}, 401, "invalid_client"},
+		}, 401, "invalid_client", true},
 	}
 }
 
 // Refresh tokens that aren't good for what they are sent for.
-func TestRefreshRefused(t *testing.T) {
+func TestRefreshRefused(t *testing.T) { //nolint:tparallel // one browser, one row after another
 	t.Parallel()
 	b := setup(t)
 	other := b.addClient(t, []string{callback}, strings.Fields(allScopes))
@@ -322,10 +323,10 @@ func TestRefreshRefused(t *testing.T) {
 		require.Equal(t, http.StatusOK, status, got)
 		require.Equal(t, "campaigns:read", got["scope"])
 		require.NotContains(t, got, "id_token", "openid wasn't asked for")
-		status, got, _ = b.do(t, b.refresh(b.client, got["refresh_token"].(string)))
+		status, got, _ = b.do(t, b.refresh(b.client, member(got, "refresh_token")))
 		require.Equal(t, http.StatusOK, status, got)
-		require.ElementsMatch(t, strings.Fields(allScopes), strings.Fields(got["scope"].(string)))
-		refresh = got["refresh_token"].(string)
+		require.ElementsMatch(t, strings.Fields(allScopes), strings.Fields(member(got, "scope")))
+		refresh = member(got, "refresh_token")
 	})
 	t.Run("a role that has lost the scope", func(t *testing.T) {
 		b.change(t, b.home, `UPDATE users SET role = 'agent' WHERE id = $1`, `UPDATE users SET role = 'admin' WHERE id = $1`, b.user.ID)
@@ -334,8 +335,8 @@ func TestRefreshRefused(t *testing.T) {
 		b.refuses(t, r, http.StatusBadRequest, "invalid_scope")
 		status, got, _ := b.do(t, b.refresh(b.client, refresh))
 		require.Equal(t, http.StatusOK, status, got)
-		require.ElementsMatch(t, []string{"openid", "offline_access"}, strings.Fields(got["scope"].(string)))
-		refresh = got["refresh_token"].(string)
+		require.ElementsMatch(t, []string{"openid", "offline_access"}, strings.Fields(member(got, "scope")))
+		refresh = member(got, "refresh_token")
 	})
 	t.Run("a client that is allowed less than was granted", func(t *testing.T) {
 		b.change(t, b.partner, `UPDATE oauth_clients SET allowed_scopes = '{openid,offline_access}' WHERE id = $1`,
@@ -350,7 +351,7 @@ func TestRefreshRefused(t *testing.T) {
 		before := b.ledger(t)
 		b.refuses(t, b.refresh(b.client, refresh), http.StatusBadRequest, "invalid_grant")
 		require.Equal(t, before, b.ledger(t))
-		refresh = got["refresh_token"].(string)
+		refresh = member(got, "refresh_token")
 	})
 	t.Run("used again by another client, the family lives", func(t *testing.T) {
 		status, got, _ := b.do(t, b.refresh(b.client, refresh))
@@ -359,7 +360,7 @@ func TestRefreshRefused(t *testing.T) {
 		before := b.ledger(t)
 		b.refuses(t, b.refresh(other, refresh), http.StatusBadRequest, "invalid_grant")
 		require.Equal(t, before, b.ledger(t))
-		refresh = got["refresh_token"].(string)
+		refresh = member(got, "refresh_token")
 	})
 	t.Run("used again later, the family ends", func(t *testing.T) {
 		status, got, _ := b.do(t, b.refresh(b.client, refresh))
@@ -369,8 +370,8 @@ func TestRefreshRefused(t *testing.T) {
 		b.refuses(t, b.refresh(b.client, refresh), http.StatusBadRequest, "invalid_grant")
 		before.Ended++
 		require.Equal(t, before, b.ledger(t))
-		b.refuses(t, b.refresh(b.client, got["refresh_token"].(string)), http.StatusBadRequest, "invalid_grant")
-		for _, token := range []string{access, got["access_token"].(string)} {
+		b.refuses(t, b.refresh(b.client, member(got, "refresh_token")), http.StatusBadRequest, "invalid_grant")
+		for _, token := range []string{access, member(got, "access_token")} {
 			_, err := b.tokens.Verify(token)
 			require.Error(t, err)
 		}
