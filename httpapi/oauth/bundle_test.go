@@ -63,7 +63,11 @@ func setup(t *testing.T) *bundle {
 // setupAt has a clock of its own, time.Now for clients that go by that. There is no b.clock.
 func setupAt(t *testing.T, now func() time.Time) *bundle {
 	t.Helper()
-	st := storetest.New(t)
+	return setupOn(t, storetest.New(t), now)
+}
+
+func setupOn(t *testing.T, st *store.Store, now func() time.Time) *bundle {
+	t.Helper()
 	b := &bundle{st: st, partner: storetest.Tenant(t, st), home: storetest.Tenant(t, st), secure: true}
 	b.user = b.addUser(t, b.home, "uma@home.test", account.RoleAdmin)
 	b.client = b.addClient(t, []string{callback}, []string{"openid", "profile", "email", "offline_access", "campaigns:read", "calls:write"})
