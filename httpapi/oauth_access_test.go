@@ -85,6 +85,10 @@ func TestAccessTokenEnds(t *testing.T) {
 	two.JSON(t, http.MethodGet, "/api/v1/calls", nil, http.StatusOK, nil)
 	b.clock.Advance(time.Hour)
 	refused(t, two.Client, http.MethodGet, "/api/v1/calls", nil, http.StatusUnauthorized, "credential_expired")
+	_, header, _ := two.Do(t, http.MethodGet, "/api/v1/calls", nil)
+	require.Equal(t, `Bearer realm="ringmaster", error="invalid_token"`, header.Get("Www-Authenticate"))
+	_, header, _ = b.client("").Do(t, http.MethodGet, "/api/v1/calls", nil)
+	require.Equal(t, `Bearer realm="ringmaster"`, header.Get("Www-Authenticate"), "without a credential there is no error of one")
 }
 
 // userOf makes a user of a role.

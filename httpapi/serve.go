@@ -412,8 +412,11 @@ func (s *Server) answerError(r *request, e *apiError) {
 	}
 	if e.status == http.StatusUnauthorized {
 		challenge := `Bearer realm="ringmaster"`
-		if r.op.access == accessSwitch {
+		switch {
+		case r.op.access == accessSwitch:
 			challenge = `Basic realm="directory"`
+		case r.op.access != accessOpen && (e.code == auth.CodeInvalid || e.code == auth.CodeExpired): // RFC 6750, section 3.1
+			challenge += `, error="invalid_token"`
 		}
 		h.Set("WWW-Authenticate", challenge)
 	}

@@ -24,7 +24,8 @@ func TestOAuthKeyCommands(t *testing.T) {
 		Signs   bool
 		SignsAt time.Time  `json:"signs_at"`
 		EndsAt  *time.Time `json:"ends_at"`
-	}) {
+	},
+	) {
 		code, out, errs := runCLI(t, environ, "oauth-key", "list", "--json")
 		require.Equal(t, exitDone, code, errs)
 		require.NoError(t, json.Unmarshal([]byte(out), &keys))

@@ -174,7 +174,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string) (Princip
 const (
 	codeMissingCredential = "missing_credential"
 	CodeInvalid           = "invalid_credential"
-	codeExpiredCredential = "credential_expired"
+	CodeExpired           = "credential_expired"
 )
 
 func refused(code, detail string) *fault.Error {
@@ -238,7 +238,7 @@ func (a *Authenticator) callbackPrincipal(ctx context.Context, wire string) (Pri
 	case token.RevokedAt != nil && !token.RevokedAt.After(a.now()):
 		return Principal{}, refused(CodeInvalid, "The callback token is revoked.")
 	case !token.ExpiresAt.After(a.now()):
-		return Principal{}, refused(codeExpiredCredential, "The callback token has expired.")
+		return Principal{}, refused(CodeExpired, "The callback token has expired.")
 	}
 	// What the row says is worth what was signed: whoever writes the table makes no token.
 	if err := callbacktoken.Verify(a.callbackKeys(), token, jti, a.now()); err != nil {

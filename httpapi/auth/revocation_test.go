@@ -156,7 +156,7 @@ func TestRememberedTokensExpire(t *testing.T) {
 	_, err := one.Authenticate(t.Context(), token)
 	e, ok := fault.As(err, fault.Unauthorized)
 	require.True(t, ok)
-	require.Equal(t, codeExpiredCredential, e.Code)
+	require.Equal(t, CodeExpired, e.Code)
 	require.Equal(t, 1, one.lookups("callback", "memory"))
 }
 

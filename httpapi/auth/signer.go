@@ -82,7 +82,7 @@ func (s *Signer) verify(token string) (sessionClaims, error) {
 		}
 	}
 	if errors.Is(err, jwt.ErrTokenExpired) {
-		return sessionClaims{}, refused(codeExpiredCredential, "The session has expired.")
+		return sessionClaims{}, refused(CodeExpired, "The session has expired.")
 	}
 	if err != nil {
 		return sessionClaims{}, errInvalidCredential()
