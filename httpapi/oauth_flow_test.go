@@ -83,7 +83,7 @@ func TestPartnerFromRegistrationToRequest(t *testing.T) {
 		Auth   string `json:"authorization_endpoint"`
 		Token  string `json:"token_endpoint"`
 	}
-	_, text := browser.open(t, http.MethodGet, base+"/.well-known/openid-configuration", "")
+	_, text := browser.open(t, http.MethodGet, base+"/.well-known/openid-configuration", "") //nolint:bodyclose // open closes it
 	require.NoError(t, json.Unmarshal([]byte(text), &found))
 	require.Equal(t, base, found.Issuer)
 	cfg := &oauth2.Config{
@@ -92,18 +92,18 @@ func TestPartnerFromRegistrationToRequest(t *testing.T) {
 	}
 	verifier := oauth2.GenerateVerifier()
 	ask := cfg.AuthCodeURL("xyz", oauth2.S256ChallengeOption(verifier))
-	res, text := browser.open(t, http.MethodGet, ask, "")
+	res, text := browser.open(t, http.MethodGet, ask, "") //nolint:bodyclose // open closes it
 	require.Equal(t, http.StatusOK, res.StatusCode, text)
 	require.Contains(t, text, "Acme CRM")
 	form := hidden(text)
 	form.Set("email", email)
 	form.Set("password", "correct horse")
-	res, text = browser.open(t, http.MethodPost, ask, form.Encode())
+	res, text = browser.open(t, http.MethodPost, ask, form.Encode()) //nolint:bodyclose // open closes it
 	require.Equal(t, http.StatusOK, res.StatusCode, text)
 	require.Contains(t, text, `value="allow"`)
 	form = hidden(text)
 	form.Set("decision", "allow")
-	res, text = browser.open(t, http.MethodPost, ask, form.Encode())
+	res, text = browser.open(t, http.MethodPost, ask, form.Encode()) //nolint:bodyclose // open closes it
 	require.Equal(t, http.StatusSeeOther, res.StatusCode, text)
 	back, err := res.Location()
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ import (
 // The modules of the OpenID Foundation's plan oidcc-basic-certification-test-plan, by their names, in its order, for a client that is registered beforehand
 // (static_client): what each asks, and what it holds the answers against. The suite itself needs Java 21 and MongoDB. All of this provider's clients must use
 // PKCE, which the plan's modules don't but for the last: here every request has it.
-func TestBasicOP(t *testing.T) { //nolint:tparallel // one browser, one module after another
+func TestBasicOP(t *testing.T) { // one browser, one module after another
 	t.Parallel()
 	o := newOP(t)
 	for _, m := range []struct {
@@ -31,25 +31,32 @@ func TestBasicOP(t *testing.T) { //nolint:tparallel // one browser, one module a
 		{"oidcc-response-type-missing", o.responseTypeMissing},
 		{"oidcc-idtoken-signature", o.idTokenSignature},
 		{"oidcc-idtoken-unsigned", o.idTokenUnsigned},
-		{"oidcc-userinfo-get", func(t *testing.T) { o.userinfo(t, http.MethodGet, true) }},
-		{"oidcc-userinfo-post-header", func(t *testing.T) { o.userinfo(t, http.MethodPost, true) }},
-		{"oidcc-userinfo-post-body", func(t *testing.T) { o.userinfo(t, http.MethodPost, false) }},
-		{"oidcc-ensure-request-without-nonce-succeeds-for-code-flow", func(t *testing.T) { o.happy(t, without("nonce")) }},
-		{"oidcc-scope-profile", func(t *testing.T) { o.scope(t, "openid profile", "name", "updated_at") }},
-		{"oidcc-scope-email", func(t *testing.T) { o.scope(t, "openid email", "email") }},
-		{"oidcc-scope-address", func(t *testing.T) { o.unsupported(t, "address") }},
-		{"oidcc-scope-phone", func(t *testing.T) { o.unsupported(t, "phone") }},
+		{"oidcc-userinfo-get", func(t *testing.T) { t.Helper(); o.userinfo(t, http.MethodGet, true) }},
+		{"oidcc-userinfo-post-header", func(t *testing.T) { t.Helper(); o.userinfo(t, http.MethodPost, true) }},
+		{"oidcc-userinfo-post-body", func(t *testing.T) { t.Helper(); o.userinfo(t, http.MethodPost, false) }},
+		{"oidcc-ensure-request-without-nonce-succeeds-for-code-flow", func(t *testing.T) { t.Helper(); o.happy(t, without("nonce")) }},
+		{"oidcc-scope-profile", func(t *testing.T) { t.Helper(); o.scope(t, "openid profile", "name", "updated_at") }},
+		{"oidcc-scope-email", func(t *testing.T) { t.Helper(); o.scope(t, "openid email", "email") }},
+		{"oidcc-scope-address", func(t *testing.T) { t.Helper(); o.unsupported(t, "address") }},
+		{"oidcc-scope-phone", func(t *testing.T) { t.Helper(); o.unsupported(t, "phone") }},
 		{"oidcc-scope-all", o.scopeAll},
 		{"oidcc-alternate-happy-flow", o.alternate},
 		{"oidcc-display-page", o.with("display", "page")},
 		{"oidcc-display-popup", o.with("display", "popup")},
-		{"oidcc-prompt-login", func(t *testing.T) { o.signsInAgain(t, set("prompt", "login")) }},
+		{"oidcc-prompt-login", func(t *testing.T) { t.Helper(); o.signsInAgain(t, set("prompt", "login")) }},
 		{"oidcc-prompt-none-not-logged-in", o.promptNoneNotLoggedIn},
-		{"oidcc-prompt-none-logged-in", func(t *testing.T) { o.staysSignedIn(t, func(q url.Values, _ string) { q.Set("prompt", "none") }) }},
-		{"oidcc-max-age-1", func(t *testing.T) { o.signsInAgain(t, set("max_age", "1")) }},
-		{"oidcc-max-age-10000", func(t *testing.T) { o.staysSignedIn(t, func(q url.Values, _ string) { q.Set("max_age", "10000") }) }},
+		{"oidcc-prompt-none-logged-in", func(t *testing.T) {
+			t.Helper()
+			o.staysSignedIn(t, func(q url.Values, _ string) { q.Set("prompt", "none") })
+		}},
+		{"oidcc-max-age-1", func(t *testing.T) { t.Helper(); o.signsInAgain(t, set("max_age", "1")) }},
+		{"oidcc-max-age-10000", func(t *testing.T) {
+			t.Helper()
+			o.staysSignedIn(t, func(q url.Values, _ string) { q.Set("max_age", "10000") })
+		}},
 		{"oidcc-ensure-request-with-unknown-parameter-succeeds", o.with("extra", "foobar")},
 		{"oidcc-id-token-hint", func(t *testing.T) {
+			t.Helper()
 			o.staysSignedIn(t, func(q url.Values, id string) { set("prompt", "none", "id_token_hint", id)(q) })
 		}},
 		{"oidcc-login-hint", o.with("login_hint", "uma@home.test")},
@@ -57,22 +64,24 @@ func TestBasicOP(t *testing.T) { //nolint:tparallel // one browser, one module a
 		{"oidcc-claims-locales", o.with("claims_locales", "se")},
 		// No acr is given, which the module warns of.
 		{"oidcc-ensure-request-with-acr-values-succeeds", o.with("acr_values", "1 2")},
-		{"oidcc-codereuse", func(t *testing.T) { o.codeReuse(t, 0) }},
-		{"oidcc-codereuse-30seconds", func(t *testing.T) { o.codeReuse(t, 30*time.Second) }},
+		{"oidcc-codereuse", func(t *testing.T) { t.Helper(); o.codeReuse(t, 0) }},
+		{"oidcc-codereuse-30seconds", func(t *testing.T) { t.Helper(); o.codeReuse(t, 30*time.Second) }},
 		{"oidcc-ensure-registered-redirect-uri", o.unregistered},
 		{"oidcc-ensure-post-request-succeeds", o.post},
 		{"oidcc-server-client-secret-post", o.secretPost},
 		{"oidcc-request-uri-unsigned-supported-correctly-or-rejected-as-unsupported", func(t *testing.T) {
+			t.Helper()
 			o.rejected(t, "request_uri_not_supported", set("request_uri", "https://partner.example/request.jwt"))
 		}},
 		{"oidcc-unsigned-request-object-supported-correctly-or-rejected-as-unsupported", func(t *testing.T) {
+			t.Helper()
 			o.rejected(t, "request_not_supported", set("request", requestObject(callback)))
 		}},
 		// The parameter claims isn't supported: the name isn't given, which the module warns of.
 		{"oidcc-claims-essential", o.with("claims", `{"userinfo":{"name":{"essential":true}}}`)},
 		{"oidcc-ensure-request-object-with-redirect-uri", o.requestObjectWithRedirectURI},
 		{"oidcc-refresh-token", o.refreshToken},
-		{"oidcc-ensure-request-with-valid-pkce-succeeds", func(t *testing.T) { o.happy(t, set("code_challenge_method", "S256")) }},
+		{"oidcc-ensure-request-with-valid-pkce-succeeds", func(t *testing.T) { t.Helper(); o.happy(t, set("code_challenge_method", "S256")) }},
 	} {
 		t.Run(m.name, m.run)
 	}
@@ -179,10 +188,11 @@ func (o *op) knows(t *testing.T, s signIn) map[string]any {
 }
 
 func (o *op) with(name, value string) func(*testing.T) {
-	return func(t *testing.T) { o.happy(t, set(name, value)) }
+	return func(t *testing.T) { t.Helper(); o.happy(t, set(name, value)) }
 }
 
 func (o *op) server(t *testing.T) {
+	t.Helper()
 	require.Equal(t, o.bundle.server.URL, o.metadata["issuer"])
 	for _, name := range []string{
 		"authorization_endpoint", "token_endpoint", "userinfo_endpoint", "jwks_uri", "scopes_supported", "response_types_supported", "grant_types_supported",
@@ -204,10 +214,12 @@ func (o *op) server(t *testing.T) {
 }
 
 func (o *op) responseTypeMissing(t *testing.T) {
+	t.Helper()
 	o.rejected(t, "invalid_request", without("response_type"))
 }
 
 func (o *op) idTokenSignature(t *testing.T) {
+	t.Helper()
 	header := headerOf(t, o.happy(t, without()).raw)
 	require.Equal(t, "RS256", header["alg"])
 	require.NotEmpty(t, header["kid"])
@@ -215,6 +227,7 @@ func (o *op) idTokenSignature(t *testing.T) {
 
 // idTokenUnsigned: the module skips itself where none isn't in the metadata.
 func (o *op) idTokenUnsigned(t *testing.T) {
+	t.Helper()
 	require.NotContains(t, o.metadata["id_token_signing_alg_values_supported"], "none")
 }
 
@@ -248,11 +261,13 @@ func (o *op) unsupported(t *testing.T, scope string) {
 
 // scopeAll: the module skips itself, since it asks for address and phone as well. This is all that there is.
 func (o *op) scopeAll(t *testing.T) {
+	t.Helper()
 	o.scope(t, "openid profile email", "name", "updated_at", "email")
 }
 
 // alternate has the scopes and the parameters in another order.
 func (o *op) alternate(t *testing.T) {
+	t.Helper()
 	query := o.asking(o.client, "email openid")
 	names := slices.Sorted(maps.Keys(query))
 	slices.Reverse(names)
@@ -287,6 +302,7 @@ func (o *op) staysSignedIn(t *testing.T, change func(q url.Values, id string)) {
 }
 
 func (o *op) promptNoneNotLoggedIn(t *testing.T) {
+	t.Helper()
 	signedIn := o.browser
 	defer func() { o.browser = signedIn }()
 	o.browser = o.newBrowser(t)
@@ -319,6 +335,7 @@ func (o *op) codeReuse(t *testing.T, after time.Duration) {
 }
 
 func (o *op) unregistered(t *testing.T) {
+	t.Helper()
 	query := o.asking(o.client, "openid")
 	query.Set("redirect_uri", callback+"/another")
 	p := o.get(t, o.authorizeURL(query))
@@ -328,13 +345,15 @@ func (o *op) unregistered(t *testing.T) {
 }
 
 func (o *op) post(t *testing.T) {
+	t.Helper()
 	query := o.asking(o.client, "openid")
-	res, err := o.browser.PostForm(o.bundle.server.URL+oauth.PathAuthorize, query) //nolint:noctx // a test's
+	res, err := o.browser.PostForm(o.bundle.server.URL+oauth.PathAuthorize, query) //nolint:noctx,bodyclose // a test's; read closes it
 	got, _ := o.follow(t, o.read(t, res, err))
 	o.tokens(t, query, got, o.exchange(o.client, got.Get("code")))
 }
 
 func (o *op) secretPost(t *testing.T) {
+	t.Helper()
 	require.Contains(t, o.metadata["token_endpoint_auth_methods_supported"], "client_secret_post")
 	query := o.asking(o.client, "openid")
 	got, _ := o.follow(t, o.get(t, o.authorizeURL(query)))
@@ -347,6 +366,7 @@ func (o *op) secretPost(t *testing.T) {
 
 // requestObjectWithRedirectURI: the parameter's redirect URI isn't registered; that of the request object, which isn't looked at, is.
 func (o *op) requestObjectWithRedirectURI(t *testing.T) {
+	t.Helper()
 	query := o.asking(o.client, "openid")
 	query.Set("redirect_uri", callback+"/another")
 	query.Set("request", requestObject(callback))
@@ -356,6 +376,7 @@ func (o *op) requestObjectWithRedirectURI(t *testing.T) {
 }
 
 func (o *op) refreshToken(t *testing.T) {
+	t.Helper()
 	require.Contains(t, o.metadata["grant_types_supported"], "refresh_token")
 	offline := set("scope", "openid offline_access", "prompt", "consent")
 	first := o.happy(t, offline)

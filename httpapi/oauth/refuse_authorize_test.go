@@ -233,7 +233,7 @@ func TestForgedFormsGiveNoCode(t *testing.T) { //nolint:tparallel // one browser
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		req.Header.Set("Origin", "https://evil.example")
 		req.Header.Set("Sec-Fetch-Site", "cross-site")
-		res, err := b.browser.Do(req)
+		res, err := b.browser.Do(req) //nolint:bodyclose // read closes it
 		refused(t, b.read(t, res, err))
 	})
 	t.Run("a consent of another session", func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestForgedFormsGiveNoCode(t *testing.T) { //nolint:tparallel // one browser
 		refused(t, b.send(t, consent, "decision", "allow"))
 	})
 	t.Run("a request by POST that isn't a form", func(t *testing.T) {
-		res, err := b.browser.Post(b.server.URL+oauth.PathAuthorize, "application/json", strings.NewReader("{}")) //nolint:noctx // a test's
+		res, err := b.browser.Post(b.server.URL+oauth.PathAuthorize, "application/json", strings.NewReader("{}")) //nolint:noctx,bodyclose // a test's; read closes it
 		refused(t, b.read(t, res, err))
 	})
 	t.Run("a user who denies", func(t *testing.T) {
