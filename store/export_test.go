@@ -37,6 +37,11 @@ func MigrateWith(ctx context.Context, url string, files fs.FS, lockTimeout time.
 // Singles runs statements one by one.
 type Singles = db.DBTX
 
+// SinglesByIndex reads as ReadSystemByIndex does.
+func (s *Store) SinglesByIndex() Singles {
+	return &singles{store: s, scope: scope{byIndex: true}, read: true}
+}
+
 // SinglesOf reads as Read does, or, of the nil UUID, as ReadSystem.
 func (s *Store) SinglesOf(tenant uuid.UUID) Singles {
 	return &singles{store: s, scope: scope{tenant: tenant}, read: true}

@@ -17,7 +17,7 @@ import (
 
 // readScope puts a connection that reads into a scope, which it keeps. writeScope is that of one transaction.
 const (
-	readScope  = "SELECT set_config('app.tenant_id', $1, false), set_config('app.system', $2, false), set_config('plan_cache_mode', $3, false)"
+	readScope  = "SELECT set_config('app.tenant_id', $1, false), set_config('app.system', $2, false), set_config('plan_cache_mode', $3, false), set_config('enable_seqscan', $4, false)"
 	writeScope = "SELECT set_config('app.tenant_id', $1, true), set_config('app.system', '', true)"
 	// unlessLocked is writeScope with an end to the wait for locks.
 	unlessLocked = "SELECT set_config('app.tenant_id', $1, true), set_config('app.system', '', true), set_config('lock_timeout', $2, true)"
@@ -27,20 +27,25 @@ const (
 type scope struct {
 	tenant   uuid.UUID
 	byValues bool
+	// byIndex has no table read in order that has an index to step over.
+	byIndex bool
 	// locks bounds the wait for each lock; 0: as the server has it.
 	locks time.Duration
 }
 
 // settings are the parameters of readScope.
 func (s scope) settings() []any {
-	tenant, system, plans := s.tenant.String(), "", "force_generic_plan"
+	tenant, system, plans, inOrder := s.tenant.String(), "", "force_generic_plan", "on"
 	if s.tenant == uuid.Nil {
 		tenant, system = "", "on"
 	}
 	if s.byValues {
 		plans = "force_custom_plan"
 	}
-	return []any{tenant, system, plans}
+	if s.byIndex {
+		inOrder = "off"
+	}
+	return []any{tenant, system, plans, inOrder}
 }
 
 // Read gives queries of which each is a transaction of its own that reads rows of that tenant alone, in one round trip. Two of them may see two
@@ -52,6 +57,12 @@ func (s *Store) Read(tenantID uuid.UUID) *db.Queries {
 // ReadSystem is Read over all tenants: see InSystem.
 func (s *Store) ReadSystem() *db.Queries {
 	return db.New(&singles{store: s, read: true})
+}
+
+// ReadSystemByIndex is ReadSystem for a table that is empty again and again, as the queue of webhook deliveries is: a plan of then, which reads all of it,
+// would be kept while it fills.
+func (s *Store) ReadSystemByIndex() *db.Queries {
+	return db.New(&singles{store: s, scope: scope{byIndex: true}, read: true})
 }
 
 // Write gives queries of which each is a transaction of its own in one round trip, and writes rows of that tenant alone. It has no actor, so

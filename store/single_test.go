@@ -101,6 +101,14 @@ func TestSingleStatementsHaveTheirScopeAlone(t *testing.T) {
 			}))
 		}
 	}
+	inOrder := func(q store.Singles) (setting string) {
+		require.NoError(t, q.QueryRow(t.Context(), "SELECT current_setting('enable_seqscan')").Scan(&setting))
+		return setting
+	}
+	for range 2 {
+		require.Equal(t, "off", inOrder(st.SinglesByIndex()))
+		require.Equal(t, "on", inOrder(st.SinglesOf(uuid.Nil)))
+	}
 	var settings [4]*string
 	require.NoError(t, st.Pool().QueryRow(t.Context(), `SELECT nullif(current_setting('app.tenant_id', true), ''),
 		nullif(current_setting('app.system', true), ''), nullif(current_setting('transaction_read_only'), 'off'),

@@ -188,7 +188,7 @@ func (lk *look) readFor(ctx context.Context, st *store.Store, parts []*part) err
 	if len(byID) == 0 {
 		return nil
 	}
-	rows, err := st.ReadSystem().TakeWebhookWork(ctx, args)
+	rows, err := st.ReadSystemByIndex().TakeWebhookWork(ctx, args)
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func aimFor(ctx context.Context, st *store.Store, parts []*part) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	targets, err := st.ReadSystem().WebhookTargets(ctx, ids)
+	targets, err := st.ReadSystemByIndex().WebhookTargets(ctx, ids)
 	if err != nil {
 		return err
 	}

@@ -187,6 +187,9 @@ func (r *recorder) persist(ctx context.Context, tx *store.Tx, batch []record) er
 			recovered = append(recovered, rec.endpoint)
 		}
 	}
+	if err := tx.Q.QueueByIndex(ctx); err != nil {
+		return err
+	}
 	if err := tx.Q.RecordWebhookAttempts(ctx, args); err != nil {
 		return err
 	}

@@ -2,11 +2,14 @@ package webhook
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -31,4 +34,57 @@ func TestRefusedOutcomeKeepsNoOther(t *testing.T) {
 	require.Empty(t, r.seqs(sub))
 	r.asked(t, sub)
 	require.Equal(t, []int64{bad}, r.seqs(sub))
+}
+
+// Plans that are made while the queue is all but empty, and VACUUM has given its pages back, read none of it in order: they are kept while it fills.
+func TestSmallQueuePlansForALargeOne(t *testing.T) {
+	t.Parallel()
+	r := newReader(t)
+	sub := r.subscribe(t)
+	waits := r.subscribe(t)
+	fill := func(n int) {
+		storetest.Exec(t, r.st, r.tenant, `INSERT INTO webhook_queue (tenant_id, subscription_id, delivery_id, event_id, due_at)
+			SELECT $1, $2, gen_random_uuid(), gen_random_uuid(), now() + interval '1 hour' FROM generate_series(1, $3::int)`, r.tenant, waits, n)
+	}
+	fill(3)
+	_, err := r.st.Pool().Exec(t.Context(), "VACUUM ANALYZE webhook_queue")
+	require.NoError(t, err)
+	for range 3 {
+		r.queue(t, sub, nil)
+	}
+	due := time.Now().Add(-time.Second)
+	r.queue(t, sub, &due)
+	fill(97)
+	const scans = "SELECT coalesce(seq_scan, 0), coalesce(idx_tup_fetch, 0) FROM pg_stat_%s_tables WHERE relname = 'webhook_queue'"
+	var inOrder, byIndex int64
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // a connection tells of what it has read a second later
+		r.all(t)
+		require.NoError(c, r.st.Pool().QueryRow(t.Context(), fmt.Sprintf(scans, "user")).Scan(&inOrder, &byIndex))
+		require.Greater(c, byIndex, int64(3))
+	}, 30*time.Second, 50*time.Millisecond)
+	require.Zero(t, inOrder, "looks")
+	require.Len(t, r.seqs(sub), 4)
+
+	var batch []record
+	for _, it := range r.endpoints[sub].held {
+		status := StatusDelivered
+		if len(batch)%2 == 1 {
+			status = StatusPending
+		}
+		batch = append(batch, record{endpoint: sub, item: it, status: status, next: time.Now(), entry: Attempt{At: time.Now()}})
+	}
+	require.NoError(t, r.st.InSystem(t.Context(), func(tx *store.Tx) error {
+		counts := func() (inOrder, byIndex int64) {
+			require.NoError(t, tx.Pgx().QueryRow(t.Context(), fmt.Sprintf(scans, "xact_user")).Scan(&inOrder, &byIndex))
+			return inOrder, byIndex
+		}
+		inOrder, byIndex := counts()
+		require.NoError(t, r.successes.persist(t.Context(), tx, batch))
+		inOrderNow, byIndexNow := counts()
+		require.Equal(t, inOrder, inOrderNow, "records")
+		require.LessOrEqual(t, byIndexNow-byIndex, 2*int64(len(batch)), "rows that records step over")
+		return nil
+	}))
+	require.Equal(t, 2, storetest.Count(t, r.st, "SELECT count(*) FROM webhook_queue WHERE due_at IS NOT NULL AND made = 1"))
+	require.Equal(t, 2+100, storetest.Count(t, r.st, "SELECT count(*) FROM webhook_queue"))
 }

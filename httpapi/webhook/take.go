@@ -29,7 +29,7 @@ func (d *Dispatcher) lookAtAll(ctx context.Context) {
 	d.beside(func() func() {
 		limited, cancel := context.WithTimeout(ctx, lookTimeout)
 		defer cancel()
-		work, err := d.store.ReadSystem().WebhookWork(limited)
+		work, err := d.store.ReadSystemByIndex().WebhookWork(limited)
 		took := time.Since(began)
 		return func() {
 			d.readingAll = false

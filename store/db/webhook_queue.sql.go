@@ -128,6 +128,17 @@ func (q *Queries) EventData(ctx context.Context, tenantID uuid.UUID, iD uuid.UUI
 	return data, err
 }
 
+const queueByIndex = `-- name: QueueByIndex :exec
+SELECT set_config('enable_seqscan', 'off', true)
+`
+
+// QueueByIndex has the rest of the transaction step over the queue by its indexes, however small it was when the plans were made: it is empty
+// again and again, VACUUM gives its pages back, and a plan that reads all of it is kept while it fills.
+func (q *Queries) QueueByIndex(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, queueByIndex)
+	return err
+}
+
 const queueDeliveries = `-- name: QueueDeliveries :exec
 WITH d AS (
   INSERT INTO webhook_deliveries (tenant_id, id, subscription_id, event_id, event_type, next_attempt_at)
@@ -189,11 +200,15 @@ WITH r AS (
   SELECT unnest($1::uuid[]) AS subscription_id, unnest($2::bigint[]) AS seq, unnest($3::uuid[]) AS tenant_id, unnest($4::uuid[]) AS id,
     unnest($5::text[])::jsonb AS attempt, unnest($6::text[]) AS status, unnest($7::timestamptz[]) AS next_at
 ), ended AS (
-  DELETE FROM webhook_queue q USING r
-  WHERE q.subscription_id = r.subscription_id AND q.seq = r.seq AND r.status <> 'pending' RETURNING q.seq
+  DELETE FROM webhook_queue q WHERE q.ctid = ANY(ARRAY(
+    SELECT (SELECT i.ctid FROM webhook_queue i WHERE i.subscription_id = r.subscription_id AND i.seq = r.seq) FROM r WHERE r.status <> 'pending'))
+  RETURNING q.seq
 ), again AS (
   UPDATE webhook_queue q SET due_at = r.next_at, made = q.made + 1 FROM r
-  WHERE q.subscription_id = r.subscription_id AND q.seq = r.seq AND r.status = 'pending' RETURNING q.seq
+  WHERE q.ctid = ANY(ARRAY(
+    SELECT (SELECT i.ctid FROM webhook_queue i WHERE i.subscription_id = p.subscription_id AND i.seq = p.seq) FROM r p WHERE p.status = 'pending'))
+    AND q.subscription_id = r.subscription_id AND q.seq = r.seq AND r.status = 'pending'
+  RETURNING q.seq
 )
 UPDATE webhook_deliveries d SET attempts = d.attempts || r.attempt, status = r.status,
   next_attempt_at = CASE WHEN r.status = 'pending' THEN r.next_at END, updated_at = now()
@@ -210,7 +225,8 @@ type RecordWebhookAttemptsParams struct {
 	NextAt        []time.Time
 }
 
-// RecordWebhookAttempts writes what came of attempts, each if its delivery is still in the queue. next_at counts for pending ones alone.
+// RecordWebhookAttempts writes what came of attempts, each if its delivery is still in the queue. next_at counts for pending ones alone. Rows
+// of the queue are looked up one by one, after QueueByIndex: a join would be planned as one of all of the queue while that is small.
 func (q *Queries) RecordWebhookAttempts(ctx context.Context, arg RecordWebhookAttemptsParams) error {
 	_, err := q.db.Exec(ctx, recordWebhookAttempts,
 		arg.Subscriptions,

@@ -62,17 +62,27 @@ SELECT s.id, s.tenant_id, s.url, s.secret_sealed, s.previous_secret_sealed, s.pr
   (t.privacy_mode = 'strict')::boolean AS strict, (t.suspended_at IS NOT NULL)::boolean AS suspended
 FROM webhook_subscriptions s JOIN tenants t ON t.id = s.tenant_id WHERE s.id = ANY(@ids::uuid[]);
 
--- RecordWebhookAttempts writes what came of attempts, each if its delivery is still in the queue. next_at counts for pending ones alone.
+-- QueueByIndex has the rest of the transaction step over the queue by its indexes, however small it was when the plans were made: it is empty
+-- again and again, VACUUM gives its pages back, and a plan that reads all of it is kept while it fills.
+-- name: QueueByIndex :exec
+SELECT set_config('enable_seqscan', 'off', true);
+
+-- RecordWebhookAttempts writes what came of attempts, each if its delivery is still in the queue. next_at counts for pending ones alone. Rows
+-- of the queue are looked up one by one, after QueueByIndex: a join would be planned as one of all of the queue while that is small.
 -- name: RecordWebhookAttempts :exec
 WITH r AS (
   SELECT unnest(@subscriptions::uuid[]) AS subscription_id, unnest(@seqs::bigint[]) AS seq, unnest(@tenants::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id,
     unnest(@attempts::text[])::jsonb AS attempt, unnest(@statuses::text[]) AS status, unnest(@next_at::timestamptz[]) AS next_at
 ), ended AS (
-  DELETE FROM webhook_queue q USING r
-  WHERE q.subscription_id = r.subscription_id AND q.seq = r.seq AND r.status <> 'pending' RETURNING q.seq
+  DELETE FROM webhook_queue q WHERE q.ctid = ANY(ARRAY(
+    SELECT (SELECT i.ctid FROM webhook_queue i WHERE i.subscription_id = r.subscription_id AND i.seq = r.seq) FROM r WHERE r.status <> 'pending'))
+  RETURNING q.seq
 ), again AS (
   UPDATE webhook_queue q SET due_at = r.next_at, made = q.made + 1 FROM r
-  WHERE q.subscription_id = r.subscription_id AND q.seq = r.seq AND r.status = 'pending' RETURNING q.seq
+  WHERE q.ctid = ANY(ARRAY(
+    SELECT (SELECT i.ctid FROM webhook_queue i WHERE i.subscription_id = p.subscription_id AND i.seq = p.seq) FROM r p WHERE p.status = 'pending'))
+    AND q.subscription_id = r.subscription_id AND q.seq = r.seq AND r.status = 'pending'
+  RETURNING q.seq
 )
 UPDATE webhook_deliveries d SET attempts = d.attempts || r.attempt, status = r.status,
   next_attempt_at = CASE WHEN r.status = 'pending' THEN r.next_at END, updated_at = now()
