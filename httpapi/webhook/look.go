@@ -234,6 +234,7 @@ func aimFor(ctx context.Context, st *store.Store, parts []*part) error {
 func (lk *look) later(row db.TakeWebhookWorkRow) bool {
 	return row.DueAt != nil && row.DueAt.After(lk.due)
 }
+
 func (lk *look) orphan(row db.TakeWebhookWorkRow) bool { return row.EventType == "" && !lk.later(row) }
 
 // looked takes over what a look has read. What is no longer so is read again.
