@@ -90,8 +90,10 @@ func (s *Service) Suspend(ctx context.Context, tenantID uuid.UUID, at time.Time,
 	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
 		tx.ForgetCredentials(tenantID)
 		tx.WakeWebhooks() // what is at hand waits, too
-		out, err = tx.Q.SuspendTenant(ctx, at, optional(reason), tenantID)
-		return err
+		if out, err = tx.Q.SuspendTenant(ctx, at, optional(reason), tenantID); err != nil {
+			return err
+		}
+		return tx.RevokedOAuthHere(ctx) // with the tenant end the tokens of its partners' applications
 	})
 	return out, translate("suspend tenant", err)
 }

@@ -313,7 +313,7 @@ func (s *Service) changeUser(
 		if !stays && slices.Equal(admins, []uuid.UUID{id}) {
 			return &fault.Error{Kind: fault.Conflict, Code: CodeLastAdmin, Detail: "the last active administrator must stay one"}
 		}
-		return nil
+		return tx.RevokedOAuthHere(ctx) // with a password, or a user, what partners' applications have ends
 	})
 	return row, translate(what, err)
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// guardPerMinute bounds what one network may ask at the endpoints of OAuth in a minute.
+// guardPerMinute bounds what one network, and what one client, may ask at the endpoints of OAuth in a minute.
 const guardPerMinute = 1200
 
 // Guard bounds what networks ask at endpoints that take secrets of clients, and slows down who guesses those. It counts failures alone: a secret has 256 random bits, and
@@ -21,12 +21,12 @@ type Guard struct {
 
 // NewGuard makes a Guard.
 func NewGuard() *Guard {
-	return &Guard{requests: newLimiter(time.Minute), failed: attempts{failures: loginFailures, most: maxGuessed, of: map[guessKey][]time.Time{}}}
+	return &Guard{requests: &limiter{window: time.Minute, most: maxGuessed, byKey: map[string]*tally{}}, failed: attempts{failures: loginFailures, most: maxGuessed, of: map[guessKey][]time.Time{}}}
 }
 
-// Take counts a request of a network, or tells how long it must wait.
-func (g *Guard) Take(network string, now time.Time) (wait time.Duration) {
-	return g.requests.take(network, guardPerMinute, now).RetryAfter
+// Take counts a request of a network, or of a client, or tells how long it must wait.
+func (g *Guard) Take(who string, now time.Time) (wait time.Duration) {
+	return g.requests.take(who, guardPerMinute, now).RetryAfter
 }
 
 // Failed counts a wrong secret of a client, and tells how long whoever sends it from there must wait; 0 while there were few.

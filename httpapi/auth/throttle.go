@@ -151,6 +151,7 @@ func since(list []time.Time, from time.Time) []time.Time {
 // shared by no other, so that a limit of n lets n requests through and tells when the next is let through.
 type limiter struct {
 	window time.Duration
+	most   int // that are counted at a time; 0: any number
 
 	mu    sync.Mutex // guards all below
 	byKey map[string]*tally
@@ -180,6 +181,12 @@ func (l *limiter) take(key string, limit int, now time.Time) Verdict {
 	defer l.mu.Unlock()
 	l.sweep(now)
 	t, ok := l.byKey[key]
+	if !ok && l.most > 0 && len(l.byKey) >= l.most {
+		for other := range l.byKey {
+			delete(l.byKey, other)
+			break
+		}
+	}
 	if !ok || now.Sub(t.opened) >= l.window {
 		t = &tally{opened: now}
 		l.byKey[key] = t

@@ -99,24 +99,45 @@ func (g *assertionGrant) verify(ctx context.Context, r fosite.AccessRequester) (
 	if _, _, err := jwt.NewParser().ParseUnverified(raw, &claims); err != nil {
 		return nil, claims, refusedAssertion("The assertion is not a JWT.")
 	}
-	c, err := g.client(ctx, r, claims)
+	candidates, err := g.clients(ctx, r, claims)
 	if err != nil {
 		return nil, claims, err
 	}
+	// Anybody may register anybody's issuer: of several clients it is the one whose key has signed.
+	var c *client
+	for _, c = range candidates {
+		if claims, err = g.read(c, raw); !errors.Is(err, jwt.ErrTokenSignatureInvalid) {
+			break
+		}
+	}
+	refusal := new(fosite.RFC6749Error)
+	switch {
+	case errors.As(err, &refusal):
+		return nil, claims, err
+	case err != nil:
+		return nil, claims, refusedAssertion("The assertion is refused: %s.", reason(err))
+	}
+	if err := g.check(c, claims); err != nil {
+		return nil, claims, err
+	}
+	if wait := g.p.guard.Take("client "+c.GetID(), g.p.now()); wait > 0 {
+		return nil, claims, &limited{wait: wait}
+	}
+	return c, claims, nil
+}
+
+// read verifies an assertion with a client's key.
+func (g *assertionGrant) read(c *client, raw string) (claims assertion, err error) {
 	if c.row.PublicKeyPem == nil || c.row.JwtIssuer == nil {
-		return nil, claims, fosite.ErrUnauthorizedClient.WithHint("The client has no public key: it may not use assertions.")
+		return claims, fosite.ErrUnauthorizedClient.WithHint("The client has no public key: it may not use assertions.")
 	}
 	key, err := clients.ParsePublicKey(*c.row.PublicKeyPem)
 	if err != nil {
-		return nil, claims, fmt.Errorf("read the public key of client %s: %w", c.row.ID, err)
+		return claims, fmt.Errorf("read the public key of client %s: %w", c.row.ID, err)
 	}
-	claims = assertion{}
 	_, err = jwt.ParseWithClaims(raw, &claims, func(*jwt.Token) (any, error) { return key, nil }, jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}),
 		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(clockSkew), jwt.WithTimeFunc(g.p.now), jwt.WithIssuer(*c.row.JwtIssuer), jwt.WithStrictDecoding())
-	if err != nil {
-		return nil, claims, refusedAssertion("The assertion is refused: %s.", reason(err))
-	}
-	return c, claims, g.check(c, claims)
+	return claims, err //nolint:wrapcheck // the caller looks which it is
 }
 
 // reason says what is wrong with an assertion without what it says.
@@ -156,10 +177,10 @@ func (g *assertionGrant) check(c *client, claims assertion) error {
 	return nil
 }
 
-// client finds whose assertion it is: the client that authenticates, or names itself, or is the audience, or the one with this issuer.
-func (g *assertionGrant) client(ctx context.Context, r fosite.AccessRequester, claims assertion) (*client, error) {
+// clients finds whose assertion it may be: the client that authenticates, or names itself, or is the audience, or those with this issuer.
+func (g *assertionGrant) clients(ctx context.Context, r fosite.AccessRequester, claims assertion) ([]*client, error) {
 	if c, ok := r.GetClient().(*client); ok {
-		return c, nil
+		return []*client{c}, nil
 	}
 	if sent, _ := ctx.Value(fosite.RequestContextKey).(*http.Request); sent != nil {
 		form := r.GetRequestForm()
@@ -167,29 +188,32 @@ func (g *assertionGrant) client(ctx context.Context, r fosite.AccessRequester, c
 			return nil, fosite.ErrInvalidClient.WithHint("The client's id or its secret is wrong.")
 		}
 	}
-	candidates := append([]string{r.GetRequestForm().Get("client_id")}, claims.Audience...)
-	for _, id := range candidates {
-		if _, err := uuid.Parse(id); err == nil {
-			found, err := g.p.storage.GetClient(ctx, id)
-			if errors.Is(err, fosite.ErrNotFound) {
-				return nil, refusedAssertion("The assertion is refused: there is no such client.")
-			}
-			c, _ := found.(*client)
-			return c, err
+	var ids []uuid.UUID
+	for _, named := range append([]string{r.GetRequestForm().Get("client_id")}, claims.Audience...) {
+		if id, err := uuid.Parse(named); err == nil {
+			ids = []uuid.UUID{id}
+			break
 		}
 	}
-	ids, err := g.p.cfg.Store.ReadSystem().OAuthClientsOfIssuer(ctx, &claims.Issuer)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(ids) != 1:
-		return nil, refusedAssertion("The assertion is refused: neither its aud nor client_id names a client.")
+	if len(ids) == 0 {
+		var err error
+		if ids, err = g.p.cfg.Store.ReadSystem().OAuthClientsOfIssuer(ctx, &claims.Issuer); err != nil {
+			return nil, err
+		}
 	}
-	c, err := g.p.storage.client(ctx, ids[0])
-	if errors.Is(err, fosite.ErrNotFound) {
-		return nil, refusedAssertion("The assertion is refused: there is no such client.")
+	var found []*client
+	for _, id := range ids {
+		c, err := g.p.storage.client(ctx, id)
+		if err == nil {
+			found = append(found, c)
+		} else if !errors.Is(err, fosite.ErrNotFound) {
+			return nil, err
+		}
 	}
-	return c, err
+	if len(found) == 0 {
+		return nil, refusedAssertion("The assertion is refused: neither its aud, nor client_id, nor its iss is a client's.")
+	}
+	return found, nil
 }
 
 // user is whom the client acts for.
@@ -209,9 +233,9 @@ func (g *assertionGrant) user(ctx context.Context, c *client, claims assertion) 
 	if user.TenantID == c.row.TenantID {
 		return user, nil
 	}
-	_, err = g.p.cfg.Store.Read(user.TenantID).OAuthGrantOf(ctx, user.TenantID, user.ID, c.row.ID)
-	if errors.Is(err, store.ErrNotFound) {
-		return db.User{}, unknown
+	grant, err := g.p.cfg.Store.Read(user.TenantID).OAuthGrantOf(ctx, user.TenantID, user.ID, c.row.ID)
+	if errors.Is(err, store.ErrNotFound) || (err == nil && !slices.Contains(grant.Scopes, scopeOffline)) {
+		return db.User{}, unknown // without offline_access the user let the client act while they are there
 	}
 	return user, err
 }
@@ -280,7 +304,15 @@ func (g *assertionGrant) PopulateTokenEndpointResponse(ctx context.Context, r fo
 	now := g.p.now()
 	before := now.Add(-usedEvery)
 	as := actor(ctx, "oauth_client:"+claims.Client.String())
-	err = g.p.cfg.Store.InTenant(as, claims.Tenant, func(tx *store.Tx) error {
+	c := clientOf(r)
+	of, _ := r.GetSession().(*session)
+	if c == nil || of == nil {
+		return errors.New("an assertion has lost its client")
+	}
+	err = g.p.cfg.Store.InSystem(as, func(tx *store.Tx) error {
+		if err := hold(as, tx, of.user, c, claims.Tenant != c.row.TenantID); err != nil {
+			return err
+		}
 		if err := tx.Q.OAuthFamilyBegin(ctx, db.OAuthFamilyBeginParams{
 			TenantID: claims.Tenant, ID: claims.Family, UserID: claims.User, ClientID: claims.Client, Scopes: claims.Scopes, Request: []byte("{}"),
 			BeganAt: now, GoodUntil: now.Add(access.Lifetime),

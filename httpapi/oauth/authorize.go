@@ -34,6 +34,12 @@ type authorization struct {
 	hint   string        // whom the client expects, by id_token_hint; empty without one
 }
 
+const (
+	// maxState and maxKept bound what goes through, and what is kept of a request, in bytes.
+	maxState = 2048
+	maxKept  = 512
+)
+
 // challenge is a S256 code challenge (RFC 7636, 4.2): SHA-256 in base64url.
 var challenge = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
@@ -137,6 +143,8 @@ func (a *authorization) parse(ctx context.Context) (err error) {
 		return fosite.ErrInvalidRequest.WithHint("code_challenge_method must be S256.")
 	case !challenge.MatchString(a.query.Get("code_challenge")):
 		return fosite.ErrInvalidRequest.WithHint("code_challenge must be the base64url form of a SHA-256, of 43 characters.")
+	case len(a.query.Get("state")) > maxState, len(a.query.Get("nonce")) > maxKept, len(a.query.Get("acr_values")) > maxKept:
+		return fosite.ErrInvalidRequest.WithHintf("state has more than %d characters, or nonce or acr_values more than %d.", maxState, maxKept)
 	case len(a.ar.GetRequestedScopes()) == 0:
 		return fosite.ErrInvalidScope.WithHint("scope is missing.")
 	}
@@ -313,6 +321,10 @@ func (a *authorization) issue(ctx context.Context, s *pages.Session, scopes fosi
 		of.Claims.RequestedAt = of.Claims.AuthTime
 	}
 	answer, err := a.p.fosite.NewAuthorizeResponse(ctx, a.ar, of)
+	if errors.Is(err, errFamilyEnded) {
+		a.refuse(ctx, fosite.ErrAccessDenied.WithHint("The user has just withdrawn what the application was allowed."))
+		return
+	}
 	if err != nil {
 		a.refuse(ctx, serverError(err))
 		return

@@ -126,11 +126,18 @@ func (p *Provider) authenticate(ctx context.Context, r *http.Request, form url.V
 	}
 	c, _ := found.(*client)
 	if c == nil || !clients.SecretMatches(c.row, secret, p.now()) {
-		if wait := p.guard.Failed(id, network(ctx), p.now()); wait > 0 {
+		guessed := id
+		if c == nil {
+			guessed = "" // of clients that there are none, all of a network's count together
+		}
+		if wait := p.guard.Failed(guessed, network(ctx), p.now()); wait > 0 {
 			return nil, &limited{wait: wait} // neither logged nor audited: there may be many
 		}
 		p.refuseClient(ctx, c, id)
 		return nil, fosite.ErrInvalidClient.WithHint("The client's id or its secret is wrong.")
+	}
+	if wait := p.guard.Take("client "+id, p.now()); wait > 0 {
+		return nil, &limited{wait: wait}
 	}
 	return c, nil
 }

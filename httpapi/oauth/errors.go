@@ -134,7 +134,9 @@ func (p *Provider) refuseClient(ctx context.Context, c *client, id string) {
 	attrs := []any{"remote_addr", peerOf(ctx).Addr, "request_id", peerOf(ctx).RequestID}
 	if c != nil {
 		attrs = append(attrs, "client_id", id, "tenant_id", c.row.TenantID)
-		p.audit(ctx, c, "oauth_client.refused", nil)
+		if p.guard.Failed("audit "+id, "", p.now()) == 0 { // some in five minutes, from however many networks
+			p.audit(ctx, c, "oauth_client.refused", nil)
+		}
 	}
 	p.log.WarnContext(ctx, "oauth client did not authenticate", attrs...)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/httpapi/oauth/access"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
 )
 
@@ -77,7 +78,7 @@ func (p *Provider) look(r *http.Request, c *client, token string) (introspection
 			return introspection{}, nil
 		}
 		return introspection{
-			Active: true, Scope: strings.Join(within(claims.Scopes, c, user.Role), " "), ClientID: c.GetID(), Username: user.Email, TokenType: "Bearer",
+			Active: true, Scope: strings.Join(within(claims.Scopes, c, user.Role), " "), ClientID: c.GetID(), Username: username(claims.Scopes, user), TokenType: "Bearer",
 			Exp: claims.ExpiresAt.Unix(), Iat: claims.IssuedAt.Unix(), Sub: claims.User.String(), Aud: p.cfg.Tokens.Audience(), Iss: p.cfg.Issuer(),
 			JTI: claims.ID, TenantID: claims.Tenant.String(),
 		}, err
@@ -95,9 +96,17 @@ func (p *Provider) look(r *http.Request, c *client, token string) (introspection
 		return introspection{}, nil
 	}
 	return introspection{
-		Active: true, Scope: strings.Join(within(family.Scopes, c, user.Role), " "), ClientID: c.GetID(), Username: user.Email,
+		Active: true, Scope: strings.Join(within(family.Scopes, c, user.Role), " "), ClientID: c.GetID(), Username: username(family.Scopes, user),
 		Exp: refresh.ExpiresAt.Unix(), Iat: refresh.IssuedAt.Unix(), Sub: family.UserID.String(), Iss: p.cfg.Issuer(), TenantID: family.TenantID.String(),
 	}, err
+}
+
+// username is the user's address, for whom may see it.
+func username(scopes []string, user db.User) string {
+	if !slices.Contains(scopes, scopeEmail) {
+		return ""
+	}
+	return user.Email
 }
 
 // revoke is the revocation endpoint (RFC 7009). A refresh token ends with all that came of its authorization, an access token by itself. A token that
@@ -175,7 +184,11 @@ func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
 	if p.cfg.Tokens.Is(token) {
 		claims, err = p.cfg.Tokens.Verify(token)
 	}
-	user, errUser := p.storage.user(r.Context(), claims.User)
+	var user db.User
+	var errUser error
+	if err == nil {
+		user, errUser = p.storage.user(r.Context(), claims.User)
+	}
 	switch {
 	case err != nil && isUnavailable(err):
 		p.writeError(w, r, err)

@@ -53,7 +53,7 @@ type asked struct {
 
 // kept are the parameters that fosite looks at again when the code is exchanged.
 func kept() []string {
-	return []string{"code", "redirect_uri", "code_challenge", "code_challenge_method", "nonce", "max_age", "prompt", "acr_values", "id_token_hint"}
+	return []string{"code", "redirect_uri", "code_challenge", "code_challenge_method", "nonce", "max_age", "prompt", "acr_values"}
 }
 
 // requestOf gives a family's request back, with the scopes that are left of those which were granted: what the client may no longer ask for, or the

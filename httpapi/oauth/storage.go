@@ -97,6 +97,9 @@ func (s *storage) CreateAuthorizeCodeSession(ctx context.Context, signature stri
 	now := s.now()
 	ends := now.Add(codeLifetime)
 	return s.write(ctx, func(ctx context.Context, tx *store.Tx) error {
+		if err := hold(ctx, tx, of.user, c, true); err != nil {
+			return err
+		}
 		if err := tx.Q.OAuthFamilyBegin(ctx, db.OAuthFamilyBeginParams{
 			TenantID: of.user.TenantID, ID: family, UserID: of.user.ID, ClientID: c.row.ID, Scopes: r.GetGrantedScopes(), Request: request,
 			BeganAt: now, GoodUntil: ends,
@@ -105,6 +108,19 @@ func (s *storage) CreateAuthorizeCodeSession(ctx context.Context, signature stri
 		}
 		return tx.Q.OAuthCodeAdd(ctx, db.OAuthCodeAddParams{TenantID: of.user.TenantID, Hash: []byte(signature), FamilyID: family, ExpiresAt: ends})
 	})
+}
+
+// hold keeps client, user and, where asked, the user's grant as they are while a family begins: whoever ends one of them at the same time either ends the
+// family too, or comes first, which is errFamilyEnded.
+func hold(ctx context.Context, tx *store.Tx, user db.User, c *client, granted bool) error {
+	good, err := tx.Q.OAuthHold(ctx, c.row.ID, user.TenantID, user.ID)
+	if err == nil && good && granted {
+		_, err = tx.Q.OAuthHoldGrant(ctx, user.TenantID, user.ID, c.row.ID)
+	}
+	if errors.Is(err, store.ErrNotFound) || (err == nil && !good) {
+		return errFamilyEnded
+	}
+	return err
 }
 
 // load gives the request of a family. Its errors are fosite.ErrNotFound for one that is over or another client's, or whose user may not sign in.

@@ -62,10 +62,10 @@ func (q *Queries) OAuthClient(ctx context.Context, id uuid.UUID) (OAuthClientRow
 }
 
 const oAuthClientsOfIssuer = `-- name: OAuthClientsOfIssuer :many
-SELECT id FROM oauth_clients WHERE jwt_issuer = $1 LIMIT 2
+SELECT id FROM oauth_clients WHERE jwt_issuer = $1 AND is_active ORDER BY id LIMIT 20
 `
 
-// OAuthClientsOfIssuer gives the clients whose assertions an issuer signs; more than one is ambiguous.
+// OAuthClientsOfIssuer gives the clients that are registered for an issuer, whichever the tenants: anybody may name one. The oldest come first.
 func (q *Queries) OAuthClientsOfIssuer(ctx context.Context, jwtIssuer *string) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, oAuthClientsOfIssuer, jwtIssuer)
 	if err != nil {
@@ -350,6 +350,32 @@ func (q *Queries) OAuthGrantUsed(ctx context.Context, arg OAuthGrantUsedParams) 
 		arg.Before,
 	)
 	return err
+}
+
+const oAuthHold = `-- name: OAuthHold :one
+SELECT (c.is_active AND u.is_active)::boolean FROM oauth_clients c, users u
+WHERE c.id = $1 AND u.tenant_id = $2 AND u.id = $3 FOR SHARE OF c, u
+`
+
+// OAuthHold tells whether a client may act for a user still, and keeps both as they are until the transaction ends: a family that begins in it is seen by
+// whoever switches one of them off.
+func (q *Queries) OAuthHold(ctx context.Context, clientID uuid.UUID, tenantID uuid.UUID, userID uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, oAuthHold, clientID, tenantID, userID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const oAuthHoldGrant = `-- name: OAuthHoldGrant :one
+SELECT scopes FROM oauth_grants WHERE tenant_id = $1 AND user_id = $2 AND client_id = $3 FOR SHARE
+`
+
+// OAuthHoldGrant does the same with what the user granted: a family that begins in the transaction is seen by whoever withdraws it.
+func (q *Queries) OAuthHoldGrant(ctx context.Context, tenantID uuid.UUID, userID uuid.UUID, clientID uuid.UUID) ([]string, error) {
+	row := q.db.QueryRow(ctx, oAuthHoldGrant, tenantID, userID, clientID)
+	var scopes []string
+	err := row.Scan(&scopes)
+	return scopes, err
 }
 
 const oAuthRefresh = `-- name: OAuthRefresh :one

@@ -269,7 +269,7 @@ func (q *Queries) OAuthClientsOf(ctx context.Context, tenantID uuid.UUID) ([]Oau
 
 const oAuthFamiliesWithdraw = `-- name: OAuthFamiliesWithdraw :execrows
 UPDATE oauth_families SET ended_at = $1, ended_for = 'withdrawn'
-WHERE tenant_id = $2 AND user_id = $3 AND client_id = $4 AND ended_at IS NULL
+WHERE tenant_id = $2 AND user_id = $3 AND client_id = $4 AND ended_at IS NULL AND good_until > $1
 `
 
 type OAuthFamiliesWithdrawParams struct {

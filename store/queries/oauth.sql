@@ -3,9 +3,19 @@
 SELECT sqlc.embed(c), t.name AS tenant_name, (t.suspended_at IS NOT NULL)::boolean AS suspended
 FROM oauth_clients c JOIN tenants t ON t.id = c.tenant_id WHERE c.id = @id;
 
--- OAuthClientsOfIssuer gives the clients whose assertions an issuer signs; more than one is ambiguous.
+-- OAuthClientsOfIssuer gives the clients that are registered for an issuer, whichever the tenants: anybody may name one. The oldest come first.
 -- name: OAuthClientsOfIssuer :many
-SELECT id FROM oauth_clients WHERE jwt_issuer = @jwt_issuer LIMIT 2;
+SELECT id FROM oauth_clients WHERE jwt_issuer = @jwt_issuer AND is_active ORDER BY id LIMIT 20;
+
+-- OAuthHold tells whether a client may act for a user still, and keeps both as they are until the transaction ends: a family that begins in it is seen by
+-- whoever switches one of them off.
+-- name: OAuthHold :one
+SELECT (c.is_active AND u.is_active)::boolean FROM oauth_clients c, users u
+WHERE c.id = @client_id AND u.tenant_id = @tenant_id AND u.id = @user_id FOR SHARE OF c, u;
+
+-- OAuthHoldGrant does the same with what the user granted: a family that begins in the transaction is seen by whoever withdraws it.
+-- name: OAuthHoldGrant :one
+SELECT scopes FROM oauth_grants WHERE tenant_id = @tenant_id AND user_id = @user_id AND client_id = @client_id FOR SHARE;
 
 -- OAuthUser gives whoever a client may act for, with whether the tenant is suspended.
 -- name: OAuthUser :one

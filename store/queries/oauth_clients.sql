@@ -43,7 +43,7 @@ DELETE FROM oauth_grants WHERE tenant_id = @tenant_id AND user_id = @user_id AND
 -- OAuthFamiliesWithdraw ends all that a client has of a user.
 -- name: OAuthFamiliesWithdraw :execrows
 UPDATE oauth_families SET ended_at = @now, ended_for = 'withdrawn'
-WHERE tenant_id = @tenant_id AND user_id = @user_id AND client_id = @client_id AND ended_at IS NULL;
+WHERE tenant_id = @tenant_id AND user_id = @user_id AND client_id = @client_id AND ended_at IS NULL AND good_until > @now;
 
 -- OAuthForgetRefreshTokens takes up to a page of the refresh tokens that expired before a moment, used or not.
 -- name: OAuthForgetRefreshTokens :execrows

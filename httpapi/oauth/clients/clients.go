@@ -92,7 +92,10 @@ func (s *Service) Edit(ctx context.Context, tenant, id uuid.UUID, in Fields) (ro
 			TenantID: tenant, ID: id, Name: row.Name, RedirectUris: row.RedirectUris, AllowedScopes: row.AllowedScopes,
 			PublicKeyPem: row.PublicKeyPem, JwtIssuer: row.JwtIssuer, IsActive: row.IsActive, Now: s.now(),
 		})
-		return err
+		if err != nil {
+			return err
+		}
+		return tx.RevokedOAuthHere(ctx)
 	})
 	return row, fault.Wrap("edit an OAuth client", err)
 }
@@ -104,7 +107,10 @@ func (s *Service) Delete(ctx context.Context, tenant, id uuid.UUID) error {
 		if err == nil && n == 0 {
 			err = store.ErrNotFound
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return tx.RevokedOAuthHere(ctx)
 	}))
 }
 

@@ -29,6 +29,9 @@ func (s *Service) Withdraw(ctx context.Context, tenant, user, id uuid.UUID) erro
 		if err != nil {
 			return err
 		}
+		if err := tx.RevokedOAuthHere(ctx); err != nil {
+			return err
+		}
 		return tx.Audit(ctx, store.AuditEntry{
 			TenantID: tenant, Action: "oauth_grant.withdrawn", ObjectID: id.String(),
 			Details: map[string]any{"client_id": grant.ClientID, "scopes": grant.Scopes, "families_ended": ended},
