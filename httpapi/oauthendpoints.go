@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
+	"time"
 
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
@@ -20,6 +22,7 @@ import (
 // oauthHandlers serve the endpoints of OAuth, which are net/http's.
 type oauthHandlers struct {
 	provider *oauth.Provider
+	issuer   func() string
 	proxies  networks
 }
 
@@ -42,7 +45,7 @@ func (h oauthHandlers) serve(ctx context.Context, r *request) (reply, error) {
 	}
 	answer := &recorder{header: http.Header{}, status: http.StatusOK}
 	h.provider.ServeHTTP(answer, sent.WithContext(oauth.WithPeer(ctx, oauth.Peer{
-		Addr: r.client, RequestID: r.id, Arrived: r.arrived, Secure: h.secure(r.rc),
+		Addr: r.client, RequestID: r.id, Arrived: time.Now(), Secure: h.secure(r.rc),
 	})))
 	out := reply{status: answer.status, raw: answer.body.Bytes(), headers: map[string]string{}, contentType: answer.header.Get("Content-Type")}
 	if out.raw == nil {
@@ -79,7 +82,17 @@ func (h oauthHandlers) secure(rc *fasthttp.RequestCtx) bool {
 		host = strings.Trim(string(rc.Host()), "[]")
 	}
 	addr, err := netip.ParseAddr(host)
-	return peer.Addr().IsLoopback() && (strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback())
+	return h.local() && peer.Addr().IsLoopback() && (strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback())
+}
+
+// local tells whether the issuer is on this machine: only then nobody else can be behind a peer that is.
+func (h oauthHandlers) local() bool {
+	issuer, err := url.Parse(h.issuer())
+	if err != nil {
+		return false
+	}
+	addr, err := netip.ParseAddr(issuer.Hostname())
+	return issuer.Hostname() == "localhost" || err == nil && addr.IsLoopback()
 }
 
 // recorder is an answer until it is whole.
@@ -115,5 +128,5 @@ func (s *Server) newOAuth() (oauthHandlers, error) {
 			Secure: s.cfg.TLSCertFile != "" || strings.HasPrefix(cmp.Or(s.cfg.Issuer, s.cfg.PublicURL), "https://"),
 		}),
 	})
-	return oauthHandlers{provider: provider, proxies: s.cfg.TrustedProxies}, err
+	return oauthHandlers{provider: provider, issuer: s.issuer, proxies: s.cfg.TrustedProxies}, err
 }

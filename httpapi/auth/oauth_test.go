@@ -66,7 +66,7 @@ func TestAccessTokenIsCutToTheRole(t *testing.T) {
 	token, claims := mint(t, tokens, tenant, user, "openid", "calls:read", "calls:write", "campaigns:write", "ai_sessions:control_admin")
 	who := h.principal(t, token)
 	require.Equal(t, OAuth, who.Kind)
-	require.Equal(t, []string{"calls:read", "calls:write"}, who.Scopes)
+	require.Equal(t, []string{"calls:read"}, who.Scopes)
 	require.Equal(t, "oauth_client:"+claims.Client.String()+":user:"+user.String(), who.Accessor())
 	require.Equal(t, tenant, who.TenantID)
 	require.False(t, who.May(account.PermissionKeys), "a permission is of the user's own sessions")

@@ -56,15 +56,15 @@ func (g *assertionGrant) HandleTokenEndpointRequest(ctx context.Context, r fosit
 	if err != nil {
 		return err
 	}
-	user, err := g.user(ctx, c, claims)
-	if err != nil {
-		return err
-	}
 	request, ok := r.(*fosite.AccessRequest)
 	if !ok {
 		return errors.New("an assertion came with a request that isn't fosite's")
 	}
 	request.Client = c
+	user, err := g.user(ctx, c, claims)
+	if err != nil {
+		return err
+	}
 	if request.GrantedScope, err = g.scopes(ctx, c, user, request.GetRequestedScopes()); err != nil {
 		return err
 	}

@@ -250,3 +250,16 @@ func (b *bundle) postAs(t *testing.T, id, with, path string, fields ...string) (
 	}
 	return res.StatusCode, got, res.Header
 }
+
+// lockTable keeps everybody from writing a table until it is released.
+func lockTable(t *testing.T, table string, locked chan<- struct{}, release <-chan struct{}) func(*store.Tx) error {
+	t.Helper()
+	return func(tx *store.Tx) error {
+		if _, err := tx.Pgx().Exec(t.Context(), "LOCK TABLE "+table+" IN SHARE MODE"); err != nil {
+			return err
+		}
+		close(locked)
+		<-release
+		return nil
+	}
+}

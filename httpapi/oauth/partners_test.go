@@ -105,7 +105,7 @@ func TestGoJWTBearer(t *testing.T) { //nolint:tparallel // one browser, one row 
 	t.Parallel()
 	b := setupAt(t, time.Now)
 	key, _ := b.signs(t, b.client)
-	b.code(t, b.client, "openid campaigns:read") // the user is another tenant's, and lets the client act
+	b.code(t, b.client, "openid offline_access campaigns:read") // the user is another tenant's, and lets the client act
 	private := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
 	for name, audience := range map[string]string{"the token URL": "", "the client's id": b.client.String()} {
 		t.Run(name, func(t *testing.T) {

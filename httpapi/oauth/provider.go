@@ -33,7 +33,6 @@ const (
 	PathIntrospect = "/oauth/introspect"
 	PathRevoke     = "/oauth/revoke"
 	PathUserinfo   = "/oauth/userinfo"
-	PathSignOut    = "/oauth/sign-out"
 )
 
 // Tokens makes and verifies access tokens, and has the keys; *access.Tokens is one.
@@ -180,7 +179,7 @@ func (p *Provider) endpoints() map[string]endpoint {
 		PathDiscovery: {methods: get, serve: p.discovery, open: true}, PathJWKS: {methods: get, serve: p.jwks, open: true},
 		PathAuthorize: {methods: both, serve: p.authorize}, PathToken: {methods: post, serve: p.token},
 		PathIntrospect: {methods: post, serve: p.introspect}, PathRevoke: {methods: post, serve: p.revoke},
-		PathUserinfo: {methods: both, serve: p.userinfo}, PathSignOut: {methods: post, serve: p.cfg.Pages.SignOut},
+		PathUserinfo: {methods: both, serve: p.userinfo},
 	}
 }
 
@@ -203,6 +202,9 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.writeError(w, r, fosite.ErrInvalidRequest.WithHint("This endpoint takes HTTPS alone."))
 	case e.open:
 		e.serve(w, r)
+	case r.Method == http.MethodHead:
+		// What a GET does here, sign somebody on or make a code, a HEAD must not.
+		w.WriteHeader(http.StatusMethodNotAllowed)
 	default:
 		if wait := p.guard.Take(network(r.Context()), p.now()); wait > 0 {
 			p.writeError(w, r, &limited{wait: wait})

@@ -115,18 +115,19 @@ func TestBearerRefuses(t *testing.T) { //nolint:tparallel // one browser, one ro
 		require.Empty(t, none)
 		b.refuses(t, request{method: http.MethodGet, path: oauth.PathUserinfo, header: http.Header{"Authorization": {"Bearer " + plain}}}, 403, "insufficient_scope")
 	})
-	t.Run("a user who was deactivated", func(t *testing.T) {
-		b.change(t, b.home, `UPDATE users SET is_active = false WHERE id = $1`, `UPDATE users SET is_active = true WHERE id = $1`, b.user.ID)
-		b.refuses(t, request{method: http.MethodGet, path: oauth.PathUserinfo, header: http.Header{"Authorization": {"Bearer " + access}}}, 401, "invalid_token")
-		require.False(t, b.active(t, b.client.String(), access))
-		require.False(t, b.active(t, b.client.String(), refresh))
-	})
 	t.Run("and as it should be it is good", func(t *testing.T) {
 		status, got, _ := b.do(t, request{method: http.MethodGet, path: oauth.PathUserinfo, header: http.Header{"Authorization": {"Bearer " + access}}})
 		require.Equal(t, http.StatusOK, status)
 		require.Equal(t, b.user.ID.String(), got["sub"])
 		require.True(t, b.active(t, b.client.String(), refresh))
 	})
+	t.Run("a user who was deactivated", func(t *testing.T) {
+		b.change(t, b.home, `UPDATE users SET is_active = false WHERE id = $1`, `UPDATE users SET is_active = true WHERE id = $1`, b.user.ID)
+		b.refuses(t, request{method: http.MethodGet, path: oauth.PathUserinfo, header: http.Header{"Authorization": {"Bearer " + access}}}, 401, "invalid_token")
+		require.False(t, b.active(t, b.client.String(), access))
+		require.False(t, b.active(t, b.client.String(), refresh))
+	})
+	require.False(t, b.active(t, b.client.String(), refresh), "switched on again, the user has given nothing")
 }
 
 // Who may introspect and revoke: the client whose token it is.

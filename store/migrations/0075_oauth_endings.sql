@@ -54,6 +54,7 @@ DROP INDEX oauth_families_of;
 CREATE INDEX oauth_families_of ON oauth_families (client_id, user_id) WHERE ended_at IS NULL;
 DROP INDEX oauth_families_by_user;
 CREATE INDEX oauth_families_by_user ON oauth_families (tenant_id, user_id);
+SELECT set_config('app.system', 'on', true);
 UPDATE oauth_families SET ended_for = 'suspended' WHERE ended_for = 'user';
 ALTER TABLE oauth_families DROP CONSTRAINT oauth_families_ended_for_check;
 ALTER TABLE oauth_families ADD CONSTRAINT oauth_families_ended_for_check

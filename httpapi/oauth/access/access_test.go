@@ -124,8 +124,8 @@ func TestRoleScopes(t *testing.T) {
 	require.Empty(t, RoleScopes("agent"))
 	require.Empty(t, RoleScopes("nobody"))
 	require.Equal(t, []string{
-		"agents:read", "calls:read", "calls:write", "campaigns:read", "flows:read", "leads:read", "numbers:read", "recordings:download",
-		"settings:read", "trunks:read", "voice_agents:read", "webhooks:read",
+		"agents:read", "calls:read", "campaigns:read", "flows:read", "numbers:read", "recordings:download",
+		"settings:read", "trunks:read",
 	}, RoleScopes("supervisor"))
 	require.Subset(t, Scopes(), append(RoleScopes("admin"), "openid", "profile", "email", "offline_access"))
 }

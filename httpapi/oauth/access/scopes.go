@@ -1,9 +1,6 @@
 package access
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/ringmaster/ringmaster/dialer/account"
 )
 
@@ -15,14 +12,14 @@ func Scopes() []string { return append(account.Scopes(), OpenIDScopes()...) }
 
 // RoleScopes gives the scopes of resources that a user of a role may let a client have.
 func RoleScopes(role string) []string {
-	all := account.Scopes()
 	switch role {
 	case account.RoleAdmin:
-		return all
+		return account.Scopes()
 	case account.RoleSupervisor:
-		return slices.DeleteFunc(all, func(scope string) bool {
-			return !strings.HasSuffix(scope, ":read") && scope != "calls:write" && scope != "recordings:download"
-		})
+		// What supervisors see when they sign in themselves; leads, webhooks and voice agents they don't.
+		return []string{
+			"agents:read", "calls:read", "campaigns:read", "flows:read", "numbers:read", "recordings:download", "settings:read", "trunks:read",
+		}
 	}
 	return nil
 }
