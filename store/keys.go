@@ -73,7 +73,7 @@ func wrapContext(p Purpose, no int) string { return fmt.Sprintf("key %d of %s", 
 
 // openKeys reads the database's keys, and makes them when it has none. A wrong master key is a *MasterKeyError, and nothing is written.
 func (s *Store) openKeys(ctx context.Context) error {
-	rows, err := s.secretKeys(ctx)
+	rows, err := secretKeys(ctx, s)
 	if err == nil && len(rows) == 0 {
 		rows, err = s.makeKeys(ctx)
 	}
@@ -88,7 +88,7 @@ func (s *Store) openKeys(ctx context.Context) error {
 	return nil
 }
 
-func (s *Store) secretKeys(ctx context.Context) (rows []db.SecretKey, err error) {
+func secretKeys(ctx context.Context, s *Store) (rows []db.SecretKey, err error) {
 	err = s.InSystem(ctx, func(tx *Tx) error {
 		rows, err = tx.Q.ListSecretKeys(ctx)
 		return err
@@ -203,7 +203,7 @@ func (s *Store) Keys(p Purpose) func() []keyring.Key {
 // RefreshKeys reads the keys that another process has replaced since. Call it every few seconds. When the master key was withdrawn it
 // keeps those that it has, and its error is a *MasterKeyError.
 func (s *Store) RefreshKeys(ctx context.Context) error {
-	rows, err := s.secretKeys(ctx)
+	rows, err := secretKeys(ctx, s)
 	if err != nil {
 		return fmt.Errorf("refresh the database's keys: %w", err)
 	}

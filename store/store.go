@@ -111,7 +111,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		err = checkRole(ctx, pool, cfg.AllowSuperuser, log)
 	}
 	if err == nil {
-		err = s.checkSchema(ctx)
+		err = checkSchema(ctx, pool)
 	}
 	if err == nil {
 		err = s.openKeys(ctx)
@@ -227,8 +227,8 @@ func checkRole(ctx context.Context, pool *pgxpool.Pool, allow bool, log *slog.Lo
 }
 
 // checkSchema refuses a schema older than this version.
-func (s *Store) checkSchema(ctx context.Context) error {
-	current, err := schemaVersion(ctx, s.pool)
+func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
+	current, err := schemaVersion(ctx, pool)
 	if err != nil {
 		return err
 	}

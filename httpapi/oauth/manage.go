@@ -139,19 +139,16 @@ func (p *Provider) end(r *http.Request, c *client, token string) error {
 			return foreign
 		}
 		until := claims.ExpiresAt.Add(clockSkew)
-		if err := p.cfg.Store.InSystem(ctx, func(tx *store.Tx) error {
+		return p.cfg.Store.InSystem(ctx, func(tx *store.Tx) error {
 			if err := tx.Q.OAuthRevokeToken(ctx, claims.ID, until); err != nil {
 				return err
 			}
+			tx.RevokedOAuth(claims.ID, until)
 			return tx.Audit(ctx, store.AuditEntry{
 				TenantID: claims.Tenant, Action: "oauth_token.revoked", ObjectID: claims.ID, At: p.now(),
 				Details: map[string]any{"client_id": claims.Client, "user_id": claims.User, "reason": endedRevoked},
 			})
-		}); err != nil {
-			return err
-		}
-		p.cfg.Tokens.Revoked(claims.ID, until)
-		return nil
+		})
 	}
 	row, err := p.cfg.Store.ReadSystem().OAuthRefresh(ctx, []byte(hashOf(token)))
 	switch {

@@ -44,8 +44,6 @@ type Tokens interface {
 	Signing() (kid string, key *rsa.PrivateKey, err error)
 	Public(kid string) (*rsa.PublicKey, bool)
 	JWKS() []byte
-	// Revoked says that a token, by its jti, or a family, by its id, has ended: this host takes it no more.
-	Revoked(what string, until time.Time)
 }
 
 // Config is what a Provider needs.
@@ -82,7 +80,7 @@ func New(cfg Config) (*Provider, error) {
 		return nil, fmt.Errorf("register the metrics of OAuth: %w", err)
 	}
 	p := &Provider{
-		cfg: cfg, storage: &storage{store: cfg.Store, tokens: cfg.Tokens, now: cfg.Now}, guard: auth.NewGuard(),
+		cfg: cfg, storage: &storage{store: cfg.Store, now: cfg.Now}, guard: auth.NewGuard(),
 		count: count, now: cfg.Now, log: cfg.Log,
 	}
 	p.config = &fosite.Config{

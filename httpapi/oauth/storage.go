@@ -34,9 +34,8 @@ var (
 
 // storage keeps codes, refresh tokens and families for fosite. What fosite writes between BeginTX and Commit is one transaction.
 type storage struct {
-	store  *store.Store
-	tokens Tokens
-	now    func() time.Time
+	store *store.Store
+	now   func() time.Time
 }
 
 // write is a part of a transaction.
@@ -345,13 +344,13 @@ const (
 
 // end ends a family with all its tokens, here before it returns and on other hosts as soon as they are told. Its user's audit has it.
 func (s *storage) end(ctx context.Context, family uuid.UUID, why string) error {
-	ended := false
-	err := s.store.InSystem(ctx, func(tx *store.Tx) error {
+	return s.store.InSystem(ctx, func(tx *store.Tx) error {
 		now := s.now()
 		n, err := tx.Q.OAuthFamilyEnd(ctx, &now, &why, family)
-		if ended = n > 0; err != nil || n == 0 {
+		if err != nil || n == 0 {
 			return err
 		}
+		tx.RevokedOAuth(family.String(), now.Add(access.Lifetime))
 		row, err := tx.Q.OAuthFamily(ctx, family)
 		if err != nil {
 			return err
@@ -361,8 +360,4 @@ func (s *storage) end(ctx context.Context, family uuid.UUID, why string) error {
 			Details: map[string]any{"client_id": row.ClientID, "user_id": row.UserID, "reason": why},
 		})
 	})
-	if err == nil && ended {
-		s.tokens.Revoked(family.String(), s.now().Add(access.Lifetime))
-	}
-	return err
 }
