@@ -19,6 +19,7 @@ import (
 // benchCmd measures parts of the service.
 type benchCmd struct {
 	Media  benchMediaCmd  `cmd:"" help:"Run callers, an echoing AI and the media endpoint, each a process of its own, and print what the calls cost."`
+	Calls  benchCallsCmd  `cmd:"" help:"Load a stack of its own with calls that have little audio, and print what a call costs beside its audio: CPU, round trips, WAL, delays."`
 	Agents benchAgentsCmd `cmd:"" help:"Load a stack of its own with agents, calls and failures, and audit every second that nothing stands wrong."`
 }
 

@@ -79,10 +79,19 @@ func Run(ctx context.Context, s *stack.Stack, o Options) (*Result, error) {
 
 // open reaches a stack; end lets go of it.
 func open(ctx context.Context, s *stack.Stack, o Options) (b *bench, end func(), err error) {
+	return openAs(ctx, s, o, "ringmaster")
+}
+
+// openAs has the database know its connections by a name.
+func openAs(ctx context.Context, s *stack.Stack, o Options, application string) (b *bench, end func(), err error) {
+	database, err := named(s.Bootstrap.DatabaseURL, application)
+	if err != nil {
+		return nil, nil, err
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	st, err := store.Open(ctx, store.Config{URL: s.Bootstrap.DatabaseURL, MasterKey: s.MasterKey, MaxConns: 4, Logger: o.Logger})
+	st, err := store.Open(ctx, store.Config{URL: database, MasterKey: s.MasterKey, MaxConns: 4, Logger: o.Logger})
 	if err != nil {
 		return nil, nil, err
 	}

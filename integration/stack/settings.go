@@ -23,10 +23,17 @@ func (s *Stack) startConfigured(ctx context.Context) error {
 func (s *Stack) writeConfig() error {
 	host := func(u string) string { return u[len("http://"):] }
 	dnc := filepath.Join(s.cfg.Dir, "dnc")
+	database := s.Bootstrap.DatabaseURL
+	if s.cfg.Through != nil {
+		var err error
+		if database, err = s.cfg.Through(database); err != nil {
+			return err
+		}
+	}
 	c := map[string]any{
 		"node":                            "dev",
 		"log.level":                       "info",
-		"database.url":                    s.Bootstrap.DatabaseURL,
+		"database.url":                    database,
 		"http.addr":                       host(s.Bootstrap.BaseURL),
 		"http.metrics_addr":               host(s.Bootstrap.MetricsURL[:len(s.Bootstrap.MetricsURL)-len("/metrics")]),
 		"switch.esl_addr":                 s.Bootstrap.Switch.ESL,

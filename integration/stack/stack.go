@@ -58,6 +58,8 @@ type Config struct {
 	Namespace *Namespace
 	// DatabaseAt are further addresses of this machine at which its database is reached, each with the network that may come.
 	DatabaseAt []netip.Prefix
+	// Through gives the address at which the controller reaches the database of an address; the same when it is nil.
+	Through func(databaseURL string) (string, error)
 	// Stderr takes what the processes log, ControllerLog what the controller logs besides.
 	Stderr, ControllerLog io.Writer
 	Logger                *slog.Logger
