@@ -23,6 +23,7 @@ type benchCallsCmd struct {
 	HistoryLeads int64          `name:"history-leads" help:"How many leads of finished campaigns." default:"0" placeholder:"ROWS"`
 	Months       int            `help:"Over how many months the calls of the history are spread." default:"24"`
 	RTPEvery     int            `name:"rtp-every" help:"The stand-ins send one of so many frames of audio: 1 is all of it; with less, the first word is seen later." default:"1"`
+	Profile      string         `help:"File for a CPU profile of the controller." type:"path" placeholder:"FILE"`
 	Seed         uint64         `help:"Of who answers." default:"1"`
 	JSON         bool           `help:"Print one JSON object."`
 }
@@ -64,7 +65,7 @@ func (cmd benchCallsCmd) Run(ctx context.Context, e env) (err error) {
 		level = slog.LevelInfo
 	}
 	result, err := agentbench.RunCalls(ctx, s, agentbench.Calls{
-		Rate: cmd.Rate, Duration: cmd.Duration, Mix: cmd.Mix, Wire: wire,
+		Rate: cmd.Rate, Duration: cmd.Duration, Mix: cmd.Mix, Wire: wire, Profile: cmd.Profile,
 		History:  dbcost.History{Calls: cmd.History, Leads: cmd.HistoryLeads, Months: cmd.Months},
 		Progress: func(text string) { _, _ = fmt.Fprintln(e.stderr, text) },
 	}, agentbench.Options{Seed: cmd.Seed, Logger: slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))})

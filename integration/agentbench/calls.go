@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/integration/dbcost"
+	"github.com/ringmaster/ringmaster/integration/rest"
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/integration/stack"
 	"github.com/ringmaster/ringmaster/store"
@@ -39,6 +43,8 @@ type Calls struct {
 	History dbcost.History
 	// Wire is what the controller reaches its database through.
 	Wire *dbcost.Wire
+	// Profile is a file for the controller's CPU profile; none when empty.
+	Profile string
 	// Progress, unless nil, is told of what goes on.
 	Progress func(text string)
 }
@@ -237,7 +243,9 @@ func (r *callsRun) measure(ctx context.Context) (*CallsResult, error) {
 			r.drive(driving, time.Now())
 		}
 	}()
-	err = r.dial(ctx)
+	profiled := make(chan error, 1)
+	go func() { profiled <- r.profile(ctx) }()
+	err = errors.Join(r.dial(ctx), <-profiled)
 	stop()
 	<-driven
 	if err != nil {
@@ -248,6 +256,20 @@ func (r *callsRun) measure(ctx context.Context) (*CallsResult, error) {
 		return nil, err
 	}
 	return r.callsResult(ctx, idle, before, after)
+}
+
+// profile takes the controller's profile while calls begin.
+func (r *callsRun) profile(ctx context.Context) error {
+	if r.o.Profile == "" {
+		return nil
+	}
+	base := strings.TrimSuffix(r.stack.Bootstrap.MetricsURL, "/metrics")
+	address := fmt.Sprintf("%s/debug/pprof/profile?seconds=%d", base, max(1, int(r.o.Duration.Seconds())))
+	var raw []byte
+	if err := (rest.Client{}).Do(ctx, http.MethodGet, address, nil, &raw); err != nil {
+		return fmt.Errorf("take the controller's profile: %w", err)
+	}
+	return os.WriteFile(r.o.Profile, raw, 0o600)
 }
 
 // dial runs the campaigns and returns when nothing of their calls is left to do.

@@ -28,13 +28,13 @@ type CallsResult struct {
 	// tool, and in no other figure.
 	CPUms map[string]float64 `json:"cpu_ms_per_call"`
 	// AtRest are each part's milliseconds of CPU per second before the first call, and the round trips per second.
-	AtRest      map[string]float64 `json:"cpu_ms_per_second_at_rest"`
-	TripsAtRest float64            `json:"round_trips_per_second_at_rest"`
-	RoundTrips   float64 `json:"round_trips_per_call"`
-	Transactions float64 `json:"transactions_per_call"`
-	Rows         float64 `json:"rows_written_per_call"`
-	HOT          float64 `json:"hot_share_of_updates"`
-	WALBytes     float64 `json:"wal_bytes_per_call"`
+	AtRest       map[string]float64 `json:"cpu_ms_per_second_at_rest"`
+	TripsAtRest  float64            `json:"round_trips_per_second_at_rest"`
+	RoundTrips   float64            `json:"round_trips_per_call"`
+	Transactions float64            `json:"transactions_per_call"`
+	Rows         float64            `json:"rows_written_per_call"`
+	HOT          float64            `json:"hot_share_of_updates"`
+	WALBytes     float64            `json:"wal_bytes_per_call"`
 	// Quantiles in milliseconds.
 	ToInvite    map[string]float64 `json:"originate_to_invite_ms"`
 	ToFirstWord map[string]float64 `json:"answer_to_first_word_ms"`
