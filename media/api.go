@@ -44,9 +44,14 @@ type SessionSpec struct {
 	CallID string
 	// Owner names whose call it is: the sessions of one owner share a budget of memory and take turns with those of others.
 	Owner string
-	// URL, Subprotocol and AuthToken say how the AI's socket is dialed; an empty subprotocol is alpha's.
+	// Transport is the socket's protocol; empty is TransportWebSocket.
+	Transport Transport
+	// URL, Subprotocol and AuthToken say how the AI's socket is dialed; an empty subprotocol is alpha's. TransportTwilio has no
+	// subprotocol and one audio format, and its token signs the handshake.
 	URL, Subprotocol, AuthToken string
 	Audio                       AudioFormat
+	// Twilio names the stream of TransportTwilio.
+	Twilio TwilioStream
 	// Metadata is the first text frame, complete; "reconnect": true is added when the socket is dialed again.
 	Metadata json.RawMessage
 	// Reconnected adds "reconnect": true to the first metadata frame, for a session that outlived a crash.

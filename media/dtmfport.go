@@ -51,9 +51,8 @@ func (ks *keys) reportKey(d keyPress, way dtmf.Way, now int64) {
 		return
 	}
 	ks.sh.srv.metrics.digits.WithLabelValues(way.String()).Inc()
-	digit := string(rune(d.digit))
-	ks.s.emit(DTMF{Digit: digit, Duration: d.dur})
-	ks.toAI.sendText("dtmf", dtmfData{Digit: digit, DurationMS: int(d.dur.Milliseconds())})
+	ks.s.emit(DTMF{Digit: string(rune(d.digit)), Duration: d.dur})
+	ks.toAI.sendDigit(d)
 }
 
 // chooseTones listens for digits as tones when the caller can't send them otherwise. It costs nothing when it doesn't.

@@ -464,7 +464,7 @@ func TestDecoderFault(t *testing.T) {
 	r.p.ai.sock.dec, r.faults = nil, 1
 	r.p.ai.sock.paused, r.p.ai.sock.decoding = true, true
 	r.p.ai.unwatchSocket(r.p.ai.sock)
-	r.p.ai.decodeApart(r.p.ai.sock, []byte(`{}`))
+	r.p.ai.decodeApart(r.p.ai.sock, []byte(`{}`), func(t *textDecoder, msg []byte) (textFrame, error) { return t.decode(msg, true) })
 	(<-r.p.sh.inbox)()
 	require.False(t, r.p.ai.sock.paused)
 	require.EqualValues(t, 1, r.p.stats.BadFrames)

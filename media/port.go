@@ -138,8 +138,10 @@ type toAI struct {
 	*portCore
 	ai *aiSocket
 
+	dialect      dialect
 	waiting      [][]byte // text frames for the next socket
 	waitingBytes int
+	digits       []keyPress // digits for the next socket of a transport whose frames are numbered
 }
 
 // aiSocket is the AI's socket and what it reads, and the wait for the next one.
@@ -300,7 +302,7 @@ func (l *portLeg) endLeg() {
 
 // tick is the session's 20 ms. due is the moment of the grid, now the clock.
 func (p *port) tick(now, due int64) {
-	p.marks.left = markAnswers
+	p.marks.left = p.toAI.dialect.marksAtOnce()
 	if p.closing {
 		p.ai.tickClosing(now)
 		return
@@ -366,11 +368,7 @@ func (ms *marks) sendMarks() {
 	n := min(len(ms.owed), ms.left)
 	ms.left -= n
 	for _, m := range ms.owed[:n] {
-		event := "playout"
-		if m.Cleared {
-			event = "cleared"
-		}
-		ms.toAI.sendText(textMark, markData{Name: m.Name, Event: event})
+		ms.toAI.sendMark(m)
 	}
 	ms.owed = slices.Delete(ms.owed, 0, n)
 }

@@ -49,6 +49,12 @@ type portRig struct {
 
 func newPortRig(t *testing.T, audio AudioFormat) *portRig {
 	t.Helper()
+	return newSpecRig(t, SessionSpec{ID: "rig", URL: "ws://127.0.0.1:1", Audio: audio, ReconnectFor: 1 << 40})
+}
+
+// newSpecRig is a rig whose session is as described.
+func newSpecRig(t *testing.T, spec SessionSpec) *portRig {
+	t.Helper()
 	srv, err := New(Config{SIPAddr: "127.0.0.1:0", RTPPortMin: 30000, RTPPortMax: 59998, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	srv.next.Store(rand.Uint32())
@@ -59,10 +65,9 @@ func newPortRig(t *testing.T, audio AudioFormat) *portRig {
 	require.NoError(t, err)
 	caller, err := netio.Open(local, 0)
 	require.NoError(t, err)
-	spec := SessionSpec{ID: "rig", URL: "ws://127.0.0.1:1", Audio: audio, ReconnectFor: 1 << 40}
 	require.NoError(t, srv.checkSpec(&spec))
 	// Closed from the beginning: no event is queued, and no socket is dialed again behind the test's back.
-	sess := &Session{srv: srv, sh: sh, spec: spec, log: srv.log, closed: true, events: make(chan Event, 1), released: make(chan struct{}), rtpAddr: mine.Local}
+	sess := &Session{srv: srv, sh: sh, spec: spec, metadata: spec.Metadata, log: srv.log, closed: true, events: make(chan Event, 1), released: make(chan struct{}), rtpAddr: mine.Local}
 	p, err := newPort(sess, mine)
 	require.NoError(t, err)
 	sess.port = p
@@ -86,11 +91,17 @@ func newPortRig(t *testing.T, audio AudioFormat) *portRig {
 // connect gives the port a socket, whose other end is the AI.
 func (r *portRig) connect() {
 	r.t.Helper()
+	r.connectWith(r.p.s.meta(false))
+}
+
+// connectWith is connect with metadata of its own.
+func (r *portRig) connectWith(meta json.RawMessage) {
+	r.t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	require.NoError(r.t, err)
 	r.hangUp()
 	r.ai, r.in, r.raw = fds[1], ws.Reader{}, nil
-	r.p.ai.attach(&ws.Conn{Stream: &netio.FDStream{FD: fds[0]}}, json.RawMessage(`{}`), r.now)
+	r.p.ai.attach(&ws.Conn{Stream: &netio.FDStream{FD: fds[0]}}, meta, r.now)
 }
 
 // hangUp breaks the AI's end.

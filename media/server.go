@@ -345,11 +345,8 @@ func (s *Server) checkSpec(spec *SessionSpec) error {
 	if spec.ID == "" {
 		return &SpecError{Field: "id", Message: "is empty"}
 	}
-	if spec.Subprotocol == "" {
-		spec.Subprotocol = SubprotocolAlpha
-	}
-	if !slices.Contains(s.cfg.Subprotocols, spec.Subprotocol) {
-		return fmt.Errorf("subprotocol %q is not served: %w", spec.Subprotocol, ws.ErrSubprotocol)
+	if err := s.checkTransport(spec); err != nil {
+		return err
 	}
 	if spec.DialTimeout <= 0 {
 		spec.DialTimeout = 5 * time.Second
@@ -391,6 +388,28 @@ func (s *Server) checkSpec(spec *SessionSpec) error {
 	}
 	if a.FrameMS < 10 || a.FrameMS > 200 || a.FrameMS%10 != 0 {
 		return &SpecError{Field: "audio.frame_ms", Message: fmt.Sprintf("%d is not a multiple of 10 from 10 to 200", a.FrameMS)}
+	}
+	return nil
+}
+
+// checkTransport fills in what a transport determines.
+func (s *Server) checkTransport(spec *SessionSpec) error {
+	switch spec.Transport {
+	case "", TransportWebSocket:
+	case TransportTwilio:
+		if t := spec.Twilio; t.AccountSID == "" || t.CallSID == "" || t.StreamSID == "" {
+			return &SpecError{Field: "twilio", Message: "an identifier is empty"}
+		}
+		spec.Subprotocol, spec.Audio = "", AudioFormat{Encoding: EncodingPCMU, SampleRateHz: dsp.SampleRate, Channels: 1, FrameMS: 20}
+		return nil
+	default:
+		return &SpecError{Field: "transport", Message: fmt.Sprintf("%q is unknown", spec.Transport)}
+	}
+	if spec.Subprotocol == "" {
+		spec.Subprotocol = SubprotocolAlpha
+	}
+	if !slices.Contains(s.cfg.Subprotocols, spec.Subprotocol) {
+		return fmt.Errorf("subprotocol %q is not served: %w", spec.Subprotocol, ws.ErrSubprotocol)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/playout"
 	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/sip"
+	"github.com/ringmaster/ringmaster/media/twilio"
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/media/ws"
 )
@@ -106,7 +108,15 @@ func (s *Server) open(ctx context.Context, spec SessionSpec) (_ *Session, err er
 // dialSocket opens the AI's socket.
 func (s *Server) dialSocket(ctx context.Context, spec *SessionSpec) (*ws.Conn, error) {
 	d := ws.Dialer{Guard: s.cfg.DialGuard, TLS: s.cfg.TLS}
-	return d.Dial(ctx, ws.Target{URL: spec.URL, Subprotocol: spec.Subprotocol, AuthToken: spec.AuthToken, Timeout: spec.DialTimeout})
+	to := ws.Target{URL: spec.URL, Subprotocol: spec.Subprotocol, Header: http.Header{}, Timeout: spec.DialTimeout}
+	switch {
+	case spec.AuthToken == "":
+	case spec.Transport == TransportTwilio:
+		to.Header.Set(twilio.SignatureHeader, twilio.Signature(spec.URL, spec.AuthToken))
+	default:
+		to.Header.Set("Authorization", "Bearer "+spec.AuthToken)
+	}
+	return d.Dial(ctx, to)
 }
 
 func newPort(sess *Session, rtpSock *netio.Socket) (*port, error) {
@@ -123,7 +133,8 @@ func newPort(sess *Session, rtpSock *netio.Socket) (*port, error) {
 		detector = amd.New(*c)
 	}
 	p := assemble(&portCore{s: sess, sh: sess.sh, log: sess.log})
-	p.leg.rtp, p.marks.left = rtpSock, markAnswers
+	p.toAI.dialect = newDialect(&sess.spec)
+	p.leg.rtp, p.marks.left = rtpSock, p.toAI.dialect.marksAtOnce()
 	p.rx.amd, p.rx.up = detector, up
 	p.tx.down, p.tx.queue, p.tx.noise = down, playout.New(&sess.sh.pool, sess.spec.Audio.SampleRateHz), 1
 	return p, sess.spec.tap.begin(p)
@@ -188,8 +199,12 @@ func (s *Session) emit(ev Event) bool {
 	return true
 }
 
-// SendText sends {"type": typ, "data": data} to the AI. While the socket is being dialed again the frame waits.
+// SendText sends {"type": typ, "data": data} to the AI. While the socket is being dialed again the frame waits. A transport without such
+// frames sends nothing.
 func (s *Session) SendText(typ string, data any) error {
+	if s.spec.Transport == TransportTwilio {
+		return nil
+	}
 	b, err := encodeText(typ, data)
 	if err != nil {
 		return err
@@ -229,7 +244,7 @@ func (s *Session) meta(reconnect bool) json.RawMessage {
 		m = json.RawMessage("{}")
 	}
 	if reconnect {
-		return withReconnect(m)
+		return s.port.toAI.dialect.reconnected(m)
 	}
 	return m
 }

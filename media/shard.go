@@ -48,6 +48,8 @@ type shard struct {
 	rd    netio.Reader
 	buf   []byte
 	out   []byte
+	json  []byte // a text frame's payload, before it is framed
+	raw   []byte // a text frame's audio, decoded
 	pcm   [rtp.MaxPayload]int16
 	slew  *record.SlewTable // of the recordings
 	pool  playout.Pool

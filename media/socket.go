@@ -68,12 +68,15 @@ func (a *aiSocket) attach(d *ws.Conn, meta []byte, now int64) {
 	if !a.watchSocket(now) {
 		return
 	}
-	a.toAI.write(ws.OpText, meta, false, now)
+	for _, t := range a.toAI.dialect.open(meta, now) {
+		a.toAI.write(ws.OpText, t, false, now)
+	}
 	texts := a.toAI.waiting
 	a.toAI.waiting, a.toAI.waitingBytes = nil, 0
 	for _, t := range texts {
 		a.toAI.write(ws.OpText, t, false, now)
 	}
+	a.toAI.sendDigits()
 	if a.sock == s && len(d.Early) > 0 {
 		s.stash = d.Early
 		a.readSocket(now)
@@ -233,26 +236,46 @@ func (a *aiSocket) Binary(b []byte, end bool) {
 	}
 	s.spend(len(b) / audioPerUnit)
 	s.message += len(b)
-	if len(b) > 0 {
-		a.tx.texted = false
-		if a.tx.queue.Room() > 0 && a.spoken() {
-			a.enqueue(a.tx.down.feed(b), false)
-		} else { // nobody hears it: it is not worth a conversion
-			a.unheard(a.tx.down.skip(b))
-		}
+	heard := a.s.spec.Transport != TransportTwilio
+	if len(b) > 0 && heard {
+		a.takeAudio(b)
 	}
 	if !end || a.sock != s {
 		return
 	}
-	if s.message < tinyAudio {
-		a.countFlood(1)
-	}
+	size := s.message
 	s.message = 0
-	a.stats.FramesFromAI++
-	a.sh.tally.fromAI++
+	if !heard {
+		a.countFlood(1 + size/floodBytes)
+		a.badFrame("binary", errBinary)
+		return
+	}
+	a.endAudio(size)
 	if a.tx.down.endMessage() {
 		a.badFrame("binary", errors.New("audio frame ends within a sample"))
 	}
+}
+
+// errBinary refuses binary audio where the protocol has none.
+var errBinary = errors.New("this transport carries audio in media messages, not in binary frames")
+
+// takeAudio takes a piece of the AI's audio, in its own encoding.
+func (a *aiSocket) takeAudio(b []byte) {
+	a.tx.texted = false
+	if a.tx.queue.Room() > 0 && a.spoken() {
+		a.enqueue(a.tx.down.feed(b), false)
+	} else { // nobody hears it: it is not worth a conversion
+		a.unheard(a.tx.down.skip(b))
+	}
+}
+
+// endAudio counts a message of audio of so many bytes.
+func (a *aiSocket) endAudio(size int) {
+	if size < tinyAudio {
+		a.countFlood(1)
+	}
+	a.stats.FramesFromAI++
+	a.sh.tally.fromAI++
 }
 
 // spoken tells whether the AI's audio is for anybody: that of a tap is not unless it speaks, and none is once a leg has gone.
@@ -411,6 +434,9 @@ func (a *aiSocket) shutdown(code int, reason CloseReason, now int64) {
 		a.rec.track.Flush(a.rec.rec)
 		a.rec.rec.Finish(a.rec.samplesAt(now))
 		a.s.file.Close()
+	}
+	if end := a.toAI.dialect.end(nil); a.sock != nil && len(end) > 0 {
+		a.toAI.write(ws.OpText, end, false, now)
 	}
 	if a.sock != nil {
 		a.toAI.write(ws.OpClose, ws.ClosePayload(code, string(reason)), false, now)

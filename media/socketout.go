@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/playout"
 	"github.com/ringmaster/ringmaster/media/ws"
 )
 
@@ -37,7 +38,11 @@ func (o *toAI) sendAudio(f []byte, now int64) {
 		o.stats.FramesDropped++
 		o.sh.tally.dropped++
 	}
-	o.write(ws.OpBinary, f, true, now)
+	op, payload := o.dialect.audio(o.sh.json[:0], f, now)
+	if op == ws.OpText {
+		o.sh.json = payload
+	}
+	o.write(op, payload, true, now)
 	o.stats.FramesToAI++
 	o.sh.tally.toAI++
 }
@@ -55,6 +60,9 @@ func (s *socket) dropOldestAudio() {
 
 // sendText sends {"type","data"} to the AI.
 func (o *toAI) sendText(typ string, data any) {
+	if !o.dialect.says() {
+		return
+	}
 	b, err := encodeText(typ, data)
 	if err != nil {
 		o.log.Error("encoding a text frame failed", "type", typ, "error", err)
@@ -71,6 +79,47 @@ func (o *toAI) sendRaw(b []byte) {
 		o.write(ws.OpText, b, false, o.sh.now())
 	case o.ai.reconnecting && len(o.waiting) < textQueue && o.waitingBytes+len(b) <= textBytes:
 		o.waiting, o.waitingBytes = append(o.waiting, b), o.waitingBytes+len(b)
+	}
+}
+
+// sendMark answers a mark.
+func (o *toAI) sendMark(m playout.Answer) {
+	if !o.dialect.says() && o.ai.sock == nil {
+		return // the next stream doesn't know it
+	}
+	b, err := o.dialect.mark(nil, m)
+	if err != nil {
+		o.log.Error("encoding a text frame failed", "type", textMark, "error", err)
+		return
+	}
+	o.sendRaw(b)
+}
+
+// maxDigits bounds the digits that wait for the next socket of a transport whose frames are numbered.
+const maxDigits = 64
+
+// sendDigit reports a digit of the caller.
+func (o *toAI) sendDigit(d keyPress) {
+	if !o.dialect.says() && o.ai.sock == nil {
+		if o.ai.reconnecting && len(o.digits) < maxDigits {
+			o.digits = append(o.digits, d)
+		}
+		return
+	}
+	b, err := o.dialect.digit(nil, d)
+	if err != nil {
+		o.log.Error("encoding a text frame failed", "type", "dtmf", "error", err)
+		return
+	}
+	o.sendRaw(b)
+}
+
+// sendDigits reports those that have waited for a socket.
+func (o *toAI) sendDigits() {
+	digits := o.digits
+	o.digits = nil
+	for _, d := range digits {
+		o.sendDigit(d)
 	}
 }
 

@@ -188,13 +188,16 @@ type dtmfData struct {
 	DurationMS int    `json:"duration_ms"`
 }
 
-// withReconnect adds "reconnect": true to a metadata object.
-func withReconnect(meta json.RawMessage) json.RawMessage {
+// withReconnect adds the member "reconnect" to a metadata object.
+func withReconnect(meta json.RawMessage, value any) json.RawMessage {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(meta, &m); err != nil || m == nil {
 		return meta
 	}
-	m["reconnect"] = json.RawMessage("true")
+	var err error
+	if m["reconnect"], err = json.Marshal(value); err != nil {
+		return meta
+	}
 	b, err := json.Marshal(m)
 	if err != nil {
 		return meta

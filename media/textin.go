@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/media/playout"
+	"github.com/ringmaster/ringmaster/media/twilio"
 	"github.com/ringmaster/ringmaster/media/ws"
 )
 
@@ -25,6 +26,9 @@ func (a *aiSocket) Text(msg []byte) bool {
 	if a.closing || a.sock == nil {
 		return true
 	}
+	if d, ok := a.toAI.dialect.(*twilioDialect); ok {
+		return a.twilioText(d, msg)
+	}
 	s := a.sock
 	s.dec.to, s.dec.room = a.tx.queue.Rate, max(1, a.tx.queue.Room())
 	s.spend(unitsPerText - 1)
@@ -40,13 +44,13 @@ func (a *aiSocket) Text(msg []byte) bool {
 		msg = slices.Clone(msg) // a longer one is ours
 	}
 	s.paused, s.decoding = true, true
-	a.decodeApart(s, msg)
+	a.decodeApart(s, msg, func(t *textDecoder, msg []byte) (textFrame, error) { return t.decode(msg, true) })
 	return false
 }
 
 // decodeApart decodes a text frame off the shard's thread. Owners take turns, and audio that somebody waits for goes before what
 // is done in the background.
-func (a *aiSocket) decodeApart(s *socket, msg []byte) {
+func (a *aiSocket) decodeApart(s *socket, msg []byte, decode func(*textDecoder, []byte) (textFrame, error)) {
 	dec, srv := s.dec, a.sh.srv
 	size := len(msg)
 	srv.spawn(func() {
@@ -60,7 +64,7 @@ func (a *aiSocket) decodeApart(s *socket, msg []byte) {
 		}()
 		srv.guard("text decoder", func() {
 			// Nothing ends the wait early: jobs are short, and Close waits for them.
-			_ = srv.cpu.Do(context.Background(), a.s.spec.Owner, fairshare.Urgent, func() { f, err = dec.decode(msg, true) })
+			_ = srv.cpu.Do(context.Background(), a.s.spec.Owner, fairshare.Urgent, func() { f, err = decode(dec, msg) })
 			srv.buffers.Put(msg) // the decoder keeps nothing of it
 		})
 	})
@@ -94,6 +98,9 @@ func (a *aiSocket) takeText(f textFrame, err error, size int) {
 	case errors.Is(err, errPlainTooLong):
 		a.violated(errTextTooLong(err.Error()), a.sh.now())
 		return
+	case errors.Is(err, twilio.ErrUnknownEvent):
+		a.unknownText(f.typ)
+		return
 	case errors.Is(err, errLongName) && f.typ == textCommand:
 		a.refuseCommand("", 400, "invalid_request", errLongName.Error())
 		fallthrough
@@ -116,15 +123,20 @@ func (a *aiSocket) takeText(f textFrame, err error, size int) {
 			a.refuseCommand(f.id, 429, "rate_limited", "Too many commands wait to be carried out.")
 		}
 	default:
-		a.stats.UnknownTexts++
-		texts.WithLabelValues("unknown").Inc()
-		if !a.unknownLogged {
-			a.unknownLogged = true
-			a.log.Warn("unknown type of text frame from the voice agent; further ones are only counted", "type", clip(f.typ, 64))
-		}
+		a.unknownText(f.typ)
 		return
 	}
 	texts.WithLabelValues(f.typ).Inc()
+}
+
+// unknownText counts a text frame of a type that is not known; the first of a session is logged.
+func (a *aiSocket) unknownText(typ string) {
+	a.stats.UnknownTexts++
+	a.sh.srv.metrics.texts.WithLabelValues("unknown").Inc()
+	if !a.unknownLogged {
+		a.unknownLogged = true
+		a.log.Warn("unknown type of text frame from the voice agent; further ones are only counted", "type", clip(typ, 64))
+	}
 }
 
 // refuseCommand answers a command that no call will carry out.
@@ -135,7 +147,7 @@ func (a *aiSocket) refuseCommand(id string, status int, code, detail string) {
 // addMark queues a mark, or answers it at once when it can't be played.
 func (ms *marks) addMark(name string) {
 	if !ms.ai.spoken() || len(ms.owed) >= playout.MaxMarks || !ms.tx.queue.AddMark(name) {
-		ms.toAI.sendText(textMark, markData{Name: name, Event: "cleared"})
+		ms.toAI.sendMark(playout.Answer{Name: name, Cleared: true})
 	}
 }
 

@@ -46,9 +46,10 @@ type Dialer struct {
 
 // Target is what a Dialer dials.
 type Target struct {
+	// An empty subprotocol offers none.
 	URL, Subprotocol string
-	// AuthToken is sent as a bearer token, unless it is empty.
-	AuthToken string
+	// Header is sent with the handshake.
+	Header http.Header
 	// Timeout bounds the connection and the handshake.
 	Timeout time.Duration
 }
@@ -59,7 +60,6 @@ func (o *Dialer) Dial(ctx context.Context, to Target) (*Conn, error) {
 	defer cancel()
 	var held *headerConn
 	d := websocket.Dialer{
-		Subprotocols: []string{to.Subprotocol},
 		NetDialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := o.dialTCP(ctx, network, addr)
 			if err != nil {
@@ -77,11 +77,10 @@ func (o *Dialer) Dial(ctx context.Context, to Target) (*Conn, error) {
 			return held, nil
 		},
 	}
-	head := http.Header{}
-	if to.AuthToken != "" {
-		head.Set("Authorization", "Bearer "+to.AuthToken)
+	if to.Subprotocol != "" {
+		d.Subprotocols = []string{to.Subprotocol}
 	}
-	conn, resp, err := d.DialContext(ctx, to.URL, head)
+	conn, resp, err := d.DialContext(ctx, to.URL, to.Header)
 	if resp != nil && resp.Body != nil {
 		defer func() { _ = resp.Body.Close() }() // gorilla has read what matters of it
 	}
