@@ -5,6 +5,8 @@
 // pace.go runs a campaign in earnest instead, whose callees answer and whose agents talk as in the simulation of pacing, and gives
 // the figures to hold against that.
 //
+// calls.go is a load of calls with little audio, and tells what one costs.
+//
 // Read bench.go for what is run, crowd.go for the agents and what befalls them, audit.go for what is compared, report.go for
 // what is told.
 package agentbench

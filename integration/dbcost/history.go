@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -54,11 +55,9 @@ func withFiller(ctx context.Context, adminURL string, do func(*pgx.Conn) error) 
 	if err != nil {
 		return fmt.Errorf("read the database's address: %w", err)
 	}
-	for key, value := range map[string]string{
+	maps.Copy(cfg.RuntimeParams, map[string]string{
 		"application_name": Application, "session_replication_role": "replica", "maintenance_work_mem": "1GB", "statement_timeout": "0",
-	} {
-		cfg.RuntimeParams[key] = value
-	}
+	})
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("connect to fill the database: %w", err)
