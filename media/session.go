@@ -73,10 +73,17 @@ func (s *Server) open(ctx context.Context, spec SessionSpec) (_ *Session, err er
 		rtpAddr: rtpSock.Local,
 		events:  make(chan Event, eventQueue), released: make(chan struct{}),
 	}
-	sess.sh = s.shards[int(s.next.Load())%len(s.shards)]
 	if t := spec.tap; t != nil && t.beside != nil {
 		sess.sh = t.beside.sh
+	} else {
+		sess.sh = leastLoaded(s.shards, int(s.next.Load()))
 	}
+	sess.sh.sessions.Add(1) // before its socket is dialed: others are opened meanwhile
+	defer func() {
+		if err != nil {
+			sess.sh.sessions.Add(-1)
+		}
+	}()
 	p, err := newPort(sess, rtpSock)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -39,7 +40,9 @@ type shard struct {
 	inbox chan func()
 	quit  chan struct{}
 	wg    sync.WaitGroup
-	now   func() int64 // the monotonic clock, ns; of a shard that nobody runs it may be a test's own
+	// sessions are those that are open or being opened: Server.open counts them, and remove.
+	sessions atomic.Int64
+	now      func() int64 // the monotonic clock, ns; of a shard that nobody runs it may be a test's own
 
 	poll  *netio.Poller
 	byFD  []*port // by descriptor
@@ -262,6 +265,17 @@ func (sh *shard) idle() bool {
 	return true
 }
 
+// leastLoaded is the shard with the fewest sessions, of several the next one from a place on.
+func leastLoaded(shards []*shard, from int) *shard {
+	best := shards[from%len(shards)]
+	for i := range shards {
+		if sh := shards[(from+i)%len(shards)]; sh.sessions.Load() < best.sessions.Load() {
+			best = sh
+		}
+	}
+	return best
+}
+
 // add gives a session the emptiest slot.
 func (sh *shard) add(p *port) {
 	best := 0
@@ -281,6 +295,7 @@ func (sh *shard) remove(p *port) {
 			list[i] = list[len(list)-1]
 			list[len(list)-1] = nil
 			sh.ports[p.slot] = list[:len(list)-1]
+			sh.sessions.Add(-1)
 			break
 		}
 	}

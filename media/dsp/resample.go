@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 )
 
 // perSide is the number of input samples (of the lower rate) on each side that an output depends on.
@@ -16,17 +17,48 @@ const maxPhases = 2048
 // call to call and must not be shared. Only those of [NewResampler] and [NewAnyResampler] work. Twice and half the rate, the common cases, take a half-band filter: every second
 // tap is zero and the others are symmetric, which leaves 14 multiplications for an output.
 type Resampler struct {
-	up, down int // reduced ratio: up output samples for down input samples
-	half     int // samples of history on each side of the newest complete window
-	taps     [][]float32
-	phase    int
-	pos      int // index in hist of the next window's first sample
-	hist     []float32
+	*filter
 
-	band   foldTaps
+	phase int
+	pos   int // index in hist of the next window's first sample
+	hist  []float32
+
 	odd    []float32 // 2:1 only: the odd samples of the input, the even ones being in hist
 	side   []int16   // 1:2 only: the outputs between two inputs
 	parity bool      // 2:1 only: the next sample is an odd one
+}
+
+// filter is what all resamplers of a ratio have in common; it doesn't change.
+type filter struct {
+	up, down int // reduced ratio: up output samples for down input samples
+	half     int // samples of history on each side of the newest complete window
+	taps     [][]float32
+	band     foldTaps
+}
+
+// usualHz are the rates of the trade. Filters between them are kept, since a table takes up to 5 ms to make: at most one for each pair.
+var usualHz = [...]int{8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000} //nolint:gochecknoglobals // constant
+
+// keptFilters has a *filter by its ratio.
+var keptFilters sync.Map //nolint:gochecknoglobals // tables that don't change
+
+// filterOf makes the filter of a ratio, or takes the one that is kept.
+func filterOf(fromHz, toHz int) *filter {
+	g := gcd(fromHz, toHz)
+	ratio := [2]int{toHz / g, fromHz / g}
+	if kept, ok := keptFilters.Load(ratio); ok {
+		if f, ok := kept.(*filter); ok {
+			return f
+		}
+	}
+	f := &filter{up: ratio[0], down: ratio[1]}
+	if !f.Straight() && f.up <= maxPhases && f.down <= maxPhases {
+		f.design()
+	}
+	if slices.Contains(usualHz[:], fromHz) && slices.Contains(usualHz[:], toHz) {
+		keptFilters.Store(ratio, f)
+	}
+	return f
 }
 
 // NewResampler returns a resampler between two rates of 4,000 to 192,000 Hz.
@@ -34,13 +66,13 @@ func NewResampler(fromHz, toHz int) (*Resampler, error) {
 	if fromHz < 4000 || toHz < 4000 || fromHz > 192000 || toHz > 192000 {
 		return nil, fmt.Errorf("resampling from %d to %d Hz: rate out of range", fromHz, toHz)
 	}
-	g := gcd(fromHz, toHz)
-	r := &Resampler{up: toHz / g, down: fromHz / g}
+	r := &Resampler{filter: filterOf(fromHz, toHz)}
 	if r.up > maxPhases || r.down > maxPhases {
 		return nil, fmt.Errorf("resampling from %d to %d Hz: ratio is not supported", fromHz, toHz)
 	}
 	if !r.Straight() {
-		r.design()
+		r.hist = make([]float32, r.window()-1, 2048)
+		r.odd = make([]float32, r.window()-1)
 	}
 	return r, nil
 }
@@ -59,40 +91,45 @@ func NewAnyResampler(fromHz, toHz int) (*Resampler, error) {
 }
 
 // Straight reports whether both rates are the same: samples pass unchanged.
-func (r *Resampler) Straight() bool { return r.up == 1 && r.down == 1 }
+func (f *filter) Straight() bool { return f.up == 1 && f.down == 1 }
+
+// window is how many samples an output depends on.
+func (f *filter) window() int {
+	if f.up == 1 && f.down == 2 {
+		return 2 * perSide // of either parity
+	}
+	return 2 * f.half
+}
 
 // design lays a Kaiser-windowed low-pass over both rates: flat to 85% of the lower rate's half, 70 dB down from 115%.
-func (r *Resampler) design() {
+func (f *filter) design() {
 	const beta = 6.8
-	ratio := max(1, float64(r.down)/float64(r.up))    // the window is stretched when the rate falls
-	r.half = (int(math.Ceil(perSide*ratio)) + 1) &^ 1 // even, so that a window is whole vectors
-	width := 2 * r.half
-	r.taps = make([][]float32, r.up)
-	for p := range r.taps {
+	ratio := max(1, float64(f.down)/float64(f.up))    // the window is stretched when the rate falls
+	f.half = (int(math.Ceil(perSide*ratio)) + 1) &^ 1 // even, so that a window is whole vectors
+	width := 2 * f.half
+	f.taps = make([][]float32, f.up)
+	for p := range f.taps {
 		taps, sum := make([]float32, width), 0.0
 		for i := range taps {
-			t := (float64(i-r.half+1) - float64(p)/float64(r.up)) / ratio
+			t := (float64(i-f.half+1) - float64(p)/float64(f.up)) / ratio
 			sum += KaiserSinc(t, perSide, beta)
 		}
 		for i := range taps {
-			t := (float64(i-r.half+1) - float64(p)/float64(r.up)) / ratio
+			t := (float64(i-f.half+1) - float64(p)/float64(f.up)) / ratio
 			taps[i] = float32(KaiserSinc(t, perSide, beta) / sum)
 		}
-		r.taps[p] = taps
+		f.taps[p] = taps
 	}
 	switch {
-	case r.up == 2 && r.down == 1:
-		r.band.set(0, r.taps[1])
-	case r.up == 1 && r.down == 2:
+	case f.up == 2 && f.down == 1:
+		f.band.set(0, f.taps[1])
+	case f.up == 1 && f.down == 2:
 		side := make([]float32, perSide)
 		for i := range side {
-			side[i] = r.taps[0][2*i]
+			side[i] = f.taps[0][2*i]
 		}
-		r.band.set(r.taps[0][r.half-1], side)
-		width = 2 * perSide
+		f.band.set(f.taps[0][f.half-1], side)
 	}
-	r.hist = make([]float32, width-1, 2048)
-	r.odd = make([]float32, width-1)
 }
 
 // KaiserSinc is the windowed impulse response at t input samples from its middle.

@@ -240,3 +240,37 @@ func levelOf(pcm []int16) float64 {
 	}
 	return 10 * math.Log10(sum/float64(len(pcm)))
 }
+
+// TestUsualFiltersAreKept opens resamplers of a ratio with 441 phases: the table is made once.
+func TestUsualFiltersAreKept(t *testing.T) {
+	for _, hz := range usualHz {
+		require.LessOrEqual(t, testing.AllocsPerRun(10, func() {
+			_, err := NewResampler(8000, hz)
+			require.NoError(t, err)
+		}), 8.0, hz)
+	}
+}
+
+// TestOddFiltersAreNot has a tenant's audio of many rates take no memory.
+func TestOddFiltersAreNot(t *testing.T) {
+	t.Parallel()
+	_, err := NewAnyResampler(23456, 8000)
+	require.NoError(t, err)
+	g := gcd(23456, 8000)
+	_, kept := keptFilters.Load([2]int{8000 / g, 23456 / g})
+	require.False(t, kept)
+}
+
+// BenchmarkNewResampler is what a call pays for each of its resamplers.
+func BenchmarkNewResampler(b *testing.B) {
+	for _, hz := range []int{16000, 24000, 44100} {
+		b.Run(fmt.Sprintf("8000 to %d", hz), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := NewResampler(8000, hz); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
