@@ -25,8 +25,10 @@ type Switch interface {
 const ReinviteTimeout = time.Second
 
 const (
-	pollEvery = 20 * time.Millisecond
-	unset     = "_undef_"
+	// The answer is looked for after firstPoll, and then each time a half later, up to maxPoll: a carrier takes one round trip or, if it does
+	// not answer, all of ReinviteTimeout.
+	firstPoll, maxPoll = 20 * time.Millisecond, 100 * time.Millisecond
+	unset              = "_undef_"
 )
 
 // Errors of a re-INVITE.
@@ -60,11 +62,14 @@ func Reinvite(ctx context.Context, sw Switch, channel string) error {
 	}
 	deadline := time.NewTimer(ReinviteTimeout)
 	defer deadline.Stop()
-	poll := time.NewTicker(pollEvery)
+	pause := firstPoll
+	poll := time.NewTimer(pause)
 	defer poll.Stop()
 	for {
 		select {
 		case <-poll.C:
+			pause = min(pause+pause/2, maxPoll)
+			poll.Reset(pause)
 		case <-deadline.C:
 			return ErrNoAnswer
 		case <-ctx.Done():
