@@ -52,6 +52,8 @@ type SessionSpec struct {
 	Audio                       AudioFormat
 	// Twilio names the stream of TransportTwilio.
 	Twilio TwilioStream
+	// OpenAI describes the session of TransportOpenAI, whose audio is G.711: PCMU, or PCMA by Audio.
+	OpenAI OpenAISession
 	// Metadata is the first text frame, complete; "reconnect": true is added when the socket is dialed again.
 	Metadata json.RawMessage
 	// Reconnected adds "reconnect": true to the first metadata frame, for a session that outlived a crash.

@@ -18,6 +18,8 @@ const (
 	TransportWebSocket Transport = "websocket"
 	// TransportTwilio is Twilio Media Streams: JSON alone, its audio μ-law at 8 kHz in base64.
 	TransportTwilio Transport = "twilio"
+	// TransportOpenAI is OpenAI's Realtime API: JSON alone, its audio G.711 in base64.
+	TransportOpenAI Transport = "openai_realtime"
 )
 
 // TwilioStream is what a socket of Twilio Media Streams is called. Its session's metadata are the custom parameters, a JSON object of strings.
@@ -42,14 +44,21 @@ type dialect interface {
 }
 
 // newDialect is the dialect of a session.
-func newDialect(spec *SessionSpec) dialect {
-	if spec.Transport == TransportTwilio {
+func newDialect(spec *SessionSpec) (dialect, error) {
+	switch spec.Transport {
+	case TransportTwilio:
 		return &twilioDialect{stream: twilio.Stream{
 			AccountSID: spec.Twilio.AccountSID, CallSID: spec.Twilio.CallSID, StreamSID: spec.Twilio.StreamSID,
-		}}
+		}}, nil
+	case TransportOpenAI:
+		return newOpenAIDialect(spec)
+	case TransportWebSocket:
 	}
-	return ownDialect{}
+	return ownDialect{}, nil
 }
+
+// foreign tells whether the socket's protocol is not ours: JSON without our texts.
+func (t Transport) foreign() bool { return t == TransportTwilio || t == TransportOpenAI }
 
 // ownDialect is TransportWebSocket.
 type ownDialect struct{}

@@ -122,7 +122,7 @@ func (a *aiSocket) Long(head []byte, size int) (bool, error) {
 		return true, nil
 	}
 	switch typ := announcedType(head); {
-	case a.s.spec.Transport == TransportTwilio: // it is read with what follows
+	case a.s.spec.Transport.foreign(): // it is read with what follows
 	case typ == textPlayAudio:
 	case typ != "":
 		return false, errTextTooLong(fmt.Sprintf("a %s frame is longer than 64 KiB", clip(typ, 32)))

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -401,6 +402,18 @@ func (s *Server) checkTransport(spec *SessionSpec) error {
 			return &SpecError{Field: "twilio", Message: "an identifier is empty"}
 		}
 		spec.Subprotocol, spec.Audio = "", AudioFormat{Encoding: EncodingPCMU, SampleRateHz: dsp.SampleRate, Channels: 1, FrameMS: 20}
+		return nil
+	case TransportOpenAI:
+		switch spec.Audio.Encoding {
+		case "", EncodingPCMU, EncodingPCMA:
+		case EncodingPCM:
+			fallthrough
+		default:
+			return &SpecError{Field: "audio.encoding", Message: fmt.Sprintf("%q is not G.711", spec.Audio.Encoding)}
+		}
+		spec.Subprotocol, spec.Audio = "", AudioFormat{
+			Encoding: cmp.Or(spec.Audio.Encoding, EncodingPCMU), SampleRateHz: dsp.SampleRate, Channels: 1, FrameMS: 20,
+		}
 		return nil
 	default:
 		return &SpecError{Field: "transport", Message: fmt.Sprintf("%q is unknown", spec.Transport)}

@@ -140,7 +140,9 @@ func newPort(sess *Session, rtpSock *netio.Socket) (*port, error) {
 		detector = amd.New(*c)
 	}
 	p := assemble(&portCore{s: sess, sh: sess.sh, log: sess.log})
-	p.toAI.dialect = newDialect(&sess.spec)
+	if p.toAI.dialect, err = newDialect(&sess.spec); err != nil {
+		return nil, err
+	}
 	p.leg.rtp, p.marks.left = rtpSock, p.toAI.dialect.marksAtOnce()
 	p.rx.amd, p.rx.up = detector, up
 	p.tx.down, p.tx.queue, p.tx.noise = down, playout.New(&sess.sh.pool, sess.spec.Audio.SampleRateHz), 1
@@ -206,11 +208,15 @@ func (s *Session) emit(ev Event) bool {
 	return true
 }
 
-// SendText sends {"type": typ, "data": data} to the AI. While the socket is being dialed again the frame waits. A transport without such
-// frames sends nothing.
+// SendText sends {"type": typ, "data": data} to the AI. While the socket is being dialed again the frame waits. Of transports without such
+// frames, OpenAI's tells its model what came of a function and that a transfer has failed; nothing else is sent.
 func (s *Session) SendText(typ string, data any) error {
-	if s.spec.Transport == TransportTwilio {
+	switch s.spec.Transport {
+	case TransportTwilio:
 		return nil
+	case TransportOpenAI:
+		return s.openaiSend(typ, data)
+	case TransportWebSocket:
 	}
 	b, err := encodeText(typ, data)
 	if err != nil {

@@ -236,7 +236,7 @@ func (a *aiSocket) Binary(b []byte, end bool) {
 	}
 	s.spend(len(b) / audioPerUnit)
 	s.message += len(b)
-	heard := a.s.spec.Transport != TransportTwilio
+	heard := !a.s.spec.Transport.foreign()
 	if len(b) > 0 && heard {
 		a.takeAudio(b)
 	}
@@ -418,6 +418,9 @@ func (a *aiSocket) tickSocket(now int64) {
 	case now >= s.nextPing:
 		s.nextPing = now + pingEvery
 		a.toAI.write(ws.OpPing, nil, false, now)
+	}
+	if d, ok := a.toAI.dialect.(*openaiDialect); ok && a.sock == s {
+		a.tickTalk(d, now)
 	}
 }
 

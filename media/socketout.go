@@ -39,6 +39,11 @@ func (o *toAI) sendAudio(f []byte, now int64) {
 		o.sh.tally.dropped++
 	}
 	op, payload := o.dialect.audio(o.sh.json[:0], f, now)
+	if len(payload) == 0 { // the protocol doesn't take audio yet
+		o.stats.FramesDropped++
+		o.sh.tally.dropped++
+		return
+	}
 	if op == ws.OpText {
 		o.sh.json = payload
 	}
@@ -82,6 +87,13 @@ func (o *toAI) sendRaw(b []byte) {
 	}
 }
 
+// sendFrame is sendRaw of what the protocol may not have.
+func (o *toAI) sendFrame(b []byte) {
+	if len(b) > 0 {
+		o.sendRaw(b)
+	}
+}
+
 // sendMark answers a mark.
 func (o *toAI) sendMark(m playout.Answer) {
 	if !o.dialect.says() && o.ai.sock == nil {
@@ -92,7 +104,7 @@ func (o *toAI) sendMark(m playout.Answer) {
 		o.log.Error("encoding a text frame failed", "type", textMark, "error", err)
 		return
 	}
-	o.sendRaw(b)
+	o.sendFrame(b)
 }
 
 // maxDigits bounds the digits that wait for the next socket of a transport whose frames are numbered.
@@ -111,7 +123,7 @@ func (o *toAI) sendDigit(d keyPress) {
 		o.log.Error("encoding a text frame failed", "type", "dtmf", "error", err)
 		return
 	}
-	o.sendRaw(b)
+	o.sendFrame(b)
 }
 
 // sendDigits reports those that have waited for a socket.

@@ -23,6 +23,9 @@ const (
 // textAMD is the type of the frames that report answering-machine detection.
 const textAMD = "amd"
 
+// textTransferFailed is the type of the frame that says so.
+const textTransferFailed = "transfer_failed"
+
 // ErrTextFrame means that a text frame of the AI could not be understood.
 var ErrTextFrame = errors.New("invalid text frame")
 
@@ -35,6 +38,8 @@ type textFrame struct {
 	pcm  []int16 // the audio of a playAudio
 	rate int     // its rate, playout's when it began to be decoded
 	cut  int     // samples that were left out, since playout has no room for them
+	// openai is an event of OpenAI's Realtime API.
+	openai *openaiFrame
 }
 
 // maxName bounds a mark's name and a frame's id, in characters.

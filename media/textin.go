@@ -26,8 +26,11 @@ func (a *aiSocket) Text(msg []byte) bool {
 	if a.closing || a.sock == nil {
 		return true
 	}
-	if d, ok := a.toAI.dialect.(*twilioDialect); ok {
+	switch d := a.toAI.dialect.(type) {
+	case *twilioDialect:
 		return a.twilioText(d, msg)
+	case *openaiDialect:
+		return a.openaiText(d, msg)
 	}
 	s := a.sock
 	s.dec.to, s.dec.room = a.tx.queue.Rate, max(1, a.tx.queue.Room())
@@ -83,7 +86,13 @@ func (a *aiSocket) decoded(s *socket, f textFrame, err error, size int) {
 	if a.gone || a.closing {
 		return
 	}
-	a.takeText(f, err, size)
+	if d, ok := a.toAI.dialect.(*openaiDialect); ok {
+		if a.sock == s {
+			a.takeLongEvent(d, f, err, size)
+		}
+	} else {
+		a.takeText(f, err, size)
+	}
 	a.resume(s, a.sh.now())
 }
 

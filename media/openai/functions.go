@@ -1,0 +1,155 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+)
+
+// The control verbs that a model may call.
+const (
+	functionTransfer = "transfer"
+	functionHangup   = "hangup"
+)
+
+// function is a control verb as the model sees it.
+type function struct {
+	name, about string
+	params      []param
+}
+
+// param is an argument, which is a string.
+type param struct {
+	name, about string
+	oneOf       []string
+	required    bool
+	max         int // characters
+}
+
+func functions() []function {
+	return []function{
+		{functionTransfer, "Transfer the caller to a person. Say that you are going to, then call it: what you have said is heard first.", []param{
+			{name: "destination_type", about: "What destination is; e164 where it is left out.", oneOf: []string{"agent_queue", "agent", "e164", "sip_uri"}},
+			{name: "destination", about: "A telephone number such as +919876543210, a SIP URI, a queue or an agent. Left out, the caller goes to the destination that is configured.", max: 512},
+		}},
+		{functionHangup, "End the call. Say goodbye, then call it: what you have said is heard to its end.", nil},
+		{"send_dtmf", "Press keys of the telephone, to get through a menu.", []param{
+			{name: "digits", about: "0 to 9, *, # and A to D; w is a pause of half a second, W of a second.", required: true, max: 64},
+		}},
+		{"set_disposition", "Say how the call has turned out.", []param{
+			{name: "disposition", about: "A code such as interested, not_interested, wrong_number: a to z, 0 to 9 and _.", required: true, max: 64},
+			{name: "notes", about: "What is worth knowing about the call.", max: 10_000},
+		}},
+		{"schedule_callback", "Promise the caller to call back at a time.", []param{
+			{name: "scheduled_at", about: "When, as RFC 3339 with the caller's offset: 2026-11-25T15:30:00+05:30.", required: true, max: 64},
+			{name: "reason", about: "Why.", max: 500},
+		}},
+	}
+}
+
+// FunctionNames are the control verbs that a voice agent may allow its model.
+func FunctionNames() (names []string) {
+	for _, f := range functions() {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// find is a function of ours.
+func find(name string) (function, bool) {
+	all := functions()
+	i := slices.IndexFunc(all, func(f function) bool { return f.name == name })
+	if i < 0 {
+		return function{}, false
+	}
+	return all[i], true
+}
+
+// Leaves tells whether a function ends the conversation: it waits until what was said before it has been heard.
+func Leaves(name string) bool { return name == functionTransfer || name == functionHangup }
+
+// tool is a function as a session declares it.
+type tool struct {
+	Type        string `json:"type"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Parameters  schema `json:"parameters"`
+}
+
+type schema struct {
+	Type                 string              `json:"type"`
+	Properties           map[string]property `json:"properties"`
+	Required             []string            `json:"required"`
+	AdditionalProperties bool                `json:"additionalProperties"`
+}
+
+type property struct {
+	Type        string   `json:"type"`
+	Description string   `json:"description"`
+	Enum        []string `json:"enum,omitempty"`
+}
+
+// tool declares a function.
+func (f function) tool() tool {
+	s := schema{Type: "object", Properties: map[string]property{}, Required: []string{}}
+	for _, p := range f.params {
+		s.Properties[p.name] = property{Type: "string", Description: p.about, Enum: p.oneOf}
+		if p.required {
+			s.Required = append(s.Required, p.name)
+		}
+	}
+	return tool{Type: "function", Name: f.name, Description: f.about, Parameters: s}
+}
+
+// ErrNotAllowed refuses a function that the voice agent doesn't allow its model.
+var ErrNotAllowed = errors.New("this function is not available")
+
+// Command is a call of a function as a control command.
+func (c *Config) Command(name, arguments string) (json.RawMessage, error) {
+	f, ours := find(name)
+	if !ours || !slices.Contains(c.Functions, name) {
+		return nil, ErrNotAllowed
+	}
+	args := map[string]json.RawMessage{}
+	if b := bytes.TrimSpace([]byte(arguments)); len(b) > 0 {
+		if json.Unmarshal(b, &args) != nil || args == nil {
+			return nil, errors.New("the arguments must be a JSON object")
+		}
+	}
+	body := map[string]string{"event": name}
+	for _, p := range f.params {
+		v, given, err := p.read(args[p.name])
+		if err != nil {
+			return nil, err
+		}
+		delete(args, p.name)
+		if given {
+			body[p.name] = v
+		}
+	}
+	for name := range args {
+		return nil, fmt.Errorf("%.64q is no argument of this function", name)
+	}
+	return json.Marshal(body)
+}
+
+// read takes an argument. What a model leaves empty, it leaves away.
+func (p param) read(raw json.RawMessage) (v string, given bool, err error) {
+	if len(raw) > 0 && json.Unmarshal(raw, &v) != nil {
+		return "", false, fmt.Errorf("%s must be a string", p.name)
+	}
+	switch {
+	case v == "" && p.required:
+		return "", false, fmt.Errorf("%s is missing", p.name)
+	case v == "":
+		return "", false, nil
+	case len(p.oneOf) > 0 && !slices.Contains(p.oneOf, v):
+		return "", false, fmt.Errorf("%s must be one of %q", p.name, p.oneOf)
+	case p.max > 0 && utf8.RuneCountInString(v) > p.max:
+		return "", false, fmt.Errorf("%s may have at most %d characters", p.name, p.max)
+	}
+	return v, true, nil
+}

@@ -1,0 +1,209 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/ringmaster/ringmaster/media/jsonscan"
+)
+
+// The server's events that we act on.
+const (
+	EventSessionCreated = "session.created"
+	EventError          = "error"
+	EventSpeechStarted  = "input_audio_buffer.speech_started"
+	EventResponse       = "response.created"
+	EventResponseDone   = "response.done"
+	EventItemDone       = "response.output_item.done"
+	EventArguments      = "response.function_call_arguments.done"
+	eventAudio          = "response.output_audio.delta"
+	eventAudioBefore    = "response.audio.delta" // its name before the API was general
+)
+
+// Event is what every event of the server says. Its members are parts of the message that was read.
+type Event struct {
+	Type, ItemID, ResponseID []byte
+	ContentIndex             int
+	// Delta is a piece of what is streamed; of audio, G.711 in base64.
+	Delta []byte
+}
+
+// Audio tells whether the event carries what the model says.
+func (e *Event) Audio() bool {
+	return string(e.Type) == eventAudio || string(e.Type) == eventAudioBefore
+}
+
+// What is wrong with an event.
+var (
+	ErrNotJSON = errors.New("the event is not a JSON object")
+	ErrNoType  = errors.New("type is missing, or not a string")
+	ErrDelta   = errors.New("delta is missing, empty, or not base64")
+)
+
+// Read reads an event. It allocates nothing where no string of it has escapes, which audio needs none of.
+func Read(msg []byte) (Event, error) {
+	s := jsonscan.New(msg)
+	e := Event{}
+	err := s.Object(func(key []byte) error {
+		switch string(key) {
+		case "type":
+			return s.Text(&e.Type)
+		case "item_id":
+			return s.Text(&e.ItemID)
+		case "response_id":
+			return s.Text(&e.ResponseID)
+		case "content_index":
+			return s.Index(&e.ContentIndex)
+		case "delta":
+			return s.Text(&e.Delta)
+		}
+		return s.Skip()
+	})
+	switch {
+	case errors.Is(err, jsonscan.ErrUnusual):
+		if e, err = slow(msg); err != nil {
+			return e, err
+		}
+	case err != nil, !s.AtEnd():
+		return e, ErrNotJSON
+	}
+	if len(e.Type) == 0 {
+		return e, ErrNoType
+	}
+	return e, nil
+}
+
+// slow reads any message, as Read does.
+func slow(msg []byte) (Event, error) {
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(msg, &m); err != nil || m == nil {
+		return Event{}, ErrNotJSON
+	}
+	text := func(name string) []byte {
+		var v string
+		if json.Unmarshal(m[name], &v) != nil {
+			return nil
+		}
+		return []byte(v)
+	}
+	e := Event{Type: text("type"), ItemID: text("item_id"), ResponseID: text("response_id"), Delta: text("delta")}
+	if json.Unmarshal(m["content_index"], &e.ContentIndex) != nil || e.ContentIndex < 0 {
+		e.ContentIndex = 0
+	}
+	return e, nil
+}
+
+// Decode decodes a delta of audio into dst, whose memory it uses when it is enough. Padding may be left away.
+func Decode(dst, delta []byte) ([]byte, error) {
+	delta = bytes.TrimRight(delta, "=")
+	n := base64.RawStdEncoding.DecodedLen(len(delta))
+	if n == 0 || bytes.IndexByte(delta, '\n') >= 0 || bytes.IndexByte(delta, '\r') >= 0 { // which the decoder would leave out
+		return nil, ErrDelta
+	}
+	if cap(dst) < n {
+		dst = make([]byte, n)
+	}
+	dst = dst[:n]
+	if _, err := base64.RawStdEncoding.Decode(dst, delta); err != nil {
+		return nil, ErrDelta
+	}
+	return dst, nil
+}
+
+// Item is an item of the conversation.
+type Item struct {
+	ID        string `json:"id"`
+	Type      string `json:"type"`
+	Status    string `json:"status"`
+	Name      string `json:"name"`
+	CallID    string `json:"call_id"`
+	Arguments string `json:"arguments"`
+}
+
+// Called tells whether the item is a function call that is complete.
+func (i Item) Called() bool {
+	return i.Type == "function_call" && i.CallID != "" && (i.Status == "" || i.Status == statusCompleted)
+}
+
+const statusCompleted = "completed"
+
+// Response is one of the model's turns.
+type Response struct {
+	ID     string `json:"id"`
+	Status string `json:"status"`
+	Output []Item `json:"output"`
+}
+
+// Completed tells whether nothing has ended the response early.
+func (r Response) Completed() bool { return r.Status == "" || r.Status == statusCompleted }
+
+// Error is what the server complains of.
+type Error struct {
+	Type    string `json:"type"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	EventID string `json:"event_id"`
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	code := e.Code
+	if code == "" {
+		code = e.Type
+	}
+	return "voice agent's session: " + code + ": " + e.Message
+}
+
+// Refused tells whether the session, as it was asked for, will never be: to dial again doesn't help.
+func (e *Error) Refused() bool {
+	switch e.Code {
+	case "invalid_api_key", "insufficient_quota", "model_not_found", "account_deactivated":
+		return true
+	}
+	return e.EventID == UpdateID || e.Type == "authentication_error"
+}
+
+// Over tells whether the session has ended by itself.
+func (e *Error) Over() bool { return e.Code == "session_expired" }
+
+// Detail is what lies deeper in an event: Response in response.created and response.done, Item in response.output_item.done, Error in error. The rest are
+// members of response.function_call_arguments.done.
+type Detail struct {
+	Response  Response `json:"response"`
+	Item      Item     `json:"item"`
+	Error     Error    `json:"error"`
+	Name      string   `json:"name"`
+	CallID    string   `json:"call_id"`
+	Arguments string   `json:"arguments"`
+}
+
+// ReadDetail reads what lies deeper in an event.
+func ReadDetail(msg []byte) (Detail, error) {
+	var d Detail
+	if err := json.Unmarshal(msg, &d); err != nil {
+		return d, ErrNotJSON
+	}
+	return d, nil
+}
+
+// HasDetail tells whether an event has a Detail that matters.
+func HasDetail(typ []byte) bool {
+	switch string(typ) {
+	case EventError, EventResponse, EventResponseDone, EventItemDone, EventArguments:
+		return true
+	}
+	return false
+}
+
+// Known tells whether an event is one of the API's, also where nothing is done about it.
+func Known(typ []byte) bool {
+	for _, family := range [...]string{"session.", "conversation.", "input_audio_buffer.", "output_audio_buffer.", "response.", "mcp_list_tools."} {
+		if strings.HasPrefix(string(typ), family) {
+			return true
+		}
+	}
+	return string(typ) == EventError || string(typ) == "rate_limits.updated"
+}

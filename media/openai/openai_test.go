@@ -1,0 +1,119 @@
+package openai_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/openai"
+)
+
+// TestFramesOut holds the events that we send to their golden form.
+func TestFramesOut(t *testing.T) {
+	t.Parallel()
+	for want, got := range map[string][]byte{
+		`{"type":"input_audio_buffer.append","audio":"f/9/"}`:                                              openai.AppendAudio(nil, []byte{0x7f, 0xff, 0x7f}),
+		`{"type":"conversation.item.truncate","item_id":"item_\"1","content_index":1,"audio_end_ms":1500}`: openai.AppendTruncate(nil, `item_"1`, 1, 1500),
+		`{"type":"response.create"}`: openai.AppendRespond(nil, ""),
+		`{"type":"response.create","response":{"instructions":"Say \"hello\"."}}`:                                                   openai.AppendRespond(nil, `Say "hello".`),
+		`{"type":"response.cancel","response_id":"resp_1"}`:                                                                         openai.AppendCancel(nil, "resp_1"),
+		`{"type":"conversation.item.create","item":{"type":"function_call_output","call_id":"c1","output":"{\"ok\":true}"}}`:        openai.AppendOutput(nil, "c1", []byte(`{"ok":true}`)),
+		`{"type":"conversation.item.create","item":{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]}}`: openai.AppendMessage(nil, openai.RoleUser, "hi"),
+	} {
+		require.Equal(t, want, string(got))
+	}
+	c, err := openai.ParseConfig(json.RawMessage(`{"session":{"instructions":"Be kind.","audio":{"input":{"turn_detection":null}}},"functions":["send_dtmf"]}`))
+	require.NoError(t, err)
+	frame, interrupts, err := c.Update(openai.FormatPCMA)
+	require.NoError(t, err)
+	require.True(t, interrupts)
+	require.JSONEq(t, `{"type":"session.update","event_id":"ringmaster_session","session":{"type":"realtime","instructions":"Be kind.",
+		"audio":{"input":{"turn_detection":null,"format":{"type":"audio/pcma"}},"output":{"format":{"type":"audio/pcma"}}},
+		"tools":[{"type":"function","name":"send_dtmf","description":"Press keys of the telephone, to get through a menu.","parameters":{"type":"object","additionalProperties":false,
+			"properties":{"digits":{"type":"string","description":"0 to 9, *, # and A to D; w is a pause of half a second, W of a second."}},"required":["digits"]}}]}}`, string(frame))
+}
+
+// TestFramesIn reads the server's events, as its reference shows them and as others write them.
+func TestFramesIn(t *testing.T) {
+	t.Parallel()
+	e, err := openai.Read([]byte(`{"event_id":"event_4950","type":"response.output_audio.delta","response_id":"resp_001","item_id":"msg_008","output_index":0,"content_index":2,"delta":"f/9/"}`))
+	require.NoError(t, err)
+	require.True(t, e.Audio())
+	require.Equal(t, []string{"resp_001", "msg_008"}, []string{string(e.ResponseID), string(e.ItemID)})
+	require.Equal(t, 2, e.ContentIndex)
+	audio, err := openai.Decode(nil, e.Delta)
+	require.NoError(t, err)
+	require.Equal(t, []byte{0x7f, 0xff, 0x7f}, audio)
+	e, err = openai.Read([]byte(`{ "delta" : "f\/9\/", "content_index":-1, "type":"response.audio.delta" }`))
+	require.NoError(t, err)
+	require.True(t, e.Audio())
+	require.Equal(t, "f/9/", string(e.Delta))
+	require.Zero(t, e.ContentIndex)
+	for msg, want := range map[string]error{
+		``: openai.ErrNotJSON, `[]`: openai.ErrNotJSON, `{"type":"error"`: openai.ErrNotJSON, `{"type":"error"}{}`: openai.ErrNotJSON, `{"a":"\u00"}`: openai.ErrNotJSON,
+		`{}`: openai.ErrNoType, `{"type":5}`: openai.ErrNoType, `{"type":"\u0000`: openai.ErrNotJSON,
+	} {
+		_, err := openai.Read([]byte(msg))
+		require.ErrorIs(t, err, want, msg)
+	}
+	for _, delta := range []string{"", "=", "f", "***", "f/9\n/"} {
+		_, err := openai.Decode(nil, []byte(delta))
+		require.ErrorIs(t, err, openai.ErrDelta, "%q", delta)
+	}
+	d, err := openai.ReadDetail([]byte(`{"type":"response.done","response":{"id":"resp_1","status":"completed","output":[{"id":"fc_1","type":"function_call","status":"completed","name":"hangup","call_id":"call_1","arguments":"{}"},{"type":"message","content":[]}]}}`))
+	require.NoError(t, err)
+	require.True(t, d.Response.Completed())
+	require.True(t, d.Response.Output[0].Called())
+	require.False(t, d.Response.Output[1].Called())
+}
+
+// TestDecodeInto decodes into memory that is there.
+func TestDecodeInto(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts the whole process
+	buf := make([]byte, 0, 400)
+	msg := []byte(`{"type":"response.output_audio.delta","response_id":"r","item_id":"i","content_index":0,"delta":"` + base64.StdEncoding.EncodeToString(make([]byte, 160)) + `"}`)
+	out := make([]byte, 0, 400)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		e, err := openai.Read(msg)
+		if err != nil {
+			panic(err)
+		}
+		if buf, err = openai.Decode(buf, e.Delta); err != nil {
+			panic(err)
+		}
+		out = openai.AppendAudio(out[:0], buf)
+	}))
+	require.Contains(t, string(msg), string(out[len(out)-100:len(out)-2]))
+}
+
+// TestParseConfig refuses what can't be served, and says which member it is.
+func TestParseConfig(t *testing.T) {
+	t.Parallel()
+	for raw, field := range map[string]string{
+		`[]`: "", `5`: "", `{"sesion":{}}`: "", `{"greet":"yes"}`: "", `{"functions":"hangup"}`: "",
+		`{"audio_format":"audio/pcm"}`:                                       "audio_format",
+		`{"functions":["get_call_state"]}`:                                   "functions",
+		`{"functions":["hangup","hangup"]}`:                                  "functions",
+		`{"first_message":"` + strings.Repeat("ö", 2001) + `"}`:              "first_message",
+		`{"session":[]}`:                                                     "session",
+		`{"session":{"instructions":"` + strings.Repeat("x", 48<<10) + `"}}`: "session",
+		`{"session":{"type":"transcription"}}`:                               "session.type",
+		`{"session":{"audio":5}}`:                                            "session.audio",
+		`{"session":{"audio":{"input":"x"}}}`:                                "session.audio.input",
+		`{"session":{"audio":{"output":[]}}}`:                                "session.audio.output",
+		`{"session":{"audio":{"input":{"turn_detection":5}}}}`:               "session.audio.input.turn_detection",
+		`{"session":{"tools":{}}}`:                                           "session.tools",
+		`{"session":{"tools":["hangup"]}}`:                                   "session.tools",
+	} {
+		_, err := openai.ParseConfig(json.RawMessage(raw))
+		var refused *openai.ConfigError
+		require.ErrorAs(t, err, &refused, raw)
+		require.Equal(t, field, refused.Field, raw)
+	}
+	for _, raw := range []string{``, `null`, `{}`, ` {"session":null,"functions":[],"greet":true}`} {
+		_, err := openai.ParseConfig(json.RawMessage(raw))
+		require.NoError(t, err, raw)
+	}
+}

@@ -1,0 +1,168 @@
+package media
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/ringmaster/ringmaster/media/openai"
+	"github.com/ringmaster/ringmaster/media/playout"
+	"github.com/ringmaster/ringmaster/media/ws"
+)
+
+// OpenAISession is what a session of TransportOpenAI is asked for. Its session's metadata is what the model is told about the call, a JSON object; empty
+// tells nothing.
+type OpenAISession struct{ Config openai.Config }
+
+const (
+	// sessionDeadline is how long a socket may take to begin its session.
+	sessionDeadline = int64(10e9)
+	// hearDeadline bounds the wait of a function that ends the conversation for what was said before it.
+	hearDeadline = int64(30e9)
+	// heardTicks is for how many frames playout is empty before it counts as heard: the caller's own buffer plays on.
+	heardTicks = 10
+	// keysPause ends a row of digits, as # does.
+	keysPause = int64(15e8)
+	// maxRunning bounds the function calls that are not answered yet, and maxSpoken the items that are not heard yet.
+	maxRunning, maxSpoken = 64, 256
+	// spokenPerSecond counts an item's audio, a multiple of the rates that playout has.
+	spokenPerSecond = 96000
+)
+
+// openaiDialect is TransportOpenAI. What it writes depends on what the server has said, and on what the caller has heard: openaitext.go.
+type openaiDialect struct {
+	cfg        openai.Config
+	update     []byte // the session.update
+	interrupts bool   // the server ends a response by itself when the caller speaks
+	greeted    bool
+	meta       json.RawMessage
+	sessionBy  int64 // when the session must have begun
+
+	openaiTalk
+	errorsLogged int
+	refusedOnce  bool // a function that isn't allowed was logged
+}
+
+// openaiTalk is a conversation, which ends with its socket.
+type openaiTalk struct {
+	begun    bool // the session.update was sent
+	response string
+	asked    bool // a response was asked for, and has not begun
+	owed     bool // a response is to be asked for
+	cut      string
+	cutItem  string
+	spoken   []spokenItem
+	noted    []openai.Item     // function calls of the response that is under way
+	running  map[string]string // function calls that are not answered yet: their names
+	leaving  *leavingCall
+	quiet    int // frames for which nothing has been played
+	keys     []byte
+	keysSeen int
+	keysBy   int64
+}
+
+// spokenItem is audio of the model in the playout queue.
+type spokenItem struct {
+	id      string
+	content int
+	length  int // of what was queued, in spokenPerSecond
+}
+
+// leavingCall is a function call that waits for what was said before it.
+type leavingCall struct {
+	id      string
+	command json.RawMessage
+	by      int64
+}
+
+func newOpenAIDialect(spec *SessionSpec) (*openaiDialect, error) {
+	format := openai.FormatPCMU
+	if spec.Audio.Encoding == EncodingPCMA {
+		format = openai.FormatPCMA
+	}
+	d := &openaiDialect{cfg: spec.OpenAI.Config, greeted: spec.Reconnected}
+	var err error
+	if d.update, d.interrupts, err = d.cfg.Update(format); err != nil {
+		return nil, &SpecError{Field: "openai", Message: err.Error()}
+	}
+	return d, nil
+}
+
+// open begins a conversation: the server speaks first.
+func (d *openaiDialect) open(meta json.RawMessage, now int64) [][]byte {
+	d.openaiTalk, d.meta, d.sessionBy = openaiTalk{running: map[string]string{}}, meta, now+sessionDeadline
+	return nil
+}
+
+func (d *openaiDialect) audio(dst, frame []byte, _ int64) (op byte, payload []byte) {
+	if !d.begun {
+		return ws.OpText, nil
+	}
+	return ws.OpText, openai.AppendAudio(dst, frame)
+}
+
+func (d *openaiDialect) mark([]byte, playout.Answer) ([]byte, error) { return nil, nil }
+
+// digit is told by a message, with those that follow it.
+func (d *openaiDialect) digit(_ []byte, k keyPress) ([]byte, error) {
+	if len(d.keys) < maxDigits {
+		d.keys = append(d.keys, k.digit)
+	}
+	return nil, nil
+}
+
+func (d *openaiDialect) says() bool        { return false }
+func (d *openaiDialect) end([]byte) []byte { return nil }
+func (d *openaiDialect) marksAtOnce() int  { return playout.MaxMarks }
+func (d *openaiDialect) reconnected(meta json.RawMessage) json.RawMessage {
+	return withReconnect(meta, true)
+}
+
+// busy tells whether a response is under way.
+func (t *openaiTalk) busy() bool { return t.response != "" || t.asked }
+
+// queued adds to what the caller has still to hear of an item.
+func (t *openaiTalk) queued(id []byte, content, length int) {
+	if n := len(t.spoken); n > 0 {
+		if last := &t.spoken[n-1]; last.id == string(id) && last.content == content {
+			last.length += length
+			return
+		}
+	}
+	if len(t.spoken) >= maxSpoken {
+		t.spoken = append(t.spoken[:0], t.spoken[1:]...)
+	}
+	t.spoken = append(t.spoken, spokenItem{id: string(id), content: content, length: length})
+}
+
+// unheard finds the items of which the caller has not heard all, when so much of the queue is left: length becomes what was heard.
+func (t *openaiTalk) unheard(waiting int) []spokenItem {
+	first := len(t.spoken)
+	for first > 0 && waiting > 0 {
+		first--
+		item := &t.spoken[first]
+		rest := min(waiting, item.length)
+		item.length -= rest
+		waiting -= rest
+	}
+	return t.spoken[first:]
+}
+
+// forgetHeard drops the items that the caller has heard, when so much of the queue is left.
+func (t *openaiTalk) forgetHeard(waiting int) {
+	keep := len(t.spoken)
+	for keep > 0 && waiting > 0 {
+		keep--
+		waiting -= t.spoken[keep].length
+	}
+	t.spoken = t.spoken[:copy(t.spoken, t.spoken[min(keep, max(0, len(t.spoken)-1)):])]
+}
+
+// errors of a conversation.
+var (
+	errNoSession  = errors.New("voice agent's session: session.created has not come")
+	errNotBegun   = errors.New("session.created must come first")
+	errTooMany    = errors.New("too many function calls wait for their answers")
+	errLeaving    = errors.New("the call is about to be left already")
+	errCallID     = errors.New("call_id is too long")
+	errTalkedOver = errors.New("the caller has interrupted you before what you said was heard; listen, and call the function again when it is time")
+)
