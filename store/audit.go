@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -40,7 +39,7 @@ func ActorOf(ctx context.Context) Actor {
 	return a
 }
 
-// actorScope states a transaction's actor for the triggers of audited tables. The text is hexadecimal, so that it needs no quoting.
+// actorScope is the actor of a transaction as the triggers of audited tables read it; empty for none.
 func actorScope(ctx context.Context) string {
 	a := ActorOf(ctx)
 	if a.Name == "" {
@@ -50,7 +49,7 @@ func actorScope(ctx context.Context) string {
 	if err != nil {
 		return "" // never: it is made of strings
 	}
-	return ", set_config('app.actor', convert_from(decode('" + hex.EncodeToString(text) + "', 'hex'), 'UTF8'), true)"
+	return string(text)
 }
 
 // AuditEntry is a row of the audit that no change of an audited table writes by itself.

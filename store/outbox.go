@@ -62,6 +62,8 @@ type Event struct {
 	CampaignID *uuid.UUID
 	// Data marshals to a JSON object, the envelope's data.
 	Data any
+	// OfCall: it is written if the call's row is there, else not.
+	OfCall bool
 }
 
 // EventID gives an event's id as it stands on the wire.
@@ -81,7 +83,7 @@ func ParseEventID(s string) (uuid.UUID, error) {
 }
 
 // Emit writes an event to the outbox, with a pending delivery and its place in the queue for every active subscription to its type. All of it
-// commits with the transaction. It gives the event's id as it stands on the wire, but for one that is held, which gets another (ReleaseEvents).
+// commits with the transaction, and is sent with its next statement (see Tx.Later). It gives the event's id as it stands on the wire, but for one that is held, which gets another (ReleaseEvents).
 func (t *Tx) Emit(ctx context.Context, e Event) (string, error) {
 	id, data, err := e.encode()
 	if err != nil {
@@ -153,15 +155,20 @@ func (t *Tx) ReleaseEvents(ctx context.Context, tenantID, callID uuid.UUID) erro
 
 // insertEvent writes an event with its deliveries, or holds it.
 func (t *Tx) insertEvent(ctx context.Context, e Event, id uuid.UUID, data json.RawMessage, at time.Time) error {
-	subscriptions, err := t.Q.InsertEvent(ctx, db.InsertEventParams{
+	p := db.InsertEventParams{
 		TenantID: e.TenantID, ID: id, Type: string(e.Type), CallID: e.CallID, CampaignID: e.CampaignID,
-		Data: data, CreatedAt: at, Patterns: patterns(e.Type),
-	})
-	if err != nil || len(subscriptions) == 0 {
-		return err
+		Data: data, CreatedAt: at, Patterns: patterns(e.Type), OfCall: e.OfCall,
 	}
-	_, err = t.deliver(ctx, e, id, subscriptions)
-	return err
+	return t.Later(ctx, func(q *db.Queries) error {
+		subscriptions, err := q.InsertEvent(ctx, p)
+		if err != nil {
+			return fmt.Errorf("emit %s: %w", e.Type, err)
+		}
+		if len(subscriptions) > 0 {
+			t.WakeWebhooks(subscriptions...)
+		}
+		return nil
+	})
 }
 
 func (t *Tx) deliver(ctx context.Context, e Event, eventID uuid.UUID, subscriptions []uuid.UUID) ([]uuid.UUID, error) {

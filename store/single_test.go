@@ -58,7 +58,7 @@ func TestReadIsOneRoundTrip(t *testing.T) {
 		}))
 	}
 	transaction()
-	require.Equal(t, 3, proxy.RoundTrips(transaction), "a whole transaction")
+	require.Equal(t, 2, proxy.RoundTrips(transaction), "a whole transaction")
 }
 
 // A connection that reads keeps its scope for the next who has the same, and nobody else reads in it: not even by a query that forgets its

@@ -35,21 +35,11 @@ func (s *Store) ReadListByValues(ctx context.Context, tenantID uuid.UUID, reads 
 
 // readAll runs each read up to its query, sends these, and then has each take its results, one after the other.
 func (q *singles) readAll(ctx context.Context, reads []func(*db.Queries) error) (err error) {
-	parts := make([]*part, 0, len(reads))
-	for _, read := range reads {
-		p := &part{of: q, ctx: ctx}
-		next, stop := iter.Pull(func(yield func(struct{}) bool) {
-			p.await = func() bool { return yield(struct{}{}) }
-			p.err = read(db.New(p))
-		})
-		defer stop()
-		if _, waits := next(); waits {
-			p.resume = next
-			parts = append(parts, p)
-		} else if p.err != nil {
-			return p.err
-		} // else it has nothing to ask
+	parts, err := partsOf(ctx, q.failed, reads)
+	if err != nil {
+		return err
 	}
+	defer func() { giveUp(parts) }()
 	on, err := q.acquire(ctx)
 	if err != nil {
 		return err
@@ -73,34 +63,67 @@ func (q *singles) readAll(ctx context.Context, reads []func(*db.Queries) error) 
 		}
 	}
 	for _, p := range parts {
-		p.results = results
-		if _, again := p.resume(); again {
-			return errTwoQueries
-		}
-		if p.err != nil {
-			return p.err
+		if err := p.take(results); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// partsOf runs each of several functions up to its query. failed translates errors of the driver. What is given is taken or given up.
+func partsOf(ctx context.Context, failed func(context.Context, error) error, asks []func(*db.Queries) error) ([]*part, error) {
+	parts := make([]*part, 0, len(asks))
+	for _, ask := range asks {
+		p := &part{failed: failed, ctx: ctx}
+		p.resume, p.stop = iter.Pull(func(yield func(struct{}) bool) {
+			p.await = func() bool { return yield(struct{}{}) }
+			p.err = ask(db.New(p))
+		})
+		if _, waits := p.resume(); waits {
+			parts = append(parts, p)
+		} else if p.err != nil {
+			giveUp(parts)
+			return nil, p.err
+		} // else it has nothing to ask
+	}
+	return parts, nil
+}
+
+// giveUp ends parts whose results won't come. It does nothing to those that have taken theirs.
+func giveUp(parts []*part) {
+	for _, p := range parts {
+		p.stop()
+	}
+}
+
 var (
-	errTwoQueries = errors.New("a read of several asked for a second query")
-	errAbandoned  = errors.New("a read before this one failed")
+	errTwoQueries = errors.New("one of several that are asked together asked for a second query")
+	errAbandoned  = errors.New("one that was asked before this one failed")
 )
 
-// part is one of the reads that are sent together.
+// part is a function whose query is sent together with others.
 type part struct {
-	of  *singles
-	ctx context.Context //nolint:containedctx // of the reads; it lives no longer
-	err error           // what the read returned
+	failed func(context.Context, error) error // translates errors of the driver
+	ctx    context.Context                    //nolint:containedctx // of the query; it lives no longer
+	err    error                              // what the function returned
 
 	await  func() bool             // waits until results are there; false when they will not come
-	resume func() (struct{}, bool) // lets the read go on
+	resume func() (struct{}, bool) // lets the function go on
+	stop   func()                  // ends it
 
 	sql     string
 	args    []any
 	results pgx.BatchResults
+}
+
+// take has the function take its results, and gives what it returns.
+func (p *part) take(results pgx.BatchResults) error {
+	p.results = results
+	defer p.stop()
+	if _, again := p.resume(); again {
+		return errTwoQueries
+	}
+	return p.err
 }
 
 // ask hands the query in and waits for its results.
@@ -118,7 +141,7 @@ func (p *part) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandT
 		return pgconn.CommandTag{}, err
 	}
 	tag, err := p.results.Exec()
-	return tag, p.of.failed(p.ctx, err) //nolint:contextcheck // the batch's own
+	return tag, p.failed(p.ctx, err) //nolint:contextcheck // the batch's own
 }
 
 // Query implements db.DBTX.
@@ -128,7 +151,7 @@ func (p *part) Query(_ context.Context, sql string, args ...any) (pgx.Rows, erro
 	}
 	rows, err := p.results.Query()
 	if err != nil {
-		return nil, p.of.failed(p.ctx, err) //nolint:contextcheck // the batch's own
+		return nil, p.failed(p.ctx, err) //nolint:contextcheck // the batch's own
 	}
 	return partRows{rows, p}, nil
 }
@@ -146,14 +169,14 @@ type partRows struct {
 	of *part
 }
 
-func (r partRows) Err() error { return r.of.of.failed(r.of.ctx, r.Rows.Err()) }
+func (r partRows) Err() error { return r.of.failed(r.of.ctx, r.Rows.Err()) }
 
 func (r partRows) Scan(dest ...any) error { return translate(r.Rows.Scan(dest...)) }
 
 type partRow struct{ of *part }
 
 func (r partRow) Scan(dest ...any) error {
-	return r.of.of.failed(r.of.ctx, r.of.results.QueryRow().Scan(dest...))
+	return r.of.failed(r.of.ctx, r.of.results.QueryRow().Scan(dest...))
 }
 
 type failedRow struct{ err error }

@@ -23,15 +23,13 @@ const (
 	maxLosses      = 3
 	conflictWait   = 5 * time.Millisecond
 	maxPersistWait = 2 * time.Second
-
-	systemScope = "begin; select set_config('app.system', 'on', true), set_config('app.tenant_id', '', true)"
 )
 
 // Tx is one transaction, in the scope of a tenant or of the service. It belongs to the function that got it.
 type Tx struct {
 	// Q runs the generated queries. Their errors are the store's (ErrNotFound, *ConstraintError, …).
 	Q     *db.Queries
-	tx    pgx.Tx
+	tx    *pipeline
 	store *Store
 	// enqueued are the queues that got jobs.
 	enqueued []string
@@ -65,12 +63,12 @@ func (t *Tx) Enqueue(ctx context.Context, args river.JobArgs, opts *river.Insert
 // InTenant runs fn in one transaction that sees and writes rows of that tenant alone. It commits when fn returns nil. See the
 // package's comment for what fn may do.
 func (s *Store) InTenant(ctx context.Context, tenantID uuid.UUID, fn func(*Tx) error) error {
-	return s.run(ctx, tenantScope(tenantID)+actorScope(ctx), fn)
+	return s.run(ctx, txScope{tenant: tenantID.String(), actor: actorScope(ctx)}, fn)
 }
 
 // InSystem runs fn in one transaction that sees all tenants: recovery, look-up of keys, the list of what to pace.
 func (s *Store) InSystem(ctx context.Context, fn func(*Tx) error) error {
-	return s.run(ctx, systemScope+actorScope(ctx), fn)
+	return s.run(ctx, txScope{system: "on", actor: actorScope(ctx)}, fn)
 }
 
 // Persist is InTenant for work that must not be lost: while the database is unavailable it waits and runs fn again, until ctx
@@ -91,15 +89,10 @@ func (s *Store) Persist(ctx context.Context, tenantID uuid.UUID, fn func(*Tx) er
 	}
 }
 
-// tenantScope opens a transaction and states its scope in one round trip. A UUID's text needs no quoting.
-func tenantScope(tenantID uuid.UUID) string {
-	return "begin; select set_config('app.tenant_id', '" + tenantID.String() + "', true), set_config('app.system', '', true)"
-}
-
-func (s *Store) run(ctx context.Context, begin string, fn func(*Tx) error) error {
+func (s *Store) run(ctx context.Context, in txScope, fn func(*Tx) error) error {
 	conflicts, losses := 0, 0
 	for {
-		err := s.once(ctx, begin, fn)
+		err := s.once(ctx, in, fn)
 		switch {
 		case err == nil:
 			return nil
@@ -133,22 +126,14 @@ func warnOfDeadlock(ctx context.Context, log *slog.Logger, err error) {
 // DeadlockMessage is what is logged of a deadlock that cost a transaction a second and a repetition.
 const DeadlockMessage = "database found a deadlock, repeating the transaction"
 
-func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) error {
+func (s *Store) once(ctx context.Context, in txScope, fn func(*Tx) error) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("acquire a database connection: %w", lostUnless(ctx, err))
 	}
 	defer conn.Release()
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
-	if err != nil {
-		return fmt.Errorf("begin transaction: %w", lostUnless(ctx, err))
-	}
-	finished := false
-	defer func() {
-		if !finished {
-			rollback(ctx, tx)
-		}
-	}()
+	tx := &pipeline{conn: conn, scope: in}
+	defer rollback(ctx, tx) // unless it is committed
 	t := &Tx{Q: db.New(translating{tx}), tx: tx, store: s}
 	if err := fn(t); err != nil {
 		if conn.Conn().IsClosed() && !endedByContext(err) {
@@ -158,7 +143,6 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) erro
 		translated, _ := translateAnswer(err)
 		return translated
 	}
-	finished = true
 	if conn.Conn().IsClosed() {
 		return fmt.Errorf("commit transaction: %w: the connection was lost before", ErrUnavailable)
 	}
@@ -181,15 +165,19 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) erro
 		s.ended.add(t.endedTokens)
 		s.wake(tokenWord, time.Time{}) //nolint:contextcheck // it outlives the transaction
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		return nil
+	case tx.failed != nil && !conn.Conn().IsClosed():
+		return tx.failed // what was put off until the commit was refused
+	default:
 		return fmt.Errorf("commit transaction: %w", commitError(ctx, err))
 	}
-	return nil
 }
 
 // rollback frees the connection for its next user, also when ctx has ended; a connection on which that fails is closed by the
-// pool.
-func rollback(ctx context.Context, tx pgx.Tx) {
+// pool. It does nothing after a commit.
+func rollback(ctx context.Context, tx *pipeline) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = tx.Rollback(ctx)
@@ -220,7 +208,7 @@ func lostUnless(ctx context.Context, err error) error {
 }
 
 // translating gives the generated queries a transaction whose errors are the store's.
-type translating struct{ tx pgx.Tx }
+type translating struct{ tx *pipeline }
 
 func (t translating) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	tag, err := t.tx.Exec(ctx, sql, args...)

@@ -36,48 +36,58 @@ func (q *Queries) GetEvent(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 const insertEvent = `-- name: InsertEvent :many
 WITH waits AS (
   SELECT c.id FROM calls c
-  WHERE c.tenant_id = $1 AND c.id = $4::uuid AND c.amd AND c.answer_time IS NOT NULL AND c.answered_by_amd IS NULL
+  WHERE c.tenant_id = $1 AND c.id = $3::uuid AND c.amd AND c.answer_time IS NOT NULL AND c.answered_by_amd IS NULL
     AND c.end_time IS NULL
   FOR SHARE
 ), held AS (
   INSERT INTO held_events (tenant_id, id, type, call_id, campaign_id, data, created_at)
-  SELECT $1, $5::uuid, $6::text, w.id, $3::uuid, $7::jsonb, $8::timestamptz FROM waits w
+  SELECT $1, $2::uuid, $4::text, w.id, $5::uuid, $6::jsonb, $7::timestamptz FROM waits w
 ), inserted AS (
   INSERT INTO events (tenant_id, id, type, call_id, campaign_id, data, created_at)
-  SELECT $1, $5::uuid, $6::text, $4::uuid, $3::uuid, $7::jsonb,
-    $8::timestamptz
+  SELECT $1, $2::uuid, $4::text, $3::uuid, $5::uuid, $6::jsonb,
+    $7::timestamptz
   WHERE NOT EXISTS (SELECT 1 FROM waits)
+    AND (NOT $8::bool OR EXISTS (SELECT 1 FROM calls c WHERE c.tenant_id = $1 AND c.id = $3::uuid))
+  RETURNING id
+), delivery AS (
+  INSERT INTO webhook_deliveries (tenant_id, id, subscription_id, event_id, event_type, next_attempt_at)
+  SELECT $1, encode(substring(uuid_send($2::uuid) FOR 7) || substring(uuid_send(gen_random_uuid()) FROM 8), 'hex')::uuid, s.id, i.id, $4::text, now()
+  FROM inserted i JOIN webhook_subscriptions s ON s.tenant_id = $1 AND s.is_active AND s.event_types && $9::text[]
+    AND (s.campaign_id IS NULL OR s.campaign_id = $5::uuid)
+  RETURNING id, subscription_id
 )
-SELECT s.id FROM webhook_subscriptions s
-WHERE s.tenant_id = $1 AND s.is_active AND s.event_types && $2::text[]
-  AND (s.campaign_id IS NULL OR s.campaign_id = $3) AND NOT EXISTS (SELECT 1 FROM waits)
-ORDER BY s.id
+INSERT INTO webhook_queue (tenant_id, subscription_id, delivery_id, event_id, call_id)
+SELECT $1, d.subscription_id, d.id, $2::uuid, $3::uuid FROM delivery d
+RETURNING subscription_id
 `
 
 type InsertEventParams struct {
 	TenantID   uuid.UUID
-	Patterns   []string
-	CampaignID *uuid.UUID
-	CallID     *uuid.UUID
 	ID         uuid.UUID
+	CallID     *uuid.UUID
 	Type       string
+	CampaignID *uuid.UUID
 	Data       json.RawMessage
 	CreatedAt  time.Time
+	OfCall     bool
+	Patterns   []string
 }
 
-// InsertEvent writes an event and, in the same round trip, finds the subscriptions that want it: patterns holds the event's
+// InsertEvent writes an event and its deliveries, which wait for their turn, and names the subscriptions that get it: patterns holds the event's
 // type and the wildcards that cover it. While the call's answer waits for a verdict the event is held, and nobody gets it yet;
-// the row's lock waits for a decision that is being committed.
+// the row's lock waits for a decision that is being committed. An event that is one with its call (of_call) is for one that is there alone. A
+// delivery's id has the event's time.
 func (q *Queries) InsertEvent(ctx context.Context, arg InsertEventParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, insertEvent,
 		arg.TenantID,
-		arg.Patterns,
-		arg.CampaignID,
-		arg.CallID,
 		arg.ID,
+		arg.CallID,
 		arg.Type,
+		arg.CampaignID,
 		arg.Data,
 		arg.CreatedAt,
+		arg.OfCall,
+		arg.Patterns,
 	)
 	if err != nil {
 		return nil, err
@@ -85,11 +95,11 @@ func (q *Queries) InsertEvent(ctx context.Context, arg InsertEventParams) ([]uui
 	defer rows.Close()
 	items := []uuid.UUID{}
 	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
+		var subscription_id uuid.UUID
+		if err := rows.Scan(&subscription_id); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, subscription_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
