@@ -343,7 +343,7 @@ func (w *leakWorld) check(t *testing.T) {
 			require.NoError(t, err)
 			require.Zero(t, facts.ChannelsUsed+facts.CampaignUsed+facts.AgentUsed+facts.CampaignUsedHere+facts.LooseUsedHere)
 		}
-		trunks, err := tx.TrunksInUse(t.Context(), w.b.tenant)
+		trunks, err := store.TrunksInUse(t.Context(), tx.Q, w.b.tenant)
 		for _, trunk := range trunks {
 			require.Zero(t, trunk.ChannelsUsed)
 		}

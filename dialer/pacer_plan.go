@@ -133,7 +133,7 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 		seen.open, seen.opensAt = p.s.gate.MayRing(
 			seen.facts.TenantWindow, seen.facts.CampaignWindow, seen.facts.Holidays, now, campaigns.RingTimeout(seen.facts.RingTimeoutS),
 		)
-		if seen.trunks, err = tx.TrunksInUse(ctx, p.Tenant); err != nil {
+		if seen.trunks, err = store.TrunksInUse(ctx, tx.Q, p.Tenant); err != nil {
 			return err
 		}
 		if seen.calls, err = tx.Q.PacedCalls(ctx, db.PacedCallsParams{

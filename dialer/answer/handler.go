@@ -125,7 +125,7 @@ func (h *Service) admitInbound(ctx context.Context, tx *store.Tx, in switchctl.I
 	if err != nil {
 		return db.Call{}, err
 	}
-	trunks, err := tx.TrunksInUse(ctx, tenant)
+	trunks, err := store.TrunksInUse(ctx, tx.Q, tenant)
 	if err != nil {
 		return db.Call{}, err
 	}
@@ -163,11 +163,7 @@ func (h *Service) admitInbound(ctx context.Context, tx *store.Tx, in switchctl.I
 	case privacy == store.PrivacyStrict:
 		p.FromNumber = store.NewNumber(store.NewNumber(in.From).Mask())
 	}
-	call, err := tx.Q.GateAdmit(ctx, p)
-	if err != nil {
-		return call, err
-	}
-	return call, gate.EmitStarted(ctx, tx, call, nil)
+	return gate.Open(ctx, tx, p)
 }
 
 func inboundTime(in switchctl.Inbound, s *Service) time.Time {

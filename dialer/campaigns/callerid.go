@@ -45,6 +45,9 @@ func (c CallCategory) Series() string {
 	}
 }
 
+// AllSeries are the series that numbers may be of.
+func AllSeries() []string { return []string{seriesPromotional, seriesService} }
+
 // CategoryOf reads a campaign's column; empty for one that declares none.
 func CategoryOf(column *string) CallCategory {
 	if column == nil {

@@ -40,7 +40,7 @@ func (g *Gate) Readmit(
 		if err := c.lock(ctx, tx); err != nil {
 			return err
 		}
-		if err := c.readFacts(ctx, tx); err != nil {
+		if err := c.read(ctx, tx); err != nil {
 			return err
 		}
 		if leads.Status(c.facts.LeadStatus) == leads.StatusDialing {

@@ -117,35 +117,40 @@ func (g *Gate) admit(ctx context.Context, req admission.Request) (*admission.Adm
 	if !c.req.To.IsZero() {
 		c.registry, c.hash = g.registry(ctx, req.TenantID, c.req.To), s.Store.PhoneHash(req.TenantID, c.req.To)
 	}
-	var adm admission.Terms
-	var refused *RefusalError
+	var out outcome
 	err := s.Store.InTenant(ctx, req.TenantID, func(tx *store.Tx) error {
-		adm, refused = admission.Terms{}, nil
+		out = outcome{}
 		if err := c.lock(ctx, tx); err != nil {
 			return err
 		}
-		var err error
-		adm, refused, err = g.decide(ctx, tx, *c, target)
-		if err != nil || refused == nil {
+		if err := g.decide(ctx, tx, *c, target, &out); err != nil || out.refused == nil {
 			return err
 		}
-		return g.settle(ctx, tx, *c, refused)
+		return g.settle(ctx, tx, *c, out.refused)
 	})
 	if err != nil {
 		return nil, fault.Wrap("admit call", err)
 	}
-	if refused != nil {
-		return nil, refused
+	if out.refused != nil {
+		return nil, out.refused
 	}
-	return admission.Grant(adm), nil
+	return admission.Grant(out.terms), nil
 }
 
-// lock takes the gate's lock, and that of the number where there is one.
+// outcome is what becomes of a candidate: a refusal, or the terms of its admission. It is complete once the transaction has ended.
+type outcome struct {
+	refused *RefusalError
+	terms   admission.Terms
+}
+
+// lock takes the gate's lock, and that of the number where there is one, with the first statement that follows.
 func (c *candidate) lock(ctx context.Context, tx *store.Tx) error {
-	if c.hash == nil {
-		return tx.Q.GateLock(ctx, c.req.TenantID)
-	}
-	return tx.Q.GateLockNumber(ctx, c.req.TenantID, c.hash)
+	return tx.Later(ctx, func(q *db.Queries) error {
+		if c.hash == nil {
+			return q.GateLock(ctx, c.req.TenantID)
+		}
+		return q.GateLockNumber(ctx, c.req.TenantID, c.hash)
+	})
 }
 
 // registry asks the do-not-call registry about a number.
@@ -159,68 +164,98 @@ func (g *Gate) registry(ctx context.Context, tenant uuid.UUID, to store.Phone) r
 }
 
 // decide runs under the candidate's locks. It is given a candidate of its own, since the transaction may be repeated.
-func (g *Gate) decide(ctx context.Context, tx *store.Tx, c candidate, target carrier.Target) (admission.Terms, *RefusalError, error) {
-	none := admission.Terms{}
+func (g *Gate) decide(ctx context.Context, tx *store.Tx, c candidate, target carrier.Target, out *outcome) error {
 	var err error
 	if c.transfer() {
 		c.req.CampaignID, c.req.LeadID, c.req.VoiceAgentID = nil, nil, nil
 	} else {
 		if c.by, err = g.taker(ctx, tx, c.req); err != nil {
-			return none, nil, err
+			return err
 		}
 		c.req.VoiceAgentID = c.by.VoiceAgent
 	}
-	if err := c.readFacts(ctx, tx); err != nil {
-		return none, nil, err
+	if err := c.read(ctx, tx); err != nil {
+		return err
 	}
-	if c.trunks, err = tx.TrunksInUse(ctx, c.req.TenantID); err != nil {
-		return none, nil, err
+	if out.refused, err = c.judge(ctx, tx); out.refused != nil || err != nil {
+		return err
 	}
-	if refused, err := c.judge(ctx, tx); refused != nil || err != nil {
-		return none, refused, err
-	}
-	adm := admission.Terms{
+	out.terms = admission.Terms{
 		Purpose: c.req.Purpose, UnitID: store.NewID(), Privacy: store.PrivacyMode(c.facts.PrivacyMode), To: c.req.To, From: c.from,
 		RingTimeout: c.ringTimeout(), Promised: leads.Status(c.facts.LeadStatus) == leads.StatusCallback,
 	}
 	switch {
 	case c.kind&toURI != 0: // one route, and no number that another could be judged by
-		adm.To, adm.Routes = store.Phone{}, []admission.Route{{Endpoint: "sofia/" + g.CarrierProfile + "/" + target.Endpoint()}}
+		out.terms.To, out.terms.Routes = store.Phone{}, []admission.Route{{Endpoint: "sofia/" + g.CarrierProfile + "/" + target.Endpoint()}}
 	default:
-		adm.Routes = c.way.routes
+		out.terms.Routes = c.way.routes
+	}
+	if shown := c.shown; shown != nil {
+		if err := tx.Later(ctx, func(q *db.Queries) error { return q.GateNumberShown(ctx, c.req.TenantID, *shown) }); err != nil {
+			return err
+		}
 	}
 	switch {
 	case c.req.Environment == string(campaigns.EnvironmentTest) && !c.transfer():
-		adm.Call, err = g.rehearse(ctx, tx, &c, adm)
-		adm.Routes = nil
-		return adm, nil, err
+		return g.rehearse(ctx, tx, &c, out)
 	case c.transfer():
-		adm.Call = c.parent
-		return adm, nil, g.openTransfer(ctx, tx, c.req, adm)
+		out.terms.Call = c.parent
+		return g.openTransfer(ctx, tx, c.req, out.terms)
 	}
-	adm.Call, err = g.open(ctx, tx, &c, adm)
-	if errors.Is(err, store.ErrNotFound) {
-		return none, Refuse(ReasonLead, c.now, time.Time{}, "the lead may no longer be dialed"), nil
+	trunk := out.terms.Routes[0].TrunkID
+	tries := trunk != nil && rests(c.trunks, *trunk)
+	if c.req.AgentID == nil && !tries { // nothing else depends on the lead's being there
+		return g.openLast(ctx, tx, &c, out)
 	}
-	if err == nil && c.req.AgentID != nil && g.Agents == nil {
-		err = ErrNoAgents
-	} else if err == nil && c.req.AgentID != nil {
-		err = g.Agents.Dials(ctx, tx, c.req.TenantID, *c.req.AgentID, adm.Call.ID, c.now)
+	if err := g.open(ctx, tx, &c, out); err != nil || out.refused != nil {
+		return err
 	}
-	if first := adm.Routes[0].TrunkID; err == nil && first != nil && rests(c.trunks, *first) {
-		err = tx.TryTrunk(ctx, c.req.TenantID, *first, adm.UnitID, c.now)
+	if c.req.AgentID != nil && g.Agents == nil {
+		return ErrNoAgents
 	}
-	return adm, nil, err
+	if c.req.AgentID != nil {
+		if err := g.Agents.Dials(ctx, tx, c.req.TenantID, *c.req.AgentID, out.terms.Call.ID, c.now); err != nil {
+			return err
+		}
+	}
+	if tries {
+		return tx.TryTrunk(ctx, c.req.TenantID, *trunk, out.terms.UnitID, c.now)
+	}
+	return nil
 }
 
-// readFacts reads what the rules look at.
-func (c *candidate) readFacts(ctx context.Context, tx *store.Tx) error {
-	var err error
-	c.facts, err = tx.Q.GateFacts(ctx, db.GateFactsParams{
-		TenantID: c.req.TenantID, PhoneHash: c.hash, CampaignID: c.req.CampaignID, LeadID: c.req.LeadID,
-		VoiceAgentID: c.req.VoiceAgentID, Node: c.gate.NodeID,
-	})
-	if err != nil {
+// read reads what the rules look at, in one round trip.
+func (c *candidate) read(ctx context.Context, tx *store.Tx) error {
+	tenant := c.req.TenantID
+	asks := []func(q *db.Queries) error{func(q *db.Queries) (err error) {
+		c.facts, err = q.GateFacts(ctx, db.GateFactsParams{
+			TenantID: tenant, PhoneHash: c.hash, CampaignID: c.req.CampaignID, LeadID: c.req.LeadID,
+			VoiceAgentID: c.req.VoiceAgentID, Node: c.gate.NodeID,
+		})
+		return err
+	}}
+	if !c.transfer() && c.hash != nil {
+		began := c.gate.dayBegan(c.now)
+		asks = append(asks, func(q *db.Queries) (err error) {
+			c.today, err = q.GateDialedToday(ctx, db.GateDialedTodayParams{
+				// Ids are made by the host's clock, whatever clock the rules go by.
+				TenantID: tenant, PhoneHash: c.hash, FromID: store.IDFloor(time.Now().Add(began.Sub(c.now) - store.ClockSkew)), Since: began,
+			})
+			return err
+		})
+	}
+	if c.kind&toAnything != 0 {
+		asks = append(asks, func(q *db.Queries) (err error) {
+			c.trunks, err = store.TrunksInUse(ctx, q, tenant)
+			return err
+		}, func(q *db.Queries) (err error) {
+			c.numbers, err = q.GateNumbers(ctx, db.GateNumbersParams{
+				TenantID: tenant, CampaignID: c.req.CampaignID, Series: campaigns.AllSeries(), Asked: campaigns.Spellings(c.req.From),
+			})
+			return err
+		})
+	}
+	if err := tx.Together(ctx, asks...); err != nil {
 		return fmt.Errorf("read what the gate looks at: %w", err)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,8 +21,43 @@ const (
 	DirectionInbound  = "inbound"
 )
 
-// open writes what an admitted outbound call consists of. store.ErrNotFound: the lead was taken meanwhile.
-func (g *Gate) open(ctx context.Context, tx *store.Tx, c *candidate, adm admission.Terms) (db.Call, error) {
+// open writes what an admitted outbound call consists of.
+func (g *Gate) open(ctx context.Context, tx *store.Tx, c *candidate, out *outcome) error {
+	p, err := g.row(ctx, tx, c, out.terms)
+	if err != nil {
+		return err
+	}
+	if err := c.admitted(ctx, tx.Q, p, out); err != nil || out.refused != nil {
+		return err
+	}
+	return emitStarted(ctx, tx, p, c.facts.LeadMetadata, false)
+}
+
+// openLast is open with the transaction's commit, in one round trip.
+func (g *Gate) openLast(ctx context.Context, tx *store.Tx, c *candidate, out *outcome) error {
+	p, err := g.row(ctx, tx, c, out.terms)
+	if err != nil {
+		return err
+	}
+	if err := tx.Later(ctx, func(q *db.Queries) error { return c.admitted(ctx, q, p, out) }); err != nil {
+		return err
+	}
+	return emitStarted(ctx, tx, p, c.facts.LeadMetadata, true)
+}
+
+// admitted writes the call, its unit and the lead's state, or refuses where the lead was taken meanwhile.
+func (c *candidate) admitted(ctx context.Context, q *db.Queries, p db.GateAdmitParams, out *outcome) error {
+	call, err := q.GateAdmit(ctx, p)
+	if errors.Is(err, store.ErrNotFound) {
+		out.refused = Refuse(ReasonLead, c.now, time.Time{}, "the lead may no longer be dialed")
+		return nil
+	}
+	out.terms.Call = call
+	return err
+}
+
+// row is what GateAdmit is to write.
+func (g *Gate) row(ctx context.Context, tx *store.Tx, c *candidate, adm admission.Terms) (db.GateAdmitParams, error) {
 	req := c.req
 	p := db.GateAdmitParams{
 		TenantID: req.TenantID, ID: adm.UnitID, CampaignID: req.CampaignID, LeadID: req.LeadID, VoiceAgentID: req.VoiceAgentID,
@@ -39,15 +75,11 @@ func (g *Gate) open(ctx context.Context, tx *store.Tx, c *candidate, adm admissi
 	if adm.Privacy == store.PrivacyStrict {
 		sealed, err := tx.SealPhone(ctx, req.TenantID, req.To)
 		if err != nil {
-			return db.Call{}, err
+			return p, err
 		}
 		p.PeerSealed = sealed
 	}
-	call, err := tx.Q.GateAdmit(ctx, p)
-	if err != nil {
-		return call, err
-	}
-	return call, EmitStarted(ctx, tx, call, c.facts.LeadMetadata)
+	return p, nil
 }
 
 func (g *Gate) openTransfer(
@@ -72,18 +104,24 @@ type callStarted struct {
 	Metadata     json.RawMessage `json:"metadata"`
 }
 
-// EmitStarted emits call.started.
-func EmitStarted(ctx context.Context, tx *store.Tx, call db.Call, leadMetadata json.RawMessage) error {
-	at := call.CreatedAt
-	if call.DialTime != nil {
-		at = *call.DialTime
+// Open writes an inbound call and its unit, with call.started.
+func Open(ctx context.Context, tx *store.Tx, p db.GateAdmitParams) (db.Call, error) {
+	call, err := tx.Q.GateAdmit(ctx, p)
+	if err != nil {
+		return call, err
 	}
+	return call, emitStarted(ctx, tx, p, nil, false)
+}
+
+// emitStarted emits call.started; with its call, where that is yet to be written.
+func emitStarted(ctx context.Context, tx *store.Tx, p db.GateAdmitParams, leadMetadata json.RawMessage, withCall bool) error {
+	at := p.DialTime.Truncate(time.Microsecond) // as the call's row has it
 	_, err := tx.Emit(ctx, store.Event{
-		TenantID: call.TenantID, Type: store.EventCallStarted, At: at, CallID: &call.ID, CampaignID: call.CampaignID,
+		TenantID: p.TenantID, Type: store.EventCallStarted, At: at, CallID: &p.ID, CampaignID: p.CampaignID, OfCall: withCall,
 		Data: callStarted{
-			CallID: call.ID, Direction: call.Direction, From: call.FromNumber.Reveal(), To: call.ToNumber.Reveal(),
-			CampaignID: call.CampaignID, VoiceAgentID: call.VoiceAgentID, StartedAt: at.UTC(), LeadMetadata: leadMetadata,
-			Metadata: call.Metadata,
+			CallID: p.ID, Direction: p.Direction, From: p.FromNumber.Reveal(), To: p.ToNumber.Reveal(),
+			CampaignID: p.CampaignID, VoiceAgentID: p.VoiceAgentID, StartedAt: at.UTC(), LeadMetadata: leadMetadata,
+			Metadata: p.Metadata,
 		},
 	})
 	return err

@@ -98,7 +98,7 @@ func ruleTable() []rule {
 			reason: ReasonVoiceAgent, of: anyNumber, check: plain(voiceAgentTakesCalls), answer: missing(voiceagents.CodeNoVoiceAgentConfigured),
 			claim: FateBacksOff, waits: campaignWaits(ReasonVoiceAgent, slog.LevelWarn),
 		},
-		{reason: ReasonDailyCap, of: toNumber | nextRoute, check: underDailyCap, answer: conflict, claim: FatePostponed},
+		{reason: ReasonDailyCap, of: toNumber | nextRoute, check: plain(underDailyCap), answer: conflict, claim: FatePostponed},
 		{
 			reason: ReasonMode, of: toNumber, check: plain(modeIsScrubbed), answer: conflictAs(campaigns.CodeModeNotScrubbed),
 			claim: FateBacksOff, waits: campaignWaits(ReasonMode, slog.LevelWarn),

@@ -8,7 +8,6 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/store"
-	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
@@ -39,15 +38,15 @@ func (g *Gate) flowTaker(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID
 }
 
 // rehearse writes the record of a test key's call, which the call controller ends at once. It takes no channel and no trunk.
-func (g *Gate) rehearse(ctx context.Context, tx *store.Tx, c *candidate, adm admission.Terms) (db.Call, error) {
-	adm.Routes = []admission.Route{{}}
+func (g *Gate) rehearse(ctx context.Context, tx *store.Tx, c *candidate, out *outcome) error {
+	out.terms.Routes = []admission.Route{{}}
 	c.by.People = false // it waits for no agent
-	call, err := g.open(ctx, tx, c, adm)
-	if err != nil {
-		return call, err
+	if err := g.open(ctx, tx, c, out); err != nil || out.refused != nil {
+		return err
 	}
-	_, err = tx.Q.LiveUnitsDeleteOfCall(ctx, call.TenantID, call.ID)
-	return call, err
+	out.terms.Routes = nil
+	_, err := tx.Q.LiveUnitsDeleteOfCall(ctx, c.req.TenantID, out.terms.Call.ID)
+	return err
 }
 
 // taker tells who takes the call that is asked for; nobody in particular takes one that an agent dials.

@@ -202,28 +202,6 @@ func (q *Queries) GateAdmit(ctx context.Context, arg GateAdmitParams) (Call, err
 	return i, err
 }
 
-const gateCallerIDInTurn = `-- name: GateCallerIDInTurn :one
-WITH chosen AS (
-  SELECT c.id FROM numbers c
-  WHERE c.tenant_id = $1 AND c.is_active AND c.e164 LIKE $2::text || '%'
-  ORDER BY CASE WHEN c.trunk_id IS NULL OR c.trunk_id = $3::uuid THEN 0 ELSE 1 END, c.shown_at NULLS FIRST, c.id
-  LIMIT 1
-)
-UPDATE numbers n SET shown_at = clock_timestamp() FROM chosen
-WHERE n.tenant_id = $1 AND n.id = chosen.id
-RETURNING n.e164
-`
-
-// GateCallerIDInTurn gives the number that a call shows next, and ends its turn: of the active ones that begin with series, those of
-// the trunk and those of none alike, the one whose turn is longest ago. A carrier refuses another's numbers, so those of another
-// trunk have turns only where there are no others.
-func (q *Queries) GateCallerIDInTurn(ctx context.Context, tenantID uuid.UUID, series string, trunkID *uuid.UUID) (string, error) {
-	row := q.db.QueryRow(ctx, gateCallerIDInTurn, tenantID, series, trunkID)
-	var e164 string
-	err := row.Scan(&e164)
-	return e164, err
-}
-
 const gateDialedToday = `-- name: GateDialedToday :one
 SELECT count(*) FROM calls c
 WHERE c.tenant_id = $1 AND c.peer_hash = $2 AND c.id >= $3 AND c.direction = 'outbound'
@@ -403,6 +381,74 @@ SELECT pg_advisory_xact_lock(hashtextextended('ringmaster.gate:' || ($1::uuid)::
 func (q *Queries) GateLockNumber(ctx context.Context, tenantID uuid.UUID, phoneHash []byte) error {
 	_, err := q.db.Exec(ctx, gateLockNumber, tenantID, phoneHash)
 	return err
+}
+
+const gateNumberShown = `-- name: GateNumberShown :exec
+UPDATE numbers SET shown_at = clock_timestamp() WHERE tenant_id = $1 AND id = $2
+`
+
+// GateNumberShown ends a number's turn.
+func (q *Queries) GateNumberShown(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) error {
+	_, err := q.db.Exec(ctx, gateNumberShown, tenantID, iD)
+	return err
+}
+
+const gateNumbers = `-- name: GateNumbers :many
+SELECT DISTINCT ON (c.trunk_id, c.series, c.asked) c.id, c.e164, c.trunk_id, c.shown_at, c.asked FROM (
+  SELECT n.id, n.e164, n.trunk_id, n.shown_at, coalesce((SELECT max(s.begins) FROM unnest($1::text[]) AS s(begins) WHERE starts_with(n.e164, s.begins)), '') AS series,
+    coalesce(n.e164 = ANY($2::text[]) OR n.e164 = k.caller_id, false)::bool AS asked
+  FROM numbers n LEFT JOIN campaigns k ON k.tenant_id = $3 AND k.id = $4::uuid
+  WHERE n.tenant_id = $3 AND n.is_active
+) c
+ORDER BY c.trunk_id, c.series, c.asked, c.shown_at NULLS FIRST, c.id
+`
+
+type GateNumbersParams struct {
+	Series     []string
+	Asked      []string
+	TenantID   uuid.UUID
+	CampaignID *uuid.UUID
+}
+
+type GateNumbersRow struct {
+	ID      uuid.UUID
+	E164    string
+	TrunkID *uuid.UUID
+	ShownAt *time.Time
+	Asked   bool
+}
+
+// GateNumbers gives the active numbers that a call may show: those that are asked for, and, of each trunk's and of those of none, by the series
+// that they begin with, the one whose turn is longest ago. asked are the spellings of a number, beside the campaign's own.
+func (q *Queries) GateNumbers(ctx context.Context, arg GateNumbersParams) ([]GateNumbersRow, error) {
+	rows, err := q.db.Query(ctx, gateNumbers,
+		arg.Series,
+		arg.Asked,
+		arg.TenantID,
+		arg.CampaignID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []GateNumbersRow{}
+	for rows.Next() {
+		var i GateNumbersRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.E164,
+			&i.TrunkID,
+			&i.ShownAt,
+			&i.Asked,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const gateOpenTransfer = `-- name: GateOpenTransfer :exec

@@ -64,19 +64,20 @@ WHERE c.tenant_id = @tenant_id AND c.peer_hash = @phone_hash AND c.id >= @from_i
   AND NOT (c.status = 'failed' AND c.ring_time IS NULL AND c.sip_status IS NULL AND c.hangup_disposition IS NULL
     AND c.hangup_cause <> 'HOST_LOST');
 
--- GateCallerIDInTurn gives the number that a call shows next, and ends its turn: of the active ones that begin with series, those of
--- the trunk and those of none alike, the one whose turn is longest ago. A carrier refuses another's numbers, so those of another
--- trunk have turns only where there are no others.
--- name: GateCallerIDInTurn :one
-WITH chosen AS (
-  SELECT c.id FROM numbers c
-  WHERE c.tenant_id = @tenant_id AND c.is_active AND c.e164 LIKE @series::text || '%'
-  ORDER BY CASE WHEN c.trunk_id IS NULL OR c.trunk_id = sqlc.narg('trunk_id')::uuid THEN 0 ELSE 1 END, c.shown_at NULLS FIRST, c.id
-  LIMIT 1
-)
-UPDATE numbers n SET shown_at = clock_timestamp() FROM chosen
-WHERE n.tenant_id = @tenant_id AND n.id = chosen.id
-RETURNING n.e164;
+-- GateNumbers gives the active numbers that a call may show: those that are asked for, and, of each trunk's and of those of none, by the series
+-- that they begin with, the one whose turn is longest ago. asked are the spellings of a number, beside the campaign's own.
+-- name: GateNumbers :many
+SELECT DISTINCT ON (c.trunk_id, c.series, c.asked) c.id, c.e164, c.trunk_id, c.shown_at, c.asked FROM (
+  SELECT n.id, n.e164, n.trunk_id, n.shown_at, coalesce((SELECT max(s.begins) FROM unnest(@series::text[]) AS s(begins) WHERE starts_with(n.e164, s.begins)), '') AS series,
+    coalesce(n.e164 = ANY(@asked::text[]) OR n.e164 = k.caller_id, false)::bool AS asked
+  FROM numbers n LEFT JOIN campaigns k ON k.tenant_id = @tenant_id AND k.id = sqlc.narg('campaign_id')::uuid
+  WHERE n.tenant_id = @tenant_id AND n.is_active
+) c
+ORDER BY c.trunk_id, c.series, c.asked, c.shown_at NULLS FIRST, c.id;
+
+-- GateNumberShown ends a number's turn.
+-- name: GateNumberShown :exec
+UPDATE numbers SET shown_at = clock_timestamp() WHERE tenant_id = @tenant_id AND id = @id;
 
 -- NumberOwned finds an active number of the tenant's by the ways in which it may be written.
 -- name: NumberOwned :one

@@ -136,7 +136,7 @@ func (l *Ledger) Reroute(
 	var until *time.Time
 	err := l.gate.Readmit(ctx, leg, func(ctx context.Context, tx *store.Tx) error {
 		chosen, until = -1, nil
-		active, err := tx.TrunksInUse(ctx, call.TenantID)
+		active, err := store.TrunksInUse(ctx, tx.Q, call.TenantID)
 		if err != nil {
 			return err
 		}
