@@ -149,7 +149,11 @@ func TestFlowCredentialsStayWithTheirAddress(t *testing.T) {
 	// A call keeps the version that it began with, and that version's secrets.
 	var plan *flows.Plan
 	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
-		plan, err = b.svc.Flows.CutOffFlow(t.Context(), tx, call)
+		var run *db.FlowRun
+		if err := tx.Together(t.Context(), flows.OpenRun(t.Context(), call, &run)); err != nil {
+			return err
+		}
+		plan, err = b.svc.Flows.CutOff(t.Context(), tx, *run)
 		return err
 	}))
 	require.Equal(t, strings.ReplaceAll(secretURL, "{{from}}", "98"), askedBy(t, plan).URL)

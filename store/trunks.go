@@ -76,8 +76,8 @@ func (tx *Tx) TrunkFailed(ctx context.Context, f TrunkFault) (dead bool, until *
 }
 
 // TrunkAlive notes that a trunk gave a sign of life at a moment, ringing for one; rested tells whether that has ended its rest.
-func (tx *Tx) TrunkAlive(ctx context.Context, tenant, trunk uuid.UUID, at time.Time, rang bool) (rested bool, err error) {
-	rows, err := tx.Q.TrunkAlive(ctx, db.TrunkAliveParams{TenantID: tenant, ID: trunk, At: at, Rang: rang})
+func TrunkAlive(ctx context.Context, q *db.Queries, tenant, trunk uuid.UUID, at time.Time, rang bool) (rested bool, err error) {
+	rows, err := q.TrunkAlive(ctx, db.TrunkAliveParams{TenantID: tenant, ID: trunk, At: at, Rang: rang})
 	return len(rows) > 0 && rows[0], err
 }
 

@@ -68,7 +68,7 @@ func (h *Service) Route(ctx context.Context, in switchctl.Inbound) (db.Call, err
 	}
 	var call db.Call
 	err = h.Store.InTenant(ctx, number.TenantID, func(tx *store.Tx) error {
-		if err := tx.Q.GateLock(ctx, number.TenantID); err != nil {
+		if err := tx.Later(ctx, func(q *db.Queries) error { return q.GateLock(ctx, number.TenantID) }); err != nil {
 			return err
 		}
 		var err error
@@ -119,14 +119,15 @@ func (h *Service) admitInbound(ctx context.Context, tx *store.Tx, in switchctl.I
 	if parseErr == nil {
 		hash = s.Store.PhoneHash(tenant, peer)
 	}
-	facts, err := tx.Q.GateFacts(ctx, db.GateFactsParams{
-		TenantID: tenant, PhoneHash: hash, VoiceAgentID: agent.id, Node: s.NodeID,
-	})
-	if err != nil {
-		return db.Call{}, err
-	}
-	trunks, err := store.TrunksInUse(ctx, tx.Q, tenant)
-	if err != nil {
+	var facts db.GateFactsRow
+	var trunks []db.GateTrunksRow
+	if err := tx.Together(ctx, func(q *db.Queries) (err error) {
+		facts, err = q.GateFacts(ctx, db.GateFactsParams{TenantID: tenant, PhoneHash: hash, VoiceAgentID: agent.id, Node: s.NodeID})
+		return err
+	}, func(q *db.Queries) (err error) {
+		trunks, err = store.TrunksInUse(ctx, q, tenant)
+		return err
+	}); err != nil {
 		return db.Call{}, err
 	}
 	if len(trunks) > 0 && facts.ChannelsUsed >= gate.Channels(trunks) {
@@ -248,12 +249,23 @@ func (h *Service) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 		plan = answerPlan{}
 		var err error
 		if call.LeadID != nil { // its call was answered; the caller waits, so that no transaction of its own tells
-			if _, err = tx.Q.LeadMarkConnected(ctx, call.TenantID, *call.LeadID, call.ID); err != nil {
+			if err = tx.Later(ctx, func(q *db.Queries) error {
+				_, err := q.LeadMarkConnected(ctx, call.TenantID, *call.LeadID, call.ID)
+				return err
+			}); err != nil {
 				return err
 			}
 		}
-		if plan.flow, err = h.Flows.CutOffFlow(ctx, tx, call); err != nil || plan.flow != nil {
+		var run *db.FlowRun
+		var campaign db.Campaign
+		agent := h.admittedAgent(call)
+		if err = tx.Together(ctx, flows.OpenRun(ctx, call, &run), campaignOf(ctx, call, &campaign), agent.read(ctx)); err != nil {
 			return err
+		}
+		if run != nil {
+			if plan.flow, err = h.Flows.CutOff(ctx, tx, *run); err != nil || plan.flow != nil {
+				return err
+			}
 		}
 		if call.Direction == gate.DirectionInbound {
 			stored, flowErr := tx.Q.FlowOfNumber(ctx, call.TenantID, call.ToNumber.Reveal())
@@ -261,7 +273,7 @@ func (h *Service) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 			case flowErr == nil:
 				plan.flow, err = h.Flows.Stored(ctx, tx, call.TenantID, stored.ID)
 			case errors.Is(flowErr, store.ErrNotFound):
-				plan.agent, err = h.admittedAgent(ctx, tx, call, nil)
+				plan.agent, err = agent.or(ctx, tx, nil)
 			default:
 				err = flowErr
 			}
@@ -276,11 +288,7 @@ func (h *Service) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 				plan.flow, err = h.Flows.Stored(ctx, tx, call.TenantID, *call.FlowID)
 				return err
 			}
-			plan.agent, err = h.admittedAgent(ctx, tx, call, nil)
-			return err
-		}
-		campaign, err := tx.Q.CampaignGet(ctx, call.TenantID, *call.CampaignID)
-		if err != nil {
+			plan.agent, err = agent.or(ctx, tx, nil)
 			return err
 		}
 		plan.campaign = &campaign
@@ -292,7 +300,7 @@ func (h *Service) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 		case campaigns.ActionRunFlow:
 			plan.flow, err = h.Campaigns.Flow(ctx, tx, campaign)
 		case campaigns.ActionConnectVoiceAgent:
-			plan.agent, err = h.admittedAgent(ctx, tx, call, campaign.VoiceAgentID)
+			plan.agent, err = agent.or(ctx, tx, campaign.VoiceAgentID)
 		case campaigns.ActionConnectAgent:
 			plan.people = &peoplePlan{campaign: &campaign}
 		}
@@ -301,14 +309,43 @@ func (h *Service) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 	return plan, err
 }
 
-// admittedAgent is the voice agent whose unit the call holds, even if it was paused or archived since: the callee has
-// answered. Without one it is resolved now.
-func (h *Service) admittedAgent(ctx context.Context, tx *store.Tx, call db.Call, campaign *uuid.UUID) (db.VoiceAgent, error) {
-	if call.VoiceAgentID != nil {
-		agent, err := tx.Q.VoiceAgentGet(ctx, call.TenantID, *call.VoiceAgentID)
-		if !errors.Is(err, store.ErrNotFound) {
-			return agent, err
+// campaignOf reads the campaign of a call that has one.
+func campaignOf(ctx context.Context, call db.Call, campaign *db.Campaign) func(*db.Queries) error {
+	return func(q *db.Queries) (err error) {
+		if call.CampaignID != nil {
+			*campaign, err = q.CampaignGet(ctx, call.TenantID, *call.CampaignID)
 		}
+		return err
 	}
-	return h.VoiceAgents.Resolve(ctx, tx, call.TenantID, nil, campaign)
+}
+
+// admittedAgent is the voice agent whose unit a call holds, even if it was paused or archived since: the callee has answered.
+type admittedAgent struct {
+	h    *Service
+	call db.Call
+	row  *db.VoiceAgent // nil for none
+}
+
+func (h *Service) admittedAgent(call db.Call) *admittedAgent { return &admittedAgent{h: h, call: call} }
+
+func (a *admittedAgent) read(ctx context.Context) func(*db.Queries) error {
+	return func(q *db.Queries) error {
+		if a.call.VoiceAgentID == nil {
+			return nil
+		}
+		row, err := q.VoiceAgentGet(ctx, a.call.TenantID, *a.call.VoiceAgentID)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		a.row = &row
+		return err
+	}
+}
+
+// or gives it, or the campaign's, or the tenant's.
+func (a *admittedAgent) or(ctx context.Context, tx *store.Tx, campaign *uuid.UUID) (db.VoiceAgent, error) {
+	if a.row != nil {
+		return *a.row, nil
+	}
+	return a.h.VoiceAgents.Resolve(ctx, tx, a.call.TenantID, nil, campaign)
 }

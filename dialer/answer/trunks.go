@@ -68,7 +68,7 @@ func (h *Service) endedOnTrunk(ctx context.Context, tx *store.Tx, call db.Call) 
 	case TrunkNoSign:
 		return false, nil
 	case TrunkAlive:
-		rested, err := tx.TrunkAlive(ctx, call.TenantID, *call.TrunkID, at, call.RingTime != nil)
+		rested, err := store.TrunkAlive(ctx, tx.Q, call.TenantID, *call.TrunkID, at, call.RingTime != nil)
 		if rested {
 			h.Log.InfoContext(ctx, "trunk resumed", "tenant_id", call.TenantID, "trunk_id", call.TrunkID)
 		}

@@ -102,23 +102,28 @@ func Read(id uuid.UUID, version int32, nodes json.RawMessage) (*Plan, error) {
 	return &Plan{Graph: graph, ID: id, Version: version}, nil
 }
 
-// CutOffFlow is the flow that a call was in when we were restarted, in the version that it began with; nil for none.
-func (f *Service) CutOffFlow(ctx context.Context, tx *store.Tx, call db.Call) (*Plan, error) {
-	run, err := tx.Q.FlowRunOpen(ctx, call.TenantID, call.ID)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil //nolint:nilnil // the call begins
+// OpenRun reads what a call does in a flow; it leaves nil for a call that is in none.
+func OpenRun(ctx context.Context, call db.Call, run **db.FlowRun) func(*db.Queries) error {
+	return func(q *db.Queries) error {
+		row, err := q.FlowRunOpen(ctx, call.TenantID, call.ID)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil // the call begins
+		}
+		*run = &row
+		return err
 	}
-	if err != nil {
-		return nil, err
-	}
-	row, err := tx.Q.FlowVersionGet(ctx, call.TenantID, run.FlowID, run.Version)
+}
+
+// CutOff is the flow that a call was in when we were restarted, in the version that it began with; nil for one that was deleted.
+func (f *Service) CutOff(ctx context.Context, tx *store.Tx, run db.FlowRun) (*Plan, error) {
+	row, err := tx.Q.FlowVersionGet(ctx, run.TenantID, run.FlowID, run.Version)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil //nolint:nilnil // the flow has been deleted: the call begins anew, with what it finds now
 	}
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := f.whole(ctx, tx, call.TenantID, run.FlowID, run.Version, row.Nodes)
+	nodes, err := f.whole(ctx, tx, run.TenantID, run.FlowID, run.Version, row.Nodes)
 	if err != nil {
 		return nil, err
 	}

@@ -227,13 +227,14 @@ func (g *Gate) decide(ctx context.Context, tx *store.Tx, c candidate, target car
 // read reads what the rules look at, in one round trip.
 func (c *candidate) read(ctx context.Context, tx *store.Tx) error {
 	tenant := c.req.TenantID
+	var campaign *db.Campaign
 	asks := []func(q *db.Queries) error{func(q *db.Queries) (err error) {
 		c.facts, err = q.GateFacts(ctx, db.GateFactsParams{
 			TenantID: tenant, PhoneHash: c.hash, CampaignID: c.req.CampaignID, LeadID: c.req.LeadID,
 			VoiceAgentID: c.req.VoiceAgentID, Node: c.gate.NodeID,
 		})
 		return err
-	}}
+	}, c.campaignModes(ctx, &campaign)}
 	if !c.transfer() && c.hash != nil {
 		began := c.gate.dayBegan(c.now)
 		asks = append(asks, func(q *db.Queries) (err error) {
@@ -258,7 +259,12 @@ func (c *candidate) read(ctx context.Context, tx *store.Tx) error {
 	if err := tx.Together(ctx, asks...); err != nil {
 		return fmt.Errorf("read what the gate looks at: %w", err)
 	}
-	return nil
+	if campaign == nil {
+		return nil
+	}
+	var err error
+	c.by.Modes, err = c.gate.Campaigns.Modes(ctx, tx, *campaign)
+	return err
 }
 
 // MayCall tells whether numbers may be called now, and when they next may be: in the campaign's window, or the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
@@ -49,25 +50,40 @@ func (g *Gate) rehearse(ctx context.Context, tx *store.Tx, c *candidate, out *ou
 	return err
 }
 
-// taker tells who takes the call that is asked for; nobody in particular takes one that an agent dials.
+// taker tells who takes the call that is asked for; nobody in particular takes one that an agent dials. What kinds of calls a campaign makes whose
+// voice agent is named is asked with the other facts (campaignModes).
 func (g *Gate) taker(ctx context.Context, tx *store.Tx, req admission.Request) (campaigns.Target, error) {
 	by := campaigns.Target{VoiceAgent: req.VoiceAgentID}
-	looks := g.DNCPolicy.Modes != 0
 	if req.FlowID != nil && single(req) {
 		return g.flowTaker(ctx, tx, req.TenantID, *req.FlowID)
 	}
-	if req.CampaignID == nil || req.AgentID != nil || by.VoiceAgent != nil && !looks {
+	if req.CampaignID == nil || req.AgentID != nil || by.VoiceAgent != nil {
 		return by, nil
 	}
 	campaign, err := tx.Q.CampaignGet(ctx, req.TenantID, *req.CampaignID)
 	if errors.Is(err, store.ErrNotFound) {
 		return by, nil // the campaign's absence is judged with the other facts
 	}
-	if err == nil && by.VoiceAgent == nil {
+	if err == nil {
 		by, err = g.Campaigns.TargetOf(ctx, tx, campaign)
 	}
-	if err == nil && looks {
+	if err == nil && g.DNCPolicy.Modes != 0 {
 		by.Modes, err = g.Campaigns.Modes(ctx, tx, campaign)
 	}
 	return by, err
+}
+
+// campaignModes reads the campaign of a call whose voice agent is named, where the gate looks at the kinds of calls; nil otherwise.
+func (c *candidate) campaignModes(ctx context.Context, campaign **db.Campaign) func(*db.Queries) error {
+	return func(q *db.Queries) error {
+		if c.gate.DNCPolicy.Modes == 0 || c.req.CampaignID == nil || c.req.AgentID != nil || c.req.VoiceAgentID == nil || c.kind&toNumber == 0 || c.by.Modes != 0 {
+			return nil
+		}
+		row, err := q.CampaignGet(ctx, c.req.TenantID, *c.req.CampaignID)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		*campaign = &row
+		return err
+	}
 }

@@ -36,8 +36,8 @@ func (l *Ledger) Verdict(ctx context.Context, call db.Call) error {
 
 // Quality keeps how the audio of a call that goes on has fared.
 func (l *Ledger) Quality(ctx context.Context, call db.Call, quality json.RawMessage) error {
-	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		_, err := tx.Q.CallSetQuality(ctx, quality, call.TenantID, call.ID)
+	return l.put(ctx, call.TenantID, func(q *db.Queries) error {
+		_, err := q.CallSetQuality(ctx, quality, call.TenantID, call.ID)
 		return err
 	})
 }

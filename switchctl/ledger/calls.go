@@ -60,40 +60,42 @@ func (l *Ledger) ReachedBy(peer func() Peer) { l.peer = peer }
 func (l *Ledger) Ringing(ctx context.Context, call db.Call, at time.Time) error {
 	var rested bool
 	err := l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		if _, err := tx.Q.CallMarkRinging(ctx, at, call.TenantID, call.ID); err != nil {
+		rested = false
+		return errors.Join(tx.Later(ctx, func(q *db.Queries) error {
+			_, err := q.CallMarkRinging(ctx, at, call.TenantID, call.ID)
 			return err
-		}
-		var err error
-		rested, err = trunkHeard(ctx, tx, call, at, true)
-		return err
+		}), trunkHeard(ctx, tx, call, at, true, &rested))
 	})
 	l.tellRested(ctx, call, rested && err == nil)
 	return err
 }
 
-// Answered commits the answer, with call.answered unless that waits for machine detection. It does nothing on a call that is answered or closed.
+// Answered commits the answer, with call.answered unless that waits for machine detection. It tells nothing of a call that is answered or closed.
 func (l *Ledger) Answered(ctx context.Context, call db.Call, at time.Time) error {
 	var rested bool
 	err := l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		rested = false
-		row, err := tx.Q.CallMarkAnswered(ctx, at, call.TenantID, call.ID)
-		if errors.Is(err, store.ErrNotFound) {
-			return nil // it is answered or closed already
-		}
-		if err != nil {
+		var row *db.Call // nil where it is answered or closed already
+		mark := func(q *db.Queries) error {
+			marked, err := q.CallMarkAnswered(ctx, at, call.TenantID, call.ID)
+			if errors.Is(err, store.ErrNotFound) {
+				return nil
+			}
+			row = &marked
 			return err
 		}
-		if rested, err = trunkHeard(ctx, tx, call, at, false); err != nil {
+		if call.Amd { // machine detection listens
+			return errors.Join(tx.Later(ctx, mark), trunkHeard(ctx, tx, call, at, false, &rested))
+		}
+		var lead *LeadContext
+		asks := []func(*db.Queries) error{mark}
+		if call.LeadID != nil {
+			asks = append(asks, readLead(ctx, call, &lead))
+		}
+		if err := errors.Join(tx.Together(ctx, asks...), trunkHeard(ctx, tx, call, at, false, &rested)); err != nil || row == nil {
 			return err
 		}
-		if row.AnsweredByAmd == nil {
-			return nil // machine detection listens
-		}
-		lead, err := leadOf(ctx, tx, row)
-		if err != nil {
-			return err
-		}
-		return emitAnswered(ctx, tx, row, at, *row.AnsweredByAmd, lead)
+		return emitAnswered(ctx, tx, *row, at, *row.AnsweredByAmd, lead)
 	})
 	l.tellRested(ctx, call, rested && err == nil)
 	return err
@@ -101,25 +103,33 @@ func (l *Ledger) Answered(ctx context.Context, call db.Call, at time.Time) error
 
 // AgentConnected commits that the caller and a voice agent, or call.AgentID, hear each other.
 func (l *Ledger) AgentConnected(ctx context.Context, call db.Call, at time.Time) error {
-	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+	return l.put(ctx, call.TenantID, func(q *db.Queries) error {
 		var err error
 		if call.AgentID != nil {
-			_, err = tx.Q.CallMarkPersonConnected(ctx, db.CallMarkPersonConnectedParams{
+			_, err = q.CallMarkPersonConnected(ctx, db.CallMarkPersonConnectedParams{
 				TenantID: call.TenantID, ID: call.ID, AgentID: *call.AgentID, AgentConnectTime: at,
 			})
 		} else {
-			_, err = tx.Q.CallMarkAgentConnected(ctx, at, call.TenantID, call.ID)
+			_, err = q.CallMarkAgentConnected(ctx, at, call.TenantID, call.ID)
 		}
 		return err
 	})
 }
 
-// trunkHeard notes that a trunk gives a sign of life: callees ring or answer. rested tells whether that ends its rest.
-func trunkHeard(ctx context.Context, tx *store.Tx, call db.Call, at time.Time, rang bool) (rested bool, err error) {
+// put commits what one statement writes, in one round trip.
+func (l *Ledger) put(ctx context.Context, tenant uuid.UUID, write func(*db.Queries) error) error {
+	return l.st.InTenant(ctx, tenant, func(tx *store.Tx) error { return tx.Later(ctx, write) })
+}
+
+// trunkHeard notes that a trunk gives a sign of life: callees ring or answer. rested tells whether that ends its rest, once it is written.
+func trunkHeard(ctx context.Context, tx *store.Tx, call db.Call, at time.Time, rang bool, rested *bool) error {
 	if call.TrunkID == nil || call.Direction != DirectionOutbound {
-		return false, nil
+		return nil
 	}
-	return tx.TrunkAlive(ctx, call.TenantID, *call.TrunkID, at, rang)
+	return tx.Later(ctx, func(q *db.Queries) (err error) {
+		*rested, err = store.TrunkAlive(ctx, q, call.TenantID, *call.TrunkID, at, rang)
+		return err
+	})
 }
 
 func (l *Ledger) tellRested(ctx context.Context, call db.Call, rested bool) {
@@ -192,8 +202,8 @@ func (l *Ledger) BypassFailed(ctx context.Context, tenant, trunk uuid.UUID, at t
 
 // ReleaseUnit gives a leg's unit back.
 func (l *Ledger) ReleaseUnit(ctx context.Context, tenant, unit uuid.UUID) error {
-	return l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		_, err := tx.Q.LiveUnitDelete(ctx, tenant, unit)
+	return l.put(ctx, tenant, func(q *db.Queries) error {
+		_, err := q.LiveUnitDelete(ctx, tenant, unit)
 		return err
 	})
 }
@@ -322,21 +332,26 @@ func (l *Ledger) OpenCalls(ctx context.Context, node string) ([]OpenCall, error)
 }
 
 // leadOf reads what events tell of the call's lead; nil without one.
-func leadOf(ctx context.Context, tx *store.Tx, call db.Call) (*LeadContext, error) {
-	if call.LeadID == nil {
-		return nil, nil //nolint:nilnil // a call without a lead is no error
+func leadOf(ctx context.Context, tx *store.Tx, call db.Call) (lead *LeadContext, err error) {
+	if call.LeadID != nil {
+		err = readLead(ctx, call, &lead)(tx.Q)
 	}
-	row, err := tx.Q.CallLeadContext(ctx, call.TenantID, *call.LeadID)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil //nolint:nilnil // the lead was deleted meanwhile
+	return lead, err
+}
+
+// readLead reads the lead of a call that has one; it leaves nil for one that was deleted meanwhile.
+func readLead(ctx context.Context, call db.Call, lead **LeadContext) func(q *db.Queries) error {
+	return func(q *db.Queries) error {
+		row, err := q.CallLeadContext(ctx, call.TenantID, *call.LeadID)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		*lead = &LeadContext{
+			ID: row.ID, Name: row.Name, CRMLeadID: row.CrmLeadID, Metadata: OrNull(row.Metadata),
+			CustomFields: OrNull(row.CustomFields),
+		}
+		return err
 	}
-	if err != nil {
-		return nil, err
-	}
-	return &LeadContext{
-		ID: row.ID, Name: row.Name, CRMLeadID: row.CrmLeadID, Metadata: OrNull(row.Metadata),
-		CustomFields: OrNull(row.CustomFields),
-	}, nil
 }
 
 // OrNull keeps an absent JSON value encodable.

@@ -16,24 +16,38 @@ import (
 
 // StartSession takes a unit of the voice agent, unless the call holds one ([ErrAgentBusy]), and writes session and token.
 func (l *Ledger) StartSession(ctx context.Context, s SessionStart) (SessionGrant, error) {
-	g := SessionGrant{Agent: s.Agent, Token: s.Token}
+	var g SessionGrant
 	err := l.st.InTenant(ctx, s.Call.TenantID, func(tx *store.Tx) error {
-		if _, err := tx.Q.CallLockOpen(ctx, s.Call.TenantID, s.Call.ID); err != nil {
+		g = SessionGrant{Agent: s.Agent, Token: s.Token}
+		var existing *db.AiSession
+		var limit db.SessionVoiceAgentLimitRow
+		asks := append([]func(*db.Queries) error{func(q *db.Queries) error {
+			_, err := q.CallLockOpen(ctx, s.Call.TenantID, s.Call.ID)
 			if errors.Is(err, store.ErrNotFound) {
 				return ErrCallEnded
 			}
 			return err
-		}
-		existing, err := tx.Q.SessionActiveOfCall(ctx, s.Call.TenantID, s.Call.ID)
-		switch {
-		case err == nil && existing.ID == s.ID:
-			g.Session = existing // the commit before this try did arrive
-		case err == nil:
-			return fmt.Errorf("switchctl: start AI session: call has another that is active: %s", existing.ID)
-		case !errors.Is(err, store.ErrNotFound):
+		}, func(q *db.Queries) error {
+			row, err := q.SessionActiveOfCall(ctx, s.Call.TenantID, s.Call.ID)
+			if errors.Is(err, store.ErrNotFound) {
+				return nil
+			}
+			existing = &row
 			return err
+		}, func(q *db.Queries) (err error) {
+			limit, err = q.SessionVoiceAgentLimit(ctx, s.Call.TenantID, s.Call.ID, s.Agent.ID)
+			return err
+		}}, forGrant(ctx, s.Call, &g)...)
+		if err := tx.Together(ctx, asks...); err != nil {
+			return err
+		}
+		switch {
+		case existing != nil && existing.ID == s.ID:
+			g.Session = *existing // the commit before this try did arrive
+		case existing != nil:
+			return fmt.Errorf("switchctl: start AI session: call has another that is active: %s", existing.ID)
 		default:
-			if g.Session, err = insertSession(ctx, tx, s); err != nil {
+			if err := insertSession(ctx, tx, s, limit, &g); err != nil {
 				return err
 			}
 		}
@@ -42,51 +56,55 @@ func (l *Ledger) StartSession(ctx context.Context, s SessionStart) (SessionGrant
 	return g, err
 }
 
-func insertSession(ctx context.Context, tx *store.Tx, s SessionStart) (db.AiSession, error) {
-	if err := takeAgentUnit(ctx, tx, s); err != nil {
-		return db.AiSession{}, err
+func insertSession(ctx context.Context, tx *store.Tx, s SessionStart, limit db.SessionVoiceAgentLimitRow, g *SessionGrant) error {
+	if limit.Held == nil || *limit.Held != s.Agent.ID { // as it does from its admission on; an earlier session of the call's has given that back
+		if err := takeAgentUnit(ctx, tx, s); err != nil {
+			return err
+		}
 	}
-	session, err := tx.Q.SessionInsert(ctx, db.SessionInsertParams{
-		TenantID: s.Call.TenantID, ID: s.ID, CallID: s.Call.ID, VoiceAgentID: s.Agent.ID,
-		ExternalAgentID: s.Agent.ExternalAgentID, WsUrl: s.Agent.WsUrl, StartedAt: s.At, TokenHash: new(s.Token.Hash()),
-	})
-	if err != nil {
-		return db.AiSession{}, err
-	}
-	return session, insertToken(ctx, tx, s.Call, s.ID, s.Token)
+	return errors.Join(tx.Later(ctx, func(q *db.Queries) (err error) {
+		g.Session, err = q.SessionInsert(ctx, db.SessionInsertParams{
+			TenantID: s.Call.TenantID, ID: s.ID, CallID: s.Call.ID, VoiceAgentID: s.Agent.ID,
+			ExternalAgentID: s.Agent.ExternalAgentID, WsUrl: s.Agent.WsUrl, StartedAt: s.At, TokenHash: new(s.Token.Hash()),
+		})
+		return err
+	}), insertToken(ctx, tx, s.Call, s.ID, s.Token))
 }
 
-// takeAgentUnit counts the call against the voice agent, unless it does so already, from its admission on. An earlier session
-// of the call's has given that back. It counts under the gate's lock, as the gate does.
+// takeAgentUnit counts the call against the voice agent. It counts under the gate's lock, as the gate does.
 func takeAgentUnit(ctx context.Context, tx *store.Tx, s SessionStart) error {
-	if err := tx.Q.GateLock(ctx, s.Call.TenantID); err != nil {
+	var agent db.SessionVoiceAgentLimitRow
+	var used int64
+	err := tx.Together(ctx, func(q *db.Queries) error {
+		return q.GateLock(ctx, s.Call.TenantID)
+	}, func(q *db.Queries) (err error) {
+		agent, err = q.SessionVoiceAgentLimit(ctx, s.Call.TenantID, s.Call.ID, s.Agent.ID)
 		return err
-	}
-	agent, err := tx.Q.SessionVoiceAgentLimit(ctx, s.Call.TenantID, s.Call.ID, s.Agent.ID)
-	if err != nil {
+	}, func(q *db.Queries) (err error) {
+		used, err = q.LiveUnitVoiceAgentUsage(ctx, s.Call.TenantID, s.Agent.ID, s.Call.ID)
 		return err
-	}
-	if agent.Held != nil && *agent.Held == s.Agent.ID {
-		return nil
-	}
-	used, err := tx.Q.LiveUnitVoiceAgentUsage(ctx, s.Call.TenantID, s.Agent.ID, s.Call.ID)
+	})
 	if err != nil {
 		return err
 	}
 	if used >= int64(agent.MaxConcurrent) {
 		return ErrAgentBusy
 	}
-	if _, err := tx.Q.CallSetVoiceAgent(ctx, s.Agent.ID, s.Call.TenantID, s.Call.ID); err != nil { // the call's row before its units
+	return errors.Join(tx.Later(ctx, func(q *db.Queries) error { // the call's row before its units
+		_, err := q.CallSetVoiceAgent(ctx, s.Agent.ID, s.Call.TenantID, s.Call.ID)
 		return err
-	}
-	_, err = tx.Q.LiveUnitSetVoiceAgent(ctx, s.Agent.ID, s.Call.TenantID, s.Call.ID)
-	return err
+	}), tx.Later(ctx, func(q *db.Queries) error {
+		_, err := q.LiveUnitSetVoiceAgent(ctx, s.Agent.ID, s.Call.TenantID, s.Call.ID)
+		return err
+	}))
 }
 
 func insertToken(ctx context.Context, tx *store.Tx, call db.Call, session uuid.UUID, t callbacktoken.Token) error {
-	return tx.Q.CallbackTokenInsert(ctx, db.CallbackTokenInsertParams{
-		TenantID: call.TenantID, JtiHash: t.Hash(), CallID: call.ID, SessionID: session, Jwt: t.Kept, Scope: callbacktoken.Scope,
-		ExpiresAt: t.ExpiresAt, CreatedAt: t.CreatedAt,
+	return tx.Later(ctx, func(q *db.Queries) error {
+		return q.CallbackTokenInsert(ctx, db.CallbackTokenInsertParams{
+			TenantID: call.TenantID, JtiHash: t.Hash(), CallID: call.ID, SessionID: session, Jwt: t.Kept, Scope: callbacktoken.Scope,
+			ExpiresAt: t.ExpiresAt, CreatedAt: t.CreatedAt,
+		})
 	})
 }
 
@@ -114,23 +132,33 @@ func (l *Ledger) ResumeSession(ctx context.Context, call db.Call, session db.AiS
 			return err
 		}
 		g.LogEntries, g.LogBytes = int(usage.Entries), int(usage.Bytes)
+		if err := tx.Together(ctx, forGrant(ctx, call, &g)...); err != nil {
+			return err
+		}
 		return l.complete(ctx, tx, call, &g)
 	})
 	return g, err
 }
 
-// complete adds what the metadata frame and the dial need.
-func (l *Ledger) complete(ctx context.Context, tx *store.Tx, call db.Call, g *SessionGrant) error {
-	var err error
-	if g.Lead, err = leadOf(ctx, tx, call); err != nil {
-		return err
+// forGrant reads what the metadata frame and the dial need.
+func forGrant(ctx context.Context, call db.Call, g *SessionGrant) (asks []func(*db.Queries) error) {
+	if call.LeadID != nil {
+		asks = append(asks, readLead(ctx, call, &g.Lead))
 	}
 	if call.TrunkID != nil {
-		g.Bypass, err = tx.Q.TrunkBypass(ctx, call.TenantID, *call.TrunkID)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
+		asks = append(asks, func(q *db.Queries) (err error) {
+			g.Bypass, err = q.TrunkBypass(ctx, call.TenantID, *call.TrunkID)
+			if errors.Is(err, store.ErrNotFound) {
+				return nil
+			}
 			return err
-		}
+		})
 	}
+	return asks
+}
+
+// complete adds what is kept sealed.
+func (l *Ledger) complete(ctx context.Context, tx *store.Tx, call db.Call, g *SessionGrant) error {
 	g.From, g.To = call.FromNumber.Reveal(), call.ToNumber.Reveal()
 	if len(call.PeerSealed) > 0 {
 		// A strict tenant's row shows the mask; the voice agent gets the number while the call lasts.
@@ -208,11 +236,10 @@ func endSession(ctx context.Context, tx *store.Tx, call db.Call, end SessionEnd)
 // AddToken writes a further callback token of a session, which takes the place of the one before.
 func (l *Ledger) AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbacktoken.Token) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		if err := insertToken(ctx, tx, call, session, token); err != nil {
+		return errors.Join(insertToken(ctx, tx, call, session, token), tx.Later(ctx, func(q *db.Queries) error {
+			_, err := q.SessionSetToken(ctx, token.Hash(), call.TenantID, session)
 			return err
-		}
-		_, err := tx.Q.SessionSetToken(ctx, token.Hash(), call.TenantID, session)
-		return err
+		}))
 	})
 }
 
