@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/cmd/controller"
+	"github.com/ringmaster/ringmaster/cmd/logqueue"
 )
 
 type serveCmd struct{ configFlag }
@@ -20,7 +21,7 @@ func (cmd serveCmd) Run(ctx context.Context, e env) error {
 	if err != nil {
 		return err
 	}
-	lines := newLogQueue(e.stderr, sayLost(func(to io.Writer) slog.Handler { return logger(env{stderr: to}, c.Log).Handler() }))
+	lines := logqueue.New(e.stderr, logqueue.SayLost(func(to io.Writer) slog.Handler { return logger(env{stderr: to}, c.Log).Handler() }))
 	defer lines.Close()
 	e.stderr = lines
 	log := logger(e, c.Log)

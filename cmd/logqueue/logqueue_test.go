@@ -1,4 +1,4 @@
-package main
+package logqueue
 
 import (
 	"bytes"
@@ -9,7 +9,10 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // gatedWriter is a log whose reader takes nothing until it is let.
 type gatedWriter struct {
@@ -30,7 +33,7 @@ func TestAStalledLogHoldsUpNobody(t *testing.T) {
 		gate := make(chan struct{})
 		out := &gatedWriter{gate: gate}
 		handler := func(to io.Writer) slog.Handler { return slog.NewJSONHandler(to, nil) }
-		q := newLogQueue(out, sayLost(handler))
+		q := New(out, SayLost(handler))
 		log := slog.New(handler(q))
 		const lines = 100_000
 		for n := range lines {
@@ -50,7 +53,7 @@ func TestAStalledLogHoldsUpNobody(t *testing.T) {
 			}
 		}
 		require.Positive(t, dropped)
-		require.LessOrEqual(t, out.Len(), 2*logQueueBytes)
+		require.LessOrEqual(t, out.Len(), 2*maxBytes)
 	})
 }
 
@@ -59,7 +62,7 @@ func TestAStalledLogDoesNotHoldUpTheEnd(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
 	out := &gatedWriter{gate: gate}
-	q := newLogQueue(out, sayLost(func(to io.Writer) slog.Handler { return slog.NewTextHandler(to, nil) }))
+	q := New(out, SayLost(func(to io.Writer) slog.Handler { return slog.NewTextHandler(to, nil) }))
 	_, err := q.Write([]byte("line\n"))
 	require.NoError(t, err)
 	q.Close()

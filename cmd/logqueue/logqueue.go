@@ -1,4 +1,5 @@
-package main
+// Package logqueue writes a log beside those who log: a journal that stalls holds up no call and no audio.
+package logqueue
 
 import (
 	"io"
@@ -8,15 +9,15 @@ import (
 )
 
 const (
-	// logQueueBytes bounds what waits to be written. It is some ten thousand lines.
-	logQueueBytes = 4 << 20
-	// logFlush bounds the wait for the log's reader at the end.
-	logFlush = 2 * time.Second
+	// maxBytes bounds what waits to be written. It is some ten thousand lines.
+	maxBytes = 4 << 20
+	// flushTimeout bounds the wait for the log's reader at the end.
+	flushTimeout = 2 * time.Second
 )
 
-// logQueue writes log lines beside those who log: a journal that stalls holds up no call and no audio. While it is full, lines are dropped and
-// counted, and the next line says how many.
-type logQueue struct {
+// Queue takes log lines and writes them from a goroutine of its own. While it is full, lines are dropped and counted, and the next line says
+// how many. Safe for concurrent use.
+type Queue struct {
 	out io.Writer
 	// lost writes of dropped lines, in the log's own format.
 	lost func(to io.Writer, lines int)
@@ -30,17 +31,17 @@ type logQueue struct {
 	done chan struct{}
 }
 
-// newLogQueue begins to write to out. Close it.
-func newLogQueue(out io.Writer, lost func(to io.Writer, lines int)) *logQueue {
-	q := &logQueue{out: out, lost: lost, wake: make(chan struct{}, 1), done: make(chan struct{})}
+// New begins to write to out. Close it.
+func New(out io.Writer, lost func(to io.Writer, lines int)) *Queue {
+	q := &Queue{out: out, lost: lost, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go q.run()
 	return q
 }
 
 // Write implements io.Writer. It doesn't wait and doesn't fail.
-func (q *logQueue) Write(line []byte) (int, error) {
+func (q *Queue) Write(line []byte) (int, error) {
 	q.mu.Lock()
-	if len(q.pending)+len(line) > logQueueBytes {
+	if len(q.pending)+len(line) > maxBytes {
 		q.dropped++
 	} else {
 		q.pending = append(q.pending, line...)
@@ -51,25 +52,25 @@ func (q *logQueue) Write(line []byte) (int, error) {
 }
 
 // Close writes what waits, for a while.
-func (q *logQueue) Close() {
+func (q *Queue) Close() {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
 	q.signal()
 	select {
 	case <-q.done:
-	case <-time.After(logFlush):
+	case <-time.After(flushTimeout):
 	}
 }
 
-func (q *logQueue) signal() {
+func (q *Queue) signal() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (q *logQueue) run() {
+func (q *Queue) run() {
 	defer close(q.done)
 	var lines []byte
 	for {
@@ -94,8 +95,8 @@ func (q *logQueue) run() {
 	}
 }
 
-// sayLost writes that lines were dropped, by handler.
-func sayLost(handler func(io.Writer) slog.Handler) func(io.Writer, int) {
+// SayLost writes that lines were dropped, by handler.
+func SayLost(handler func(io.Writer) slog.Handler) func(io.Writer, int) {
 	return func(to io.Writer, lines int) {
 		slog.New(handler(to)).Error("log lines dropped: whoever reads the log was too slow", "lines", lines)
 	}
