@@ -25,11 +25,17 @@ import (
 
 // Service works on one store.
 type Service struct {
-	store *store.Store
+	store     *store.Store
+	passwords PasswordCost
 }
 
 // New returns a service.
-func New(st *store.Store) *Service { return &Service{store: st} }
+func New(st *store.Store) *Service { return NewWithCost(st, DefaultPasswordCost()) }
+
+// NewWithCost returns a service whose new passwords' hashes cost so much.
+func NewWithCost(st *store.Store, passwords PasswordCost) *Service {
+	return &Service{store: st, passwords: passwords}
+}
 
 // CreateTenant creates a tenant; privacy is standard (also when empty) or strict.
 func (s *Service) CreateTenant(ctx context.Context, name string, privacy store.PrivacyMode) (db.Tenant, error) {

@@ -50,8 +50,9 @@ func TestAPIKeyIsShownOnceAndFoundByItsHash(t *testing.T) {
 
 func TestPasswords(t *testing.T) {
 	t.Parallel()
-	hash := HashPassword("correct horse")
-	require.NotEqual(t, hash, HashPassword("correct horse"), "salted")
+	cost := LeastPasswordCost()
+	hash := cost.Hash("correct horse")
+	require.NotEqual(t, hash, cost.Hash("correct horse"), "salted")
 	ok, err := VerifyPassword(hash, "correct horse")
 	require.NoError(t, err)
 	require.True(t, ok)
@@ -125,6 +126,7 @@ func TestWhatIsTakenIsRefused(t *testing.T) {
 	in := UserInput{Email: "a@b.test", Password: "long enough", Role: "agent", Extension: "1001"}
 	u, err := s.CreateUser(t.Context(), tenant, in)
 	require.NoError(t, err)
+	require.Contains(t, u.PasswordHash, "$m=19456,t=2,p=1$", "what a hash costs unless somebody asks for less")
 	in.Email = "c@b.test"
 	_, err = s.CreateUser(t.Context(), tenant, in)
 	requireTaken(t, err, "extension")

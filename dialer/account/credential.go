@@ -64,25 +64,32 @@ func Random(n int) string {
 	return b.String()
 }
 
-// The argon2id parameters of new hashes: OWASP's minimum of 19 MiB, two passes, one lane.
+// The argon2id parameters that all new hashes share.
 const (
-	argonTime    = 2
-	argonMemory  = 19 * 1024 // KiB
 	argonThreads = 1
 	argonKey     = 32
 	argonSalt    = 16
 )
 
+// PasswordCost is what a new hash takes: argon2id's memory and passes.
+type PasswordCost struct{ MemoryKiB, Passes uint32 }
+
+// DefaultPasswordCost is OWASP's minimum of 19 MiB and two passes.
+func DefaultPasswordCost() PasswordCost { return PasswordCost{MemoryKiB: 19 * 1024, Passes: 2} }
+
+// LeastPasswordCost is for the users of tests, whose passwords protect nothing.
+func LeastPasswordCost() PasswordCost { return PasswordCost{MemoryKiB: 8, Passes: 1} }
+
 // ErrHash says that a stored password hash can't be read.
 var ErrHash = errors.New("malformed password hash")
 
-// HashPassword gives the argon2id hash of a password in PHC string form.
-func HashPassword(password string) string {
+// Hash gives the argon2id hash of a password in PHC string form.
+func (c PasswordCost) Hash(password string) string {
 	salt := make([]byte, argonSalt)
 	_, _ = rand.Read(salt) // never fails
-	sum := argon2.IDKey([]byte(password), salt, argonTime, argonMemory, argonThreads, argonKey)
+	sum := argon2.IDKey([]byte(password), salt, c.Passes, c.MemoryKiB, argonThreads, argonKey)
 	enc := base64.RawStdEncoding
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, argonMemory, argonTime, argonThreads,
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, c.MemoryKiB, c.Passes, argonThreads,
 		enc.EncodeToString(salt), enc.EncodeToString(sum))
 }
 

@@ -111,7 +111,7 @@ func (s *Service) AddUser(ctx context.Context, tenantID uuid.UUID, in UserEdit) 
 	if !in.Password.Has() {
 		in.Password = input.Some(Random(maxRandomPassword))
 	}
-	row.PasswordHash = in.hash("")
+	row.PasswordHash = in.hash(s.passwords)
 	var out db.User
 	err = s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
 		out, err = tx.Q.CreateUser(ctx, db.CreateUserParams{
@@ -127,12 +127,12 @@ func (s *Service) AddUser(ctx context.Context, tenantID uuid.UUID, in UserEdit) 
 // maxRandomPassword is the length of the password, known to nobody, of a user who was given none.
 const maxRandomPassword = 40
 
-// hash gives the hash of the password that was sent, or else what there is.
-func (in *UserEdit) hash(present string) string {
+// hash gives the hash of the password that was sent, if there is one.
+func (in *UserEdit) hash(cost PasswordCost) string {
 	if in.Password.Has() {
-		return HashPassword(in.Password.Value)
+		return cost.Hash(in.Password.Value)
 	}
-	return present
+	return ""
 }
 
 // apply checks the input's members and puts all but the password into a user.
@@ -257,7 +257,7 @@ func (s *Service) EditUser(ctx context.Context, tenantID, id uuid.UUID, in UserE
 	if err := f.Err(); err != nil {
 		return db.User{}, err
 	}
-	hash := in.hash("")
+	hash := in.hash(s.passwords)
 	return s.changeUser(ctx, tenantID, id, "edit user", func(tx *store.Tx, row *db.User) error {
 		in.apply(&input.Form{Edit: true}, row)
 		if hash != "" {

@@ -116,7 +116,7 @@ func (b *bundle) newBrowser(t *testing.T) *http.Client {
 
 func (b *bundle) addUser(t *testing.T, tenant uuid.UUID, email, role string) db.User {
 	t.Helper()
-	user, err := account.New(b.st).CreateUser(t.Context(), tenant, account.UserInput{Email: email, Password: password, Role: role, DisplayName: "Uma"})
+	user, err := account.NewWithCost(b.st, account.LeastPasswordCost()).CreateUser(t.Context(), tenant, account.UserInput{Email: email, Password: password, Role: role, DisplayName: "Uma"})
 	require.NoError(t, err)
 	return user
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/integration/stack"
 	"github.com/ringmaster/ringmaster/store"
 )
@@ -136,7 +137,7 @@ func (s *suite) start(ctx context.Context, dir string, k kind, cfg stack.Config)
 	if err != nil {
 		return nil, fmt.Errorf("prepare a database: %w", err)
 	}
-	cfg.Database = database
+	cfg.Database, cfg.PasswordCost = database, account.LeastPasswordCost()
 	cfg.Binary, cfg.Controller, cfg.Dir, cfg.InMemory, cfg.Stderr = s.binary, s.controller, dir, true, s.log
 	if k == freeswitch {
 		cfg.FreeSWITCH = s.freeswitch

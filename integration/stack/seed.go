@@ -88,7 +88,7 @@ func (s *Stack) NewTenant(ctx context.Context) (Tenant, error) {
 }
 
 func (s *Stack) seedTenant(ctx context.Context, st *store.Store, seed tenantSeed) (Tenant, error) {
-	accounts := account.New(st)
+	accounts := account.NewWithCost(st, s.cfg.PasswordCost)
 	t, err := accounts.CreateTenant(ctx, seed.name, store.PrivacyStandard)
 	if err != nil {
 		return Tenant{}, err

@@ -23,6 +23,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/account"
 	"github.com/ringmaster/ringmaster/integration/freeswitch"
 	"github.com/ringmaster/ringmaster/store/devpg"
 )
@@ -47,6 +48,8 @@ type Config struct {
 	Voice string
 	// Softphones plays the phones of everyone who has an extension; a test that plays its own leaves it out.
 	Softphones bool
+	// PasswordCost is what the seeded users' passwords cost to hash; account's default when zero.
+	PasswordCost account.PasswordCost
 	// RTPEvery has the stand-ins send one of so many frames of audio; all when 0.
 	RTPEvery int
 	// Override replaces keys of the controller's configuration, by their dotted names.
@@ -114,6 +117,9 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 	}
 	if cfg.Stderr == nil {
 		cfg.Stderr = io.Discard
+	}
+	if cfg.PasswordCost == (account.PasswordCost{}) {
+		cfg.PasswordCost = account.DefaultPasswordCost()
 	}
 	if cfg.Controller == "" {
 		cfg.Controller = cfg.Binary

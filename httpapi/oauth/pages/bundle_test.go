@@ -54,7 +54,7 @@ func setup(t *testing.T, change ...func(*pages.Config)) *bundle {
 	t.Helper()
 	st := storetest.New(t)
 	b := &bundle{
-		st: st, accounts: account.New(st), tenant: storetest.Tenant(t, st), clock: storetest.NewClock(time.Now()),
+		st: st, accounts: account.NewWithCost(st, account.LeastPasswordCost()), tenant: storetest.Tenant(t, st), clock: storetest.NewClock(time.Now()),
 		keys:   []keyring.Key{{1, 2, 3}},
 		client: pages.Client{ID: uuid.New(), Name: "Acme CRM", Tenant: "Acme Ltd", RedirectHost: "crm.acme.example"},
 		scopes: []string{"openid", "campaigns:read", "campaigns:write"},
