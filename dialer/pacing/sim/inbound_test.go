@@ -28,7 +28,7 @@ func TestInboundCallersInFront(t *testing.T) {
 		{20, 500, 0.25, 2 * time.Minute, false},
 		{50, 400, 0.25, time.Minute, true},
 	} {
-		if underRace && c.agents > smallTeam {
+		if cut() && c.agents > smallTeam {
 			continue
 		}
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestInboundCallersInFront(t *testing.T) {
 			sc := scenario(c.rate, c.handle, c.agents)
 			sc.Inbound, sc.RandomShocks = c.inbound, c.shocks
 			seeds := uint64(3)
-			if underRace {
+			if cut() {
 				seeds = 1
 			}
 			for seed := range seeds {
@@ -56,7 +56,7 @@ func TestInboundCallersInFront(t *testing.T) {
 func TestSmallTeamsBesideInboundCallers(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(2)
-	if underRace {
+	if cut() {
 		seeds = 1
 	}
 	for _, agents := range []int{1, 2} {

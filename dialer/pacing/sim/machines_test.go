@@ -14,11 +14,11 @@ import (
 func TestMachines(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(4)
-	if underRace {
+	if cut() {
 		seeds = 1
 	}
 	for _, agents := range []int{5, smallTeam, 50} {
-		if underRace && agents > smallTeam {
+		if cut() && agents > smallTeam {
 			continue
 		}
 		busy := map[float64]float64{}

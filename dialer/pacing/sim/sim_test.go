@@ -63,7 +63,7 @@ func TestProgressiveIsTheReferences(t *testing.T) {
 		{0.5, 2 * time.Minute, 10, 0.76},
 		{0.5, 2 * time.Minute, 50, 0.76},
 	} {
-		if underRace && c.agents > smallTeam {
+		if cut() && c.agents > smallTeam {
 			continue
 		}
 		sum := 0.0
@@ -106,13 +106,13 @@ func TestReducedGrid(t *testing.T) {
 	t.Parallel()
 	g := WholeGrid()
 	g.FirstSeed, g.Seeds = tuning, 3
-	if underRace {
+	if cut() {
 		g.Seeds, g.Agents, g.Base.Hours = 1, []int{5, smallTeam}, 3*time.Hour
 	}
 	cells := 0
 	err := g.Run(t.Context(), func(c Cell) error {
 		cells++
-		if underRace {
+		if cut() {
 			c.Reference = 0 // of 8 hours
 		}
 		require.Empty(t, c.Faults())
@@ -128,7 +128,7 @@ func TestReferenceCells(t *testing.T) {
 	t.Parallel()
 	g := WholeGrid()
 	g.FirstSeed, g.Seeds = tuning, 4
-	if underRace {
+	if cut() {
 		g.Seeds = 1
 	}
 	for _, c := range []struct {
@@ -142,7 +142,7 @@ func TestReferenceCells(t *testing.T) {
 		{0.5, 2 * time.Minute, 10},
 		{0.5, 2 * time.Minute, 50},
 	} {
-		if underRace && c.agents > smallTeam {
+		if cut() && c.agents > smallTeam {
 			continue
 		}
 		cell, err := g.cell(t.Context(), c.rate, c.handle, c.agents)
