@@ -106,7 +106,7 @@ const tolerableGap = 400 * time.Millisecond
 // A trunk earns bypass by a probe. In it both sides hear each other, keys are understood whatever their payload type is, the
 // recording goes on, and either side's hang-up is told truly. A transfer takes the media back and loses little by that.
 func TestBypass(t *testing.T) {
-	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
+	withPlainStack(t, stack.Config{}, func(t *testing.T, c *customer) {
 		var probe struct {
 			Bypass bool `json:"bypass"`
 			Steps  []struct {
@@ -305,7 +305,7 @@ func keysTold(t *testing.T, s echoai.Session) (keys []string) {
 // A carrier that refuses re-INVITEs costs its trunk the flag. With 488 and 491 the call goes on undisturbed; 500 ends it, and its
 // record says so. One that answers late is borne.
 func TestBypassThatFails(t *testing.T) {
-	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
+	withPlainStack(t, stack.Config{}, func(t *testing.T, c *customer) {
 		for number, status := range map[string]int{"9877100065": 488, "9877100066": 491} {
 			c.bypassTrunk(t)
 			failed := c.changes(t, "failed")

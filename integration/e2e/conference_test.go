@@ -272,7 +272,7 @@ func TestConferenceOutlivesTheController(t *testing.T) {
 // TestConferenceFromBypass: a call whose audio goes past the switch comes back to it for a conference; a supervisor is dialed in and hears and is heard,
 // and their hanging up ends nothing else.
 func TestConferenceFromBypass(t *testing.T) {
-	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
+	withPlainStack(t, stack.Config{}, func(t *testing.T, c *customer) {
 		const caller = "9876101108"
 		c.cli(t, nil, "trunk", "probe", "9877130001", "--tenant", "acme")
 		s := c.supervise(t)

@@ -235,7 +235,7 @@ func TestSecondControllerOnTheSamePort(t *testing.T) {
 
 // With PostgreSQL down at start the controller says so, waits, and fails when its patience ends; it starts when it comes up.
 func TestDatabaseDownAtStart(t *testing.T) {
-	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
+	withPlainStack(t, stack.Config{}, func(t *testing.T, c *customer) {
 		cable := newCable(t, databaseHost(c.Stack))
 		cable.cut()
 		before, rest, _ := strings.Cut(c.Bootstrap.DatabaseURL, "@")

@@ -138,7 +138,10 @@ func (s *suite) start(ctx context.Context, dir string, k kind, cfg stack.Config)
 		return nil, fmt.Errorf("prepare a database: %w", err)
 	}
 	cfg.Database, cfg.PasswordCost = database, account.LeastPasswordCost()
-	cfg.Binary, cfg.Controller, cfg.Dir, cfg.InMemory, cfg.Stderr = s.binary, s.controller, dir, true, s.log
+	if cfg.Controller == "" {
+		cfg.Controller = s.controller
+	}
+	cfg.Binary, cfg.Dir, cfg.InMemory, cfg.Stderr = s.binary, dir, true, s.log
 	if k == freeswitch {
 		cfg.FreeSWITCH = s.freeswitch
 	}
@@ -162,6 +165,15 @@ func onEachSwitchAlone(t *testing.T, test func(t *testing.T, c *customer)) {
 // for every kind of switch, beside other tests.
 func withOwnStack(t *testing.T, cfg stack.Config, test func(t *testing.T, c *customer)) {
 	t.Helper()
+	t.Parallel()
+	eachSwitch(t, true, own(cfg), test)
+}
+
+// withPlainStack is withOwnStack whose controller has no race detector, which costs four times as much: for a test that follows one call at a
+// time. Those with many calls, with kills and with several hosts have it, and the shared stack.
+func withPlainStack(t *testing.T, cfg stack.Config, test func(t *testing.T, c *customer)) {
+	t.Helper()
+	cfg.Controller = theSuite.binary
 	t.Parallel()
 	eachSwitch(t, true, own(cfg), test)
 }
@@ -219,14 +231,23 @@ func skipWithout(t *testing.T, k kind) {
 // patience is the least time that a busy machine is given for what a test waits for.
 const patience = 30 * time.Second
 
+// Between two looks of eventually there are between firstPoll and lastPoll: what takes long is asked less often, since each look is work for
+// the controller that is tested, and for its database.
+const (
+	firstPoll = 20 * time.Millisecond
+	lastPoll  = 200 * time.Millisecond
+)
+
 // eventually polls until ok, for at most limit or patience, in the test's own goroutine: ok may assert.
 func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	limit = max(limit, patience)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for began := time.Now(); ; <-tick.C {
+	pause := time.NewTimer(firstPoll)
+	defer pause.Stop()
+	for began, next := time.Now(), firstPoll; ; <-pause.C {
 		over := time.Since(began) > limit
+		next = min(next+next/4, lastPoll)
+		pause.Reset(next)
 		switch {
 		case ok():
 			return

@@ -80,7 +80,7 @@ func TestControllerKilledWithIdleAgents(t *testing.T) {
 // An agent's softphone is theirs at every login: where it was before the logout nobody is dialed, and no callee answers for it.
 func TestLoginAgain(t *testing.T) {
 	const logins = 3
-	withOwnStack(t, stack.Config{Softphones: true}, func(t *testing.T, c *customer) {
+	withPlainStack(t, stack.Config{Softphones: true}, func(t *testing.T, c *customer) {
 		for range logins {
 			a := c.login(t)
 			c.held(t, a)

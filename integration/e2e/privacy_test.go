@@ -272,7 +272,7 @@ func (w *watched) stored(t *testing.T) []string {
 // A strict tenant's numbers are seen nowhere, whatever is done with them: no log, table, file, webhook or answer has one, in any form.
 func TestStrictPrivacyHidesEveryNumber(t *testing.T) {
 	log := &written{}
-	withOwnStack(t, stack.Config{ControllerLog: log, Override: map[string]any{"log.level": "debug"}}, func(t *testing.T, c *customer) {
+	withPlainStack(t, stack.Config{ControllerLog: log, Override: map[string]any{"log.level": "debug"}}, func(t *testing.T, c *customer) {
 		c.do(t, http.StatusOK, http.MethodPatch, "/api/settings", map[string]any{"privacy_mode": "strict"}, nil)
 		w := watch(t, c, log)
 		w.campaignOfLeads(t)
@@ -291,7 +291,7 @@ func TestStrictPrivacyHidesEveryNumber(t *testing.T) {
 // A tenant that becomes strict hides what was before: soon no table has a number, and no answer shows one. No log has had any.
 func TestBecomingStrictHidesWhatWasBefore(t *testing.T) {
 	log := &written{}
-	withOwnStack(t, stack.Config{ControllerLog: log, Override: map[string]any{"log.level": "debug"}}, func(t *testing.T, c *customer) {
+	withPlainStack(t, stack.Config{ControllerLog: log, Override: map[string]any{"log.level": "debug"}}, func(t *testing.T, c *customer) {
 		w := watch(t, c, log)
 		w.campaignOfLeads(t)
 		w.singleCalls(t)

@@ -16,7 +16,7 @@ import (
 // switch's side too, the rest is there, and the times are true.
 func TestRecordingPaused(t *testing.T) {
 	ulaw := stack.Config{Override: map[string]any{"recordings.encoding": "ulaw"}}
-	withOwnStack(t, ulaw, func(t *testing.T, c *customer) {
+	withPlainStack(t, ulaw, func(t *testing.T, c *customer) {
 		const caller, other = "9876300000", "9876300001"
 		callID := c.live(t, caller, "/tone?hz=1000")
 		answered := *c.row(t, callID).answered

@@ -27,7 +27,7 @@ func (h *hostile) invites() (n int) {
 
 // A phone says in its REGISTER what the switch is to dial: it is dialed where the REGISTER came from, and by no number but its extension.
 func TestPhoneIsDialedWhereItRegistered(t *testing.T) {
-	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
+	withPlainStack(t, stack.Config{}, func(t *testing.T, c *customer) {
 		h := newHostileFor(t, net.IPv4(127, 0, 0, 9))
 		for name, tc := range map[string]struct {
 			contact, path string

@@ -367,7 +367,7 @@ func TestSupervisorOnAConference(t *testing.T) {
 
 // TestSupervisorInBypass: the call comes back to the switch for the supervisor, and goes past it again afterwards. From there it is given to an agent.
 func TestSupervisorInBypass(t *testing.T) {
-	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
+	withPlainStack(t, stack.Config{}, func(t *testing.T, c *customer) {
 		const caller = "9876130020"
 		c.cli(t, nil, "trunk", "probe", "9877130000", "--tenant", "acme")
 		s := c.supervise(t)

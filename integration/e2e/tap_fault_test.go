@@ -62,7 +62,7 @@ func TestMonitorDiesWithTheController(t *testing.T) {
 
 // A call in bypass has no audio on the switch: it is taken back for the fork, and goes past the switch again afterwards.
 func TestMonitorOfACallInBypass(t *testing.T) {
-	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
+	withPlainStack(t, stack.Config{}, func(t *testing.T, c *customer) {
 		require.NoError(t, c.open(t).InSystem(t.Context(), func(tx *store.Tx) error {
 			_, err := tx.Pgx().Exec(t.Context(), "UPDATE trunks SET media_mode = 'bypass'")
 			return err
