@@ -18,6 +18,12 @@ const (
 	SubprotocolBeta  = "audio.beta.org"
 )
 
+// The protocols that a voice agent may speak on its socket: ours, and Twilio Media Streams, which has no subprotocol.
+const (
+	TransportWebSocket = "websocket"
+	TransportTwilio    = "twilio"
+)
+
 const (
 	tokenLifetimeRefresh = "30min_with_refresh"
 	tokenLifetimeSession = "ws_session"
@@ -51,6 +57,7 @@ func newVoiceAgent() db.VoiceAgent {
 	return db.VoiceAgent{
 		ID: store.NewID(), AudioFormat: audio, MaxConcurrent: defaultAgentCalls, Status: string(StatusActive),
 		TokenLifetime: tokenLifetimeRefresh, Subprotocol: SubprotocolAlpha, WsDisconnectAction: disconnectHangup, MonitorScope: monitorTenant,
+		Transport: TransportWebSocket,
 	}
 }
 
@@ -66,11 +73,10 @@ func (in Input) apply(ctx context.Context, c *input.Form, guard input.Guard, to 
 	if v, ok := input.Given(c, "auth_token", in.AuthToken); ok && !headerSafe(v) {
 		c.Fail("auth_token", "must have at most 4096 printable ASCII characters")
 	}
-	if v, ok := input.Given(c, "audio_format", in.AudioFormat); ok {
-		if audio, ok := v.audio(c, audioOf(*to)); ok {
-			to.AudioFormat, _ = json.Marshal(audio) // strings and integers always encode
-		}
+	if v, ok := input.Given(c, "transport", in.Transport); ok && c.OneOf("transport", v, TransportWebSocket, TransportTwilio) {
+		to.Transport = v
 	}
+	in.applyAudio(c, to)
 	if v, ok := input.Given(c, "external_agent_id", in.ExternalAgentID); ok && c.Text("external_agent_id", v, 0, 500) {
 		to.ExternalAgentID = input.OrNil(v)
 	}
@@ -100,6 +106,31 @@ func (in Input) apply(ctx context.Context, c *input.Form, guard input.Guard, to 
 	if v, ok := input.Given(c, "monitor_scope", in.MonitorScope); ok && c.OneOf("monitor_scope", v, monitorTenant, monitorSameAgent, monitorNone) {
 		to.MonitorScope = v
 	}
+}
+
+// applyAudio sets the audio format; Twilio's transport has one.
+func (in Input) applyAudio(c *input.Form, to *db.VoiceAgent) {
+	base, fixed := audioOf(*to), to.Transport == TransportTwilio
+	if fixed {
+		base = twilioAudio()
+	}
+	v, given := input.Given(c, "audio_format", in.AudioFormat)
+	if !given && !fixed {
+		return
+	}
+	audio, ok := base, true
+	if given {
+		audio, ok = v.audio(c, base)
+	}
+	if ok && fixed && audio != base {
+		c.Fail("audio_format", "must be pcmu, 8000 Hz, one channel and 20 ms, or absent, where transport is twilio")
+	}
+	to.AudioFormat, _ = json.Marshal(audio) // strings and integers always encode
+}
+
+// twilioAudio is the audio of Twilio Media Streams.
+func twilioAudio() AudioFormat {
+	return AudioFormat{Encoding: encodingPCMU, SampleRateHz: g711RateHz, Channels: 1, FrameMS: 20}
 }
 
 // skipNull takes a null in an edit for an absent member.

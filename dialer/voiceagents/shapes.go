@@ -43,6 +43,7 @@ type VoiceAgent struct {
 	Subprotocol         string      `json:"subprotocol"`
 	WSDisconnectAction  string      `json:"ws_disconnect_action"`
 	MonitorScope        string      `json:"monitor_scope"`
+	Transport           string      `json:"transport"`
 	CreatedAt           time.Time   `json:"created_at"`
 	UpdatedAt           time.Time   `json:"updated_at"`
 }
@@ -61,6 +62,7 @@ type Input struct {
 	Subprotocol         input.Opt[string]
 	WSDisconnectAction  input.Opt[string]
 	MonitorScope        input.Opt[string]
+	Transport           input.Opt[string]
 }
 
 // AudioFormatInput is the audio_format member of a VoiceAgentInput; sample_rate is taken for sample_rate_hz where
@@ -90,7 +92,7 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 		"external_agent_id": &in.ExternalAgentID, "transfer_destination": &in.TransferDestination,
 		"max_concurrent": &in.MaxConcurrent, "status": &in.Status, "token_lifetime": &in.TokenLifetime,
 		"subprotocol": &in.Subprotocol, "ws_disconnect_action": &in.WSDisconnectAction,
-		"monitor_scope": &in.MonitorScope,
+		"monitor_scope": &in.MonitorScope, "transport": &in.Transport,
 	})
 	return err
 }

@@ -88,7 +88,7 @@ func (in Input) withoutNulls() Input {
 	in.ExternalAgentID, in.TransferDestination = present(in.ExternalAgentID), present(in.TransferDestination)
 	in.MaxConcurrent, in.Status, in.TokenLifetime = present(in.MaxConcurrent), present(in.Status), present(in.TokenLifetime)
 	in.Subprotocol, in.WSDisconnectAction = present(in.Subprotocol), present(in.WSDisconnectAction)
-	in.MonitorScope = present(in.MonitorScope)
+	in.MonitorScope, in.Transport = present(in.MonitorScope), present(in.Transport)
 	return in
 }
 
@@ -370,7 +370,7 @@ func (v *Service) checkAgent(agent db.VoiceAgent) error {
 	if agent.Status != string(StatusActive) {
 		return &fault.Error{Kind: fault.Dependency, Code: CodeNoVoiceAgentConfigured, Detail: fmt.Sprintf("voice agent %s is %s", agent.ID, agent.Status)}
 	}
-	if !slices.Contains(v.Subprotocols, agent.Subprotocol) {
+	if agent.Transport == TransportWebSocket && !slices.Contains(v.Subprotocols, agent.Subprotocol) {
 		return &fault.Error{
 			Kind: fault.Dependency, Code: CodeSubprotocolMismatch,
 			Detail: fmt.Sprintf("voice agent %s requires %s; this host supports %s", agent.ID, agent.Subprotocol, strings.Join(v.Subprotocols, ", ")),
@@ -416,7 +416,7 @@ func voiceAgentParams(row db.VoiceAgent) db.VoiceAgentInsertParams {
 		TenantID: row.TenantID, ID: row.ID, Name: row.Name, WsUrl: row.WsUrl, AuthTokenSealed: row.AuthTokenSealed,
 		AudioFormat: row.AudioFormat, ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
 		MaxConcurrent: row.MaxConcurrent, Status: row.Status, TokenLifetime: row.TokenLifetime, Subprotocol: row.Subprotocol,
-		WsDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope,
+		WsDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope, Transport: row.Transport,
 	}
 }
 
@@ -425,8 +425,8 @@ func voiceAgentUpdate(row db.VoiceAgent) db.VoiceAgentUpdateParams {
 		Name: row.Name, WsUrl: row.WsUrl, AuthTokenSealed: row.AuthTokenSealed, AudioFormat: row.AudioFormat,
 		ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
 		MaxConcurrent: row.MaxConcurrent, Status: row.Status, TokenLifetime: row.TokenLifetime,
-		Subprotocol: row.Subprotocol, WsDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope, TenantID: row.TenantID,
-		ID: row.ID,
+		Subprotocol: row.Subprotocol, WsDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope, Transport: row.Transport,
+		TenantID: row.TenantID, ID: row.ID,
 	}
 }
 
@@ -435,7 +435,7 @@ func (v *Service) voiceAgentOf(row db.VoiceAgent) (VoiceAgent, error) {
 		ID: row.ID, TenantID: row.TenantID, Name: row.Name, WSURL: row.WsUrl, AudioFormat: audioOf(row),
 		ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
 		MaxConcurrent: int(row.MaxConcurrent), Status: Status(row.Status), TokenLifetime: row.TokenLifetime,
-		Subprotocol: row.Subprotocol, WSDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope, CreatedAt: row.CreatedAt.UTC(),
+		Subprotocol: row.Subprotocol, WSDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope, Transport: row.Transport, CreatedAt: row.CreatedAt.UTC(),
 		UpdatedAt: row.UpdatedAt.UTC(),
 	}
 	if len(row.AuthTokenSealed) > 0 {

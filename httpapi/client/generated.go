@@ -528,11 +528,11 @@ const (
 	TokenLifetimeWsSession         TokenLifetime = "ws_session"
 )
 
-// Defines values for Transport.
+// Defines values for TrunkTransport.
 const (
-	TransportTCP Transport = "tcp"
-	TransportTLS Transport = "tls"
-	TransportUDP Transport = "udp"
+	TrunkTransportTCP TrunkTransport = "tcp"
+	TrunkTransportTLS TrunkTransport = "tls"
+	TrunkTransportUDP TrunkTransport = "udp"
 )
 
 // Defines values for UpdateMethod.
@@ -553,6 +553,12 @@ const (
 	VoiceAgentStatusActive   VoiceAgentStatus = "active"
 	VoiceAgentStatusArchived VoiceAgentStatus = "archived"
 	VoiceAgentStatusPaused   VoiceAgentStatus = "paused"
+)
+
+// Defines values for VoiceAgentTransport.
+const (
+	VoiceAgentTransportTwilio    VoiceAgentTransport = "twilio"
+	VoiceAgentTransportWebsocket VoiceAgentTransport = "websocket"
 )
 
 // Defines values for VoicemailAction.
@@ -1531,7 +1537,7 @@ type CreateTrunkRequest struct {
 	Port         *int                      `json:"port,omitempty"`
 	Priority     *int                      `json:"priority,omitempty"`
 	Register     *bool                     `json:"register,omitempty"`
-	Transport    *Transport                `json:"transport,omitempty"`
+	Transport    *TrunkTransport           `json:"transport,omitempty"`
 	Username     nullable.Nullable[string] `json:"username,omitempty"`
 }
 
@@ -1556,7 +1562,7 @@ type CreateUserRequest struct {
 type CreateVoiceAgentRequest struct {
 	AudioFormat nullable.Nullable[AudioFormatFields] `json:"audio_format,omitempty"`
 
-	// AuthToken Sent as a bearer token when the socket is dialed; empty for none. One that comes back masked, as it was shown, changes nothing.
+	// AuthToken Sent as a bearer token when the socket is dialed; the transport twilio has it sign the handshake (X-Twilio-Signature) instead. Empty for none. One that comes back masked, as it was shown, changes nothing.
 	AuthToken       nullable.Nullable[string] `json:"auth_token,omitempty"`
 	ExternalAgentID nullable.Nullable[string] `json:"external_agent_id,omitempty"`
 
@@ -1574,6 +1580,9 @@ type CreateVoiceAgentRequest struct {
 
 	// TransferDestination E.164 number or SIP URI.
 	TransferDestination nullable.Nullable[string] `json:"transfer_destination,omitempty"`
+
+	// Transport The protocol on the socket: this service's own (websocket, the default), or Twilio Media Streams (twilio), whose audio_format is pcmu at 8000 Hz and which has no subprotocol.
+	Transport nullable.Nullable[VoiceAgentTransport] `json:"transport,omitempty"`
 
 	// WsDisconnectAction What becomes of the caller when the voice agent's socket closes, or can't be reached; hangup by default.
 	WsDisconnectAction nullable.Nullable[WsDisconnectAction] `json:"ws_disconnect_action,omitempty"`
@@ -2822,24 +2831,21 @@ type TransferRequest struct {
 	Extension string `json:"extension"`
 }
 
-// Transport defines model for Transport.
-type Transport string
-
 // Trunk defines model for Trunk.
 type Trunk struct {
-	CPS          int          `json:"cps"`
-	Host         string       `json:"host"`
-	ID           uuid.UUID    `json:"id"`
-	IsActive     bool         `json:"is_active"`
-	MaxChannels  int          `json:"max_channels"`
-	MediaMode    MediaMode    `json:"media_mode"`
-	Name         string       `json:"name"`
-	NumberFormat NumberFormat `json:"number_format"`
-	Port         int          `json:"port"`
-	Priority     int          `json:"priority"`
-	Register     bool         `json:"register"`
-	Transport    Transport    `json:"transport"`
-	Username     *string      `json:"username"`
+	CPS          int            `json:"cps"`
+	Host         string         `json:"host"`
+	ID           uuid.UUID      `json:"id"`
+	IsActive     bool           `json:"is_active"`
+	MaxChannels  int            `json:"max_channels"`
+	MediaMode    MediaMode      `json:"media_mode"`
+	Name         string         `json:"name"`
+	NumberFormat NumberFormat   `json:"number_format"`
+	Port         int            `json:"port"`
+	Priority     int            `json:"priority"`
+	Register     bool           `json:"register"`
+	Transport    TrunkTransport `json:"transport"`
+	Username     *string        `json:"username"`
 }
 
 // TrunkFields defines model for TrunkFields.
@@ -2855,9 +2861,12 @@ type TrunkFields struct {
 	Port         *int                      `json:"port,omitempty"`
 	Priority     *int                      `json:"priority,omitempty"`
 	Register     *bool                     `json:"register,omitempty"`
-	Transport    *Transport                `json:"transport,omitempty"`
+	Transport    *TrunkTransport           `json:"transport,omitempty"`
 	Username     nullable.Nullable[string] `json:"username,omitempty"`
 }
+
+// TrunkTransport defines model for TrunkTransport.
+type TrunkTransport string
 
 // UpdateMethod defines model for UpdateMethod.
 type UpdateMethod string
@@ -2931,7 +2940,10 @@ type VoiceAgent struct {
 	// TokenLifetime How long the callback token of a session is good.
 	TokenLifetime       TokenLifetime `json:"token_lifetime"`
 	TransferDestination *string       `json:"transfer_destination"`
-	UpdatedAt           time.Time     `json:"updated_at"`
+
+	// Transport The protocol on the socket.
+	Transport VoiceAgentTransport `json:"transport"`
+	UpdatedAt time.Time           `json:"updated_at"`
 
 	// WsDisconnectAction What becomes of the caller when the socket closes.
 	WsDisconnectAction WsDisconnectAction `json:"ws_disconnect_action"`
@@ -2942,7 +2954,7 @@ type VoiceAgent struct {
 type VoiceAgentFields struct {
 	AudioFormat nullable.Nullable[AudioFormatFields] `json:"audio_format,omitempty"`
 
-	// AuthToken Sent as a bearer token when the socket is dialed; empty for none. One that comes back masked, as it was shown, changes nothing.
+	// AuthToken Sent as a bearer token when the socket is dialed; the transport twilio has it sign the handshake (X-Twilio-Signature) instead. Empty for none. One that comes back masked, as it was shown, changes nothing.
 	AuthToken       nullable.Nullable[string] `json:"auth_token,omitempty"`
 	ExternalAgentID nullable.Nullable[string] `json:"external_agent_id,omitempty"`
 
@@ -2961,6 +2973,9 @@ type VoiceAgentFields struct {
 	// TransferDestination E.164 number or SIP URI.
 	TransferDestination nullable.Nullable[string] `json:"transfer_destination,omitempty"`
 
+	// Transport The protocol on the socket: this service's own (websocket, the default), or Twilio Media Streams (twilio), whose audio_format is pcmu at 8000 Hz and which has no subprotocol.
+	Transport nullable.Nullable[VoiceAgentTransport] `json:"transport,omitempty"`
+
 	// WsDisconnectAction What becomes of the caller when the voice agent's socket closes, or can't be reached; hangup by default.
 	WsDisconnectAction nullable.Nullable[WsDisconnectAction] `json:"ws_disconnect_action,omitempty"`
 	WsURL              nullable.Nullable[string]             `json:"ws_url,omitempty"`
@@ -2977,6 +2992,9 @@ type VoiceAgentList struct {
 
 // VoiceAgentStatus defines model for VoiceAgentStatus.
 type VoiceAgentStatus string
+
+// VoiceAgentTransport defines model for VoiceAgentTransport.
+type VoiceAgentTransport string
 
 // VoicemailAction defines model for VoicemailAction.
 type VoicemailAction string

@@ -722,6 +722,7 @@ type VoiceAgent struct {
 	CreatedAt           time.Time
 	UpdatedAt           time.Time
 	MonitorScope        string
+	Transport           string
 }
 
 type WebhookDelivery struct {

@@ -46,7 +46,7 @@ func (q *Queries) TenantLock(ctx context.Context, tenantID uuid.UUID) (Tenant, e
 }
 
 const voiceAgentArchive = `-- name: VoiceAgentArchive :one
-UPDATE voice_agents SET status = 'archived', updated_at = now() WHERE tenant_id = $1 AND id = $2 RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope
+UPDATE voice_agents SET status = 'archived', updated_at = now() WHERE tenant_id = $1 AND id = $2 RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport
 `
 
 func (q *Queries) VoiceAgentArchive(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (VoiceAgent, error) {
@@ -69,6 +69,7 @@ func (q *Queries) VoiceAgentArchive(ctx context.Context, tenantID uuid.UUID, iD 
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.MonitorScope,
+		&i.Transport,
 	)
 	return i, err
 }
@@ -97,7 +98,7 @@ func (q *Queries) VoiceAgentDelete(ctx context.Context, tenantID uuid.UUID, iD u
 }
 
 const voiceAgentGet = `-- name: VoiceAgentGet :one
-SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope FROM voice_agents WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport FROM voice_agents WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) VoiceAgentGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (VoiceAgent, error) {
@@ -120,6 +121,7 @@ func (q *Queries) VoiceAgentGet(ctx context.Context, tenantID uuid.UUID, iD uuid
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.MonitorScope,
+		&i.Transport,
 	)
 	return i, err
 }
@@ -141,10 +143,10 @@ func (q *Queries) VoiceAgentInUse(ctx context.Context, tenantID uuid.UUID, voice
 const voiceAgentInsert = `-- name: VoiceAgentInsert :one
 
 INSERT INTO voice_agents (tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination,
-  max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, monitor_scope)
+  max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, monitor_scope, transport)
 VALUES ($1, $2, $3, $4, $5, $6, $7,
-  $8, $9, $10, $11, $12, $13, $14)
-RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope
+  $8, $9, $10, $11, $12, $13, $14, $15)
+RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport
 `
 
 type VoiceAgentInsertParams struct {
@@ -162,6 +164,7 @@ type VoiceAgentInsertParams struct {
 	Subprotocol         string
 	WsDisconnectAction  string
 	MonitorScope        string
+	Transport           string
 }
 
 // Voice agents and the tenant's default one.
@@ -181,6 +184,7 @@ func (q *Queries) VoiceAgentInsert(ctx context.Context, arg VoiceAgentInsertPara
 		arg.Subprotocol,
 		arg.WsDisconnectAction,
 		arg.MonitorScope,
+		arg.Transport,
 	)
 	var i VoiceAgent
 	err := row.Scan(
@@ -200,12 +204,13 @@ func (q *Queries) VoiceAgentInsert(ctx context.Context, arg VoiceAgentInsertPara
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.MonitorScope,
+		&i.Transport,
 	)
 	return i, err
 }
 
 const voiceAgentList = `-- name: VoiceAgentList :many
-SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope FROM voice_agents
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport FROM voice_agents
 WHERE tenant_id = $1 AND ($2::text IS NULL OR status = $2::text) ORDER BY id
 `
 
@@ -235,6 +240,7 @@ func (q *Queries) VoiceAgentList(ctx context.Context, tenantID uuid.UUID, status
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.MonitorScope,
+			&i.Transport,
 		); err != nil {
 			return nil, err
 		}
@@ -247,7 +253,7 @@ func (q *Queries) VoiceAgentList(ctx context.Context, tenantID uuid.UUID, status
 }
 
 const voiceAgentLock = `-- name: VoiceAgentLock :one
-SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope FROM voice_agents WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport FROM voice_agents WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) VoiceAgentLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (VoiceAgent, error) {
@@ -270,6 +276,7 @@ func (q *Queries) VoiceAgentLock(ctx context.Context, tenantID uuid.UUID, iD uui
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.MonitorScope,
+		&i.Transport,
 	)
 	return i, err
 }
@@ -290,9 +297,10 @@ UPDATE voice_agents SET name = $1, ws_url = $2, auth_token_sealed = $3,
   audio_format = $4, external_agent_id = $5,
   transfer_destination = $6, max_concurrent = $7, status = $8,
   token_lifetime = $9, subprotocol = $10, ws_disconnect_action = $11, monitor_scope = $12,
+  transport = $13,
   updated_at = now()
-WHERE tenant_id = $13 AND id = $14
-RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope
+WHERE tenant_id = $14 AND id = $15
+RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport
 `
 
 type VoiceAgentUpdateParams struct {
@@ -308,6 +316,7 @@ type VoiceAgentUpdateParams struct {
 	Subprotocol         string
 	WsDisconnectAction  string
 	MonitorScope        string
+	Transport           string
 	TenantID            uuid.UUID
 	ID                  uuid.UUID
 }
@@ -326,6 +335,7 @@ func (q *Queries) VoiceAgentUpdate(ctx context.Context, arg VoiceAgentUpdatePara
 		arg.Subprotocol,
 		arg.WsDisconnectAction,
 		arg.MonitorScope,
+		arg.Transport,
 		arg.TenantID,
 		arg.ID,
 	)
@@ -347,12 +357,13 @@ func (q *Queries) VoiceAgentUpdate(ctx context.Context, arg VoiceAgentUpdatePara
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.MonitorScope,
+		&i.Transport,
 	)
 	return i, err
 }
 
 const voiceAgentsGet = `-- name: VoiceAgentsGet :many
-SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope FROM voice_agents WHERE tenant_id = $1 AND id = ANY($2::uuid[])
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport FROM voice_agents WHERE tenant_id = $1 AND id = ANY($2::uuid[])
 `
 
 func (q *Queries) VoiceAgentsGet(ctx context.Context, tenantID uuid.UUID, ids []uuid.UUID) ([]VoiceAgent, error) {
@@ -381,6 +392,7 @@ func (q *Queries) VoiceAgentsGet(ctx context.Context, tenantID uuid.UUID, ids []
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.MonitorScope,
+			&i.Transport,
 		); err != nil {
 			return nil, err
 		}

@@ -56,7 +56,7 @@ func (c *host) monitorMetadata(call db.Call, g ledger.SessionGrant, target uuid.
 func (c *host) metadataWith(
 	call db.Call, g ledger.SessionGrant, change func(*metadataFrame, media.AudioFormat),
 ) (json.RawMessage, media.AudioFormat, error) {
-	format, err := audioFormat(g.Agent.AudioFormat, g.Agent.Subprotocol)
+	format, err := audioFormat(g.Agent)
 	if err != nil {
 		return nil, format, err
 	}
@@ -75,6 +75,10 @@ func (c *host) metadataWith(
 		AudioFormat: shown,
 	}
 	change(&frame, format)
+	if transportOf(g.Agent) == media.TransportTwilio {
+		raw, err := twilioParameters(&frame)
+		return raw, format, err
+	}
 	raw, err := json.Marshal(frame)
 	if err != nil {
 		return nil, format, fmt.Errorf("switchctl: encode metadata frame: %w", err)
@@ -116,9 +120,13 @@ func promptVariables(lead *ledger.LeadContext, callMetadata json.RawMessage) map
 	return vars
 }
 
-// audioFormat reads a voice agent's audio_format, sample_rate being an alias of sample_rate_hz, with the defaults. The beta subprotocol
-// carries linear audio, whatever that says.
-func audioFormat(raw json.RawMessage, protocol string) (media.AudioFormat, error) {
+// audioFormat reads a voice agent's audio_format, sample_rate being an alias of sample_rate_hz, with the defaults. Twilio's transport has one
+// format, and the beta subprotocol carries linear audio, whatever that says.
+func audioFormat(agent db.VoiceAgent) (media.AudioFormat, error) {
+	if transportOf(agent) == media.TransportTwilio {
+		return media.AudioFormat{Encoding: media.EncodingPCMU, SampleRateHz: 8000, Channels: 1, FrameMS: 20}, nil
+	}
+	raw := agent.AudioFormat
 	f := struct {
 		Encoding     string `json:"encoding"`
 		SampleRateHz int    `json:"sample_rate_hz"`
@@ -134,7 +142,7 @@ func audioFormat(raw json.RawMessage, protocol string) (media.AudioFormat, error
 	out := media.AudioFormat{
 		Encoding: media.Encoding(f.Encoding), SampleRateHz: f.SampleRateHz, Channels: f.Channels, FrameMS: f.FrameMS,
 	}
-	if out.Encoding == "" || protocol == media.SubprotocolBeta {
+	if out.Encoding == "" || agent.Subprotocol == media.SubprotocolBeta {
 		out.Encoding = media.EncodingPCM
 	}
 	if out.SampleRateHz == 0 {

@@ -163,8 +163,8 @@ func (ms *monitors) monitorSpec(id, target uuid.UUID) (media.SessionSpec, error)
 		return media.SessionSpec{}, err
 	}
 	return media.SessionSpec{
-		ID: id.String(), CallID: target.String(), URL: s.agent.WsUrl, Subprotocol: cmp.Or(s.agent.Subprotocol, media.SubprotocolAlpha),
-		AuthToken: s.grant.AuthToken, Audio: format, Metadata: metadata, ReconnectFor: socketReconnect, MediaTimeout: mediaSilence,
+		ID: id.String(), CallID: target.String(), URL: s.agent.WsUrl, Transport: transportOf(s.agent), Subprotocol: subprotocolOf(s.agent),
+		Twilio: twilioStream(ms.call, id), AuthToken: s.grant.AuthToken, Audio: format, Metadata: metadata, ReconnectFor: socketReconnect, MediaTimeout: mediaSilence,
 	}, nil
 }
 

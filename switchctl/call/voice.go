@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -202,16 +203,12 @@ func (v *voice) granted(ctx context.Context, m sessionGranted) (state, error) {
 	}
 	s.grant, s.agent, s.granted, s.grantedAt = m.grant, m.grant.Agent, true, v.c.clock.Now()
 	s.logs.resume(m.grant.LogEntries, m.grant.LogBytes)
-	sub := s.agent.Subprotocol
-	if sub == "" {
-		sub = media.SubprotocolAlpha
-	}
-	if !slices.Contains(v.c.cfg.Subprotocols, sub) {
+	if sub := subprotocolOf(s.agent); sub != "" && !slices.Contains(v.c.cfg.Subprotocols, sub) {
 		v.log.ErrorContext(ctx, "voice agent's subprotocol is not in media.subprotocols", "subprotocol", sub)
 		v.openFailed(ctx, &switchctl.SubprotocolError{Subprotocol: sub})
 		return v.state, nil
 	}
-	spec, err := v.sessionSpec(sub)
+	spec, err := v.sessionSpec()
 	if err != nil {
 		v.log.ErrorContext(ctx, "dialing the voice agent failed", "voice_agent_id", s.agent.ID.String(), "error", err)
 		v.openFailed(ctx, err)
@@ -221,8 +218,21 @@ func (v *voice) granted(ctx context.Context, m sessionGranted) (state, error) {
 	return v.state, nil
 }
 
+// subprotocolOf is what a voice agent's socket is asked for; "" for a transport that has none.
+func subprotocolOf(agent db.VoiceAgent) string {
+	if transportOf(agent) == media.TransportTwilio {
+		return ""
+	}
+	return cmp.Or(agent.Subprotocol, media.SubprotocolAlpha)
+}
+
+// transportOf is the protocol on a voice agent's socket.
+func transportOf(agent db.VoiceAgent) media.Transport {
+	return cmp.Or(media.Transport(agent.Transport), media.TransportWebSocket)
+}
+
 // sessionSpec describes the session to the media server.
-func (v *voice) sessionSpec(subprotocol string) (media.SessionSpec, error) {
+func (v *voice) sessionSpec() (media.SessionSpec, error) {
 	s := v.ai
 	metadata, format, err := v.c.metadata(v.call, s.grant)
 	if err != nil {
@@ -230,8 +240,8 @@ func (v *voice) sessionSpec(subprotocol string) (media.SessionSpec, error) {
 	}
 	s.format = format
 	spec := media.SessionSpec{
-		ID: s.id.String(), CallID: v.id.String(), Owner: v.tenant.String(), URL: s.agent.WsUrl, Subprotocol: subprotocol,
-		AuthToken: s.grant.AuthToken, Audio: format, Metadata: metadata, Reconnected: s.grant.Session.OpenedAt != nil,
+		ID: s.id.String(), CallID: v.id.String(), Owner: v.tenant.String(), URL: s.agent.WsUrl, Transport: transportOf(s.agent),
+		Subprotocol: subprotocolOf(s.agent), AuthToken: s.grant.AuthToken, Audio: format, Twilio: twilioStream(v.call, s.id), Metadata: metadata, Reconnected: s.grant.Session.OpenedAt != nil,
 		ReconnectFor: socketReconnect, MediaTimeout: mediaSilence, Recording: v.rec.recordingSpec(),
 	}
 	if v.machine.detects() {

@@ -1,0 +1,53 @@
+package call
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/twilio"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// twilioStream names a session's stream: each identifier is one of ours in Twilio's form.
+func twilioStream(call db.Call, session uuid.UUID) media.TwilioStream {
+	return media.TwilioStream{
+		AccountSID: twilio.SID(twilio.AccountPrefix, call.TenantID), CallSID: twilio.SID(twilio.CallPrefix, call.ID),
+		StreamSID: twilio.SID(twilio.StreamPrefix, session),
+	}
+}
+
+// twilioParameters is what the metadata frame says as custom parameters, which are strings: the prompt variables, and what is known of the call,
+// under the names that clients look for. What a call doesn't have is left out.
+func twilioParameters(f *metadataFrame) (json.RawMessage, error) {
+	p := map[string]string{}
+	for name, raw := range f.Variables {
+		var s string
+		if json.Unmarshal(raw, &s) != nil {
+			s = string(raw)
+		}
+		p[name] = s
+	}
+	p["from_number"], p["to_number"], p["direction"] = f.From, f.To, f.Direction
+	p["call_id"], p["tenant_id"], p["voice_agent_id"] = f.CallID.String(), f.TenantID.String(), f.VoiceAgentID.String()
+	p["service_callback_token"], p["control_url"] = f.Token, f.ControlURL
+	if f.ExternalAgentID != nil {
+		p["external_agent_id"] = *f.ExternalAgentID
+	}
+	if f.CampaignID != nil {
+		p["campaign_id"] = f.CampaignID.String()
+	}
+	if f.Lead != nil {
+		p["lead_id"] = f.Lead.ID.String()
+	}
+	if f.TargetCallID != nil {
+		p["purpose"], p["target_call_id"] = f.Purpose, f.TargetCallID.String()
+	}
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("switchctl: encode custom parameters: %w", err)
+	}
+	return raw, nil
+}
