@@ -27,7 +27,7 @@ func TestVoiceAgentDefaults(t *testing.T) {
 		ID: made.ID, TenantID: b.tenant, Name: "a", WSURL: "wss://127.0.0.1/x", MaxConcurrent: 10, Status: voiceagents.StatusActive,
 		AudioFormat:   voiceagents.AudioFormat{Encoding: "pcm_s16le", SampleRateHz: 16000, Channels: 1, FrameMS: 20},
 		TokenLifetime: "30min_with_refresh", Subprotocol: "audio.alpha.org", WSDisconnectAction: "hangup",
-		MonitorScope: "tenant", CreatedAt: made.CreatedAt, UpdatedAt: made.UpdatedAt,
+		MonitorScope: "tenant", Transport: "websocket", CreatedAt: made.CreatedAt, UpdatedAt: made.UpdatedAt,
 	}
 	require.Equal(t, wanted, made)
 	got, err := b.svc.VoiceAgents.GetVoiceAgent(t.Context(), b.tenant, made.ID)
@@ -61,6 +61,42 @@ func TestVoiceAgentAudioFormats(t *testing.T) {
 		_, err := b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, agent.ID, decode[voiceagents.Input](t, `{"audio_format":`+bad+`}`))
 		require.Contains(t, fields(t, err)[0], "audio_format", bad)
 	}
+}
+
+// TestVoiceAgentTransport: Twilio's transport has one audio format and no subprotocol.
+func TestVoiceAgentTransport(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Subprotocols = []string{voiceagents.SubprotocolBeta} })
+	law := voiceagents.AudioFormat{Encoding: "pcmu", SampleRateHz: 8000, Channels: 1, FrameMS: 20}
+	create := func(more string) (voiceagents.VoiceAgent, error) {
+		return b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[voiceagents.Input](t, `{"name":"a","ws_url":"wss://127.0.0.1/x","transport":"twilio"`+more+`}`))
+	}
+	made, err := create("")
+	require.NoError(t, err)
+	require.Equal(t, "twilio", made.Transport)
+	require.Equal(t, law, made.AudioFormat)
+	made, err = create(`,"audio_format":{"encoding":"pcmu","sample_rate":8000}`)
+	require.NoError(t, err)
+	for _, bad := range []string{`{"encoding":"pcm_s16le"}`, `{"frame_ms":40}`, `{"channels":2}`, `{"encoding":"pcma"}`} {
+		_, err := create(`,"audio_format":` + bad)
+		require.Equal(t, []string{"audio_format"}, fields(t, err), bad)
+	}
+	patch := func(body string) (voiceagents.VoiceAgent, error) {
+		return b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[voiceagents.Input](t, body))
+	}
+	_, err = patch(`{"transport":"smoke"}`)
+	require.Equal(t, []string{"transport"}, fields(t, err))
+	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		_, found, err := b.svc.VoiceAgents.Usable(t.Context(), tx, b.tenant, &made.ID)
+		require.True(t, found)
+		return err
+	}), "a subprotocol that isn't served is of no matter")
+	back, err := patch(`{"transport":"websocket","audio_format":{"encoding":"pcm_s16le"}}`)
+	require.NoError(t, err)
+	require.Equal(t, "pcm_s16le", back.AudioFormat.Encoding)
+	back, err = patch(`{"transport":"twilio"}`)
+	require.NoError(t, err)
+	require.Equal(t, law, back.AudioFormat)
 }
 
 func TestVoiceAgentValidation(t *testing.T) {

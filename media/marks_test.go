@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dtmf"
+	"github.com/ringmaster/ringmaster/media/playout"
 	"github.com/ringmaster/ringmaster/media/ws"
 	"github.com/ringmaster/ringmaster/media/ws/wstest"
 )
@@ -172,8 +173,8 @@ func (w *markWorld) hear() {
 	switch {
 	case best > 1:
 		w.gone = w.position(pcm[end-1]) + 1
-	case len(pcm) > 0 && pcm[0] == sampleValue(w.gone) && w.gone < w.sent: // one sample, and its fade
-		w.gone++
+	case len(pcm) > 0 && w.gone < w.sent && (pcm[0] == sampleValue(w.gone) || pcm[playout.FadeSamples] == sampleValue(w.gone)):
+		w.gone++ // one sample and its fade, or one behind the fade of what was cut
 	}
 }
 

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/playout"
 )
 
 // ErrPlayQueueFull refuses audio while too much waits to be played.
@@ -56,12 +58,28 @@ func (o *overlay) add(c *Clip) bool {
 	return true
 }
 
-// stop drops the clips.
+// stop drops the clips; 5 ms of the one that is heard still are, fading.
 func (o *overlay) stop() {
+	last := o.fading(len(o.clips) > 0 && o.at > 0, o.nextClip)
 	clear(o.clips)
 	o.clips, o.waiting, o.at = o.clips[:0], 0, 0
-	if o.clip != nil {
-		o.clip.Reset()
+	o.end(last)
+}
+
+// fading takes the next 5 ms of what is heard now, faded; nil when nothing is.
+func (o *overlay) fading(heard bool, next func() []int16) *Clip {
+	if !heard {
+		return nil
+	}
+	pcm := slices.Clone(next()[:playout.FadeSamples])
+	playout.FadeOut(pcm, dsp.SampleRate)
+	return &Clip{Samples: pcm}
+}
+
+// end has the fading end of something be heard, before all clips.
+func (o *overlay) end(last *Clip) {
+	if last != nil && o.at == 0 {
+		o.clips, o.waiting = slices.Insert(o.clips, 0, last), o.waiting+len(last.Samples)
 	}
 }
 
@@ -70,15 +88,19 @@ func (o *overlay) setHold(held bool, music *Clip) {
 	if music != nil && len(music.Samples) == 0 {
 		music = nil
 	}
+	last := o.fading(o.held && o.music != nil && len(o.clips) == 0, func() []int16 { return o.loop(o.music, &o.musicAt) })
 	o.held, o.music, o.musicAt = held, music, 0
 	if o.hold != nil {
 		o.hold.Reset()
 	}
+	o.end(last)
 }
 
 // setRing begins ringback, or ends it.
 func (o *overlay) setRing(ring *Clip) {
+	last := o.fading(o.rings() && len(o.clips) == 0, func() []int16 { return o.loop(o.ring, &o.ringAt) })
 	o.ring, o.ringAt, o.quiet = ring, 0, 0
+	o.end(last)
 	if o.hold != nil && !o.held {
 		o.hold.Reset()
 	}

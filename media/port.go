@@ -103,12 +103,14 @@ type toCaller struct {
 	ts      uint32
 	ssrc    uint32
 	talking bool
-	count   int64 // the shard's slot count at the last tick
-	noise   uint32
-	wire    *dsp.Resampler // from the queue's rate to the leg's; nil when they are the same
-	wide    []int16        // what wire has made
-	texted  bool           // the newest audio came in a text frame
-	extra   overlay
+	// silenced: the newest frame was muted, or the caller is on hold.
+	silenced bool
+	count    int64 // the shard's slot count at the last tick
+	noise    uint32
+	wire     *dsp.Resampler // from the queue's rate to the leg's; nil when they are the same
+	wide     []int16        // what wire has made
+	texted   bool           // the newest audio came in a text frame
+	extra    overlay
 }
 
 // keys are the digits, both ways.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/playout"
 	"github.com/ringmaster/ringmaster/media/rtp"
 )
 
@@ -19,9 +20,15 @@ func (tx *toCaller) play(due int64) {
 	n := tx.queue.Pull(frame)
 	// 2. Mute and hold, or comfort noise while the AI is away.
 	silenced := tx.muted[FromAgent] || tx.extra.held
-	heard := !silenced && tx.leg.media.Dir.Send
-	if silenced {
+	heard := (!silenced || !tx.silenced) && tx.leg.media.Dir.Send
+	was := tx.silenced
+	tx.silenced = silenced
+	if silenced && was {
 		clear(frame)
+	} else if silenced {
+		playout.FadeOut(frame, tx.queue.Rate)
+	} else if was {
+		playout.FadeIn(frame, tx.queue.Rate)
 	} else if n == 0 && (tx.ai.reconnecting || tx.ai.socketGone) && tx.s.spec.tap == nil {
 		tx.comfort(frame)
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/media/netguard"
-	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/sip"
 	"github.com/ringmaster/ringmaster/media/tasks"
@@ -70,6 +69,7 @@ type Server struct {
 	sessions map[string]*Session // a nil value holds the id of a session that is being opened
 	tasks    tasks.Group
 
+	ports     portRests
 	cpu       *fairshare.Slots // the jobs that compute off the tick threads
 	longTexts *fairshare.Bytes // text frames above ws.MaxPlainText, by owner
 	buffers   ws.Buffers       // for them
@@ -425,22 +425,4 @@ func (s *Server) checkTransport(spec *SessionSpec) error {
 		return fmt.Errorf("subprotocol %q is not served: %w", spec.Subprotocol, ws.ErrSubprotocol)
 	}
 	return nil
-}
-
-// bindRTP takes the next free pair of ports. The search goes round the range, so that a port is not used again soon: packets
-// of its last call may still arrive.
-func (s *Server) bindRTP() (*netio.Socket, error) {
-	first := (s.cfg.RTPPortMin + 1) &^ 1
-	n := (s.cfg.RTPPortMax - first + 1) / 2
-	for range n {
-		port := first + 2*int(s.next.Add(1)%uint32(n))
-		sock, err := netio.OpenPair(s.rtpIP, port)
-		if err == nil {
-			return sock, nil
-		}
-		if !errors.Is(err, netio.ErrPortInUse) {
-			return nil, err
-		}
-	}
-	return nil, ErrNoPorts
 }

@@ -168,7 +168,7 @@ func (s *Stack) seedVoiceAgent(ctx context.Context, st *store.Store, t *Tenant) 
 	}
 	return flowID, st.InTenant(ctx, t.ID, func(tx *store.Tx) error {
 		_, err := tx.Q.VoiceAgentInsert(ctx, db.VoiceAgentInsertParams{
-			TenantID: t.ID, ID: t.VoiceAgentID, Name: "echo", WsUrl: s.Bootstrap.AIWSURL, MaxConcurrent: seedMaxConcurrent, Transport: voiceagents.TransportWebSocket,
+			TenantID: t.ID, ID: t.VoiceAgentID, Name: "echo", WsUrl: s.Bootstrap.AIWSURL, MaxConcurrent: seedMaxConcurrent, Transport: "websocket",
 			AudioFormat: json.RawMessage(`{"encoding":"pcm_s16le","sample_rate_hz":16000,"channels":1,"frame_ms":20}`),
 			Status:      "active", TokenLifetime: "30min_with_refresh", Subprotocol: "audio.alpha.org", WsDisconnectAction: "hangup", MonitorScope: "tenant",
 		})

@@ -11,8 +11,6 @@ const (
 	adoptFrom = 8 * chunkSamples
 	// MaxQueued bounds the playout queue to 5 minutes, in seconds; an AI that sends more ahead loses the excess.
 	MaxQueued = 300
-	// fadeSamples is the ramp, 4 ms at 8 kHz, that ends audio which stops in mid-sample.
-	fadeSamples = 32
 	// MaxMarks bounds the marks that wait.
 	MaxMarks = 1024
 )
@@ -59,6 +57,8 @@ type Queue struct {
 	gone   uint64 // played or dropped
 	marks  []mark
 	last   int16 // the newest sample that went out, for the fade
+	sounds bool  // the newest frame that went out was audio to its end
+	rest   tail  // of what was cut
 	delay  backlog
 }
 
@@ -114,9 +114,24 @@ func (q *Queue) Adopt(pcm []int16) int {
 // Room is how many samples the queue takes.
 func (q *Queue) Room() int { return max(MaxQueued*q.Rate-q.Backlog(), 0) }
 
-// Pull fills dst with the next samples and returns how many there were; the rest is a short fade and silence.
+// Pull fills dst with the next samples and returns how many there were, those of a fade behind a cut included; the rest is a short fade and silence.
 func (q *Queue) Pull(dst []int16) int {
 	q.shed()
+	cut := q.takeTail(dst)
+	frame := dst[cut:]
+	n := q.take(frame)
+	if n > 0 {
+		q.last = frame[n-1]
+	}
+	q.smooth(frame[:n])
+	q.fade(frame[n:])
+	q.sounds = n > 0 && n == len(frame)
+	q.watch()
+	return cut + n
+}
+
+// take fills dst with the next samples, as far as there are some.
+func (q *Queue) take(dst []int16) int {
 	n := 0
 	for n < len(dst) && len(q.chunks) > 0 {
 		c := q.chunks[0]
@@ -127,12 +142,6 @@ func (q *Queue) Pull(dst []int16) int {
 		}
 	}
 	q.gone += uint64(n)
-	if n > 0 {
-		q.last = dst[n-1]
-	}
-	q.smooth(dst[:n])
-	q.fade(dst[n:])
-	q.watch()
 	return n
 }
 
@@ -144,21 +153,9 @@ func (q *Queue) dropChunk() {
 	q.chunks, q.head = q.chunks[:n], 0
 }
 
-// fade leads the last sample to zero, so that audio which stops doesn't click.
-func (q *Queue) fade(dst []int16) {
-	clear(dst)
-	if q.last == 0 || len(dst) == 0 {
-		return
-	}
-	n := min(q.scaled(fadeSamples), len(dst))
-	for i := range n {
-		dst[i] = int16(int(q.last) * (n - 1 - i) / n)
-	}
-	q.last = 0
-}
-
-// Clear drops all that is queued.
+// Clear drops all that is queued; 5 ms of it are still heard, fading.
 func (q *Queue) Clear() {
+	q.keepTail()
 	for len(q.chunks) > 0 {
 		q.pool.Put(q.chunks[len(q.chunks)-1])
 		q.chunks[len(q.chunks)-1] = nil

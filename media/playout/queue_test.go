@@ -45,6 +45,7 @@ func TestPlayoutModel(t *testing.T) {
 					continue
 				}
 				q.Clear()
+				q.rest.n = 0 // the fade is TestPlayoutFades'
 				got := q.DropMarks(nil)
 				require.Len(t, got, len(marks))
 				for i, m := range got {
@@ -96,12 +97,17 @@ func TestPlayoutFades(t *testing.T) {
 	frame := make([]int16, dsp.FrameSamples)
 	require.Equal(t, 3, q.Pull(frame))
 	require.Greater(t, frame[4], int16(7000))
-	require.Zero(t, frame[3+fadeSamples])
+	require.Zero(t, frame[3+FadeSamples])
 	q.Push(dsptest.Tone(425, 8000, 400))
 	q.Pull(frame)
 	q.Clear()
+	require.Equal(t, FadeSamples, q.Pull(frame))
+	require.NotZero(t, frame[FadeSamples/2])
+	require.Zero(t, frame[FadeSamples])
 	require.Zero(t, q.Pull(frame))
-	require.Zero(t, frame[fadeSamples])
+	q.Push(dsptest.Tone(425, 8000, 400))
+	q.Clear()
+	require.Zero(t, q.Pull(frame), "nobody has begun to hear it")
 }
 
 // live plays a stream that comes in real time for some seconds, after a stall that has queued late samples.

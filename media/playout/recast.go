@@ -19,7 +19,7 @@ func (q *Queue) Recast(rate int, res *dsp.Resampler) {
 			m.pos = q.gone + min(left/uint64(q.Rate), uint64(len(out)))
 		}
 	}
-	q.queued, q.Rate, q.delay = q.gone, rate, backlog{}
+	q.queued, q.Rate, q.delay, q.rest.n = q.gone, rate, backlog{}, 0
 	q.Push(out)
 }
 

@@ -55,6 +55,37 @@ func TestMetadataFrame(t *testing.T) {
 	require.Equal(t, map[string]any{"plan": "gold"}, frame["lead"].(map[string]any)["custom_fields"]) //nolint:forcetypeassert // the test's own data
 }
 
+// TestTwilioParameters: a stream's custom parameters are strings, under the names that clients of Twilio look for.
+func TestTwilioParameters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	crm, campaign := "CRM-1", uuid.New()
+	call := db.Call{TenantID: b.tenant, ID: uuid.MustParse("0197a3f2-5d3e-7c41-9a39-3c1f0f2a7b10"), Direction: "outbound", CampaignID: &campaign}
+	agent := testAgent()
+	agent.Transport, agent.AudioFormat = "twilio", json.RawMessage(`{"encoding":"pcm_s16le"}`)
+	grant := ledger.SessionGrant{
+		Agent: agent, Token: callbacktoken.Token{JTI: "01ARZ3NDEKTSV4RRFFQ69G5FAV"}, From: "+918000000001", To: "+919876543210",
+		Lead: &ledger.LeadContext{ID: uuid.New(), CRMLeadID: &crm, Metadata: json.RawMessage(`{"variables":{"age":42,"call_id":"mine","vip":true}}`)},
+	}
+	raw, format, err := b.c.metadata(call, grant)
+	require.NoError(t, err)
+	require.Equal(t, media.AudioFormat{Encoding: media.EncodingPCMU, SampleRateHz: 8000, Channels: 1, FrameMS: 20}, format)
+	var got map[string]string
+	require.NoError(t, json.Unmarshal(raw, &got))
+	require.Equal(t, map[string]string{
+		"from_number": "+918000000001", "to_number": "+919876543210", "direction": "outbound", "call_id": call.ID.String(),
+		"tenant_id": b.tenant.String(), "voice_agent_id": agent.ID.String(), "campaign_id": campaign.String(), "lead_id": grant.Lead.ID.String(),
+		"crm_lead_id": "CRM-1", "age": "42", "vip": "true", "service_callback_token": "svc_cb_01ARZ3NDEKTSV4RRFFQ69G5FAV",
+		"control_url": b.c.cfg.ControlURL(call.ID),
+	}, got)
+	grant.Lead, call.CampaignID = nil, nil
+	raw, _, err = b.c.metadata(call, grant)
+	require.NoError(t, err)
+	require.NotContains(t, string(raw), "lead_id")
+	require.NotContains(t, string(raw), "campaign_id")
+	require.Equal(t, "CA0197a3f25d3e7c419a393c1f0f2a7b10", twilioStream(call, uuid.New()).CallSID)
+}
+
 func TestAudioFormatDefaults(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]media.AudioFormat{
@@ -64,14 +95,14 @@ func TestAudioFormatDefaults(t *testing.T) {
 		`{"sample_rate_hz":24000}`:   {Encoding: media.EncodingPCM, SampleRateHz: 24000, Channels: 1, FrameMS: 20},
 		`{"frame_ms":40,"x":"more"}`: {Encoding: media.EncodingPCM, SampleRateHz: 16000, Channels: 1, FrameMS: 40},
 	} {
-		got, err := audioFormat(json.RawMessage(raw), media.SubprotocolAlpha)
+		got, err := audioFormat(db.VoiceAgent{AudioFormat: json.RawMessage(raw)})
 		require.NoError(t, err)
 		require.Equal(t, want, got, raw)
 	}
-	beta, err := audioFormat(json.RawMessage(`{"encoding":"pcmu","sample_rate_hz":8000}`), media.SubprotocolBeta)
+	beta, err := audioFormat(db.VoiceAgent{AudioFormat: json.RawMessage(`{"encoding":"pcmu","sample_rate_hz":8000}`), Subprotocol: media.SubprotocolBeta})
 	require.NoError(t, err)
 	require.Equal(t, media.AudioFormat{Encoding: media.EncodingPCM, SampleRateHz: 8000, Channels: 1, FrameMS: 20}, beta, "it carries linear audio")
-	_, err = audioFormat(json.RawMessage(`[]`), media.SubprotocolAlpha)
+	_, err = audioFormat(db.VoiceAgent{AudioFormat: json.RawMessage(`[]`)})
 	require.Error(t, err)
 }
 

@@ -1,0 +1,260 @@
+package e2e
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/twilio"
+)
+
+// twilioFrame is a frame that a voice agent of Twilio Media Streams gets.
+type twilioFrame struct {
+	Event, SequenceNumber, StreamSid, Protocol string
+	Start                                      struct {
+		AccountSid, StreamSid, CallSid string
+		CustomParameters               map[string]string
+	}
+	Media struct{ Chunk, Timestamp, Payload string }
+	Mark  struct{ Name string }
+	DTMF  struct{ Digit string }
+	at    time.Time
+}
+
+// twilioBot is a voice agent that speaks Twilio Media Streams and does what a test says.
+type twilioBot struct {
+	url   string
+	conns chan *twilioConn
+}
+
+// twilioConn is one of its streams.
+type twilioConn struct {
+	ws   *websocket.Conn
+	head http.Header
+	over chan struct{} // closed when the stream has ended
+
+	mu     sync.Mutex
+	frames []twilioFrame
+	ear    *tone.Listener
+	code   int // the close frame's
+}
+
+func newTwilioBot(t *testing.T) *twilioBot {
+	t.Helper()
+	b := &twilioBot{conns: make(chan *twilioConn, 8)}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ws, err := new(websocket.Upgrader).Upgrade(w, r, nil)
+		if err != nil {
+			return
+		}
+		c := &twilioConn{ws: ws, head: r.Header, over: make(chan struct{}), ear: tone.NewListener(dsp.SampleRate, []float64{callerHz})}
+		b.conns <- c
+		c.read()
+	}))
+	t.Cleanup(srv.Close)
+	b.url = "ws" + strings.TrimPrefix(srv.URL, "http") + "/media"
+	return b
+}
+
+func (c *twilioConn) read() {
+	defer close(c.over)
+	defer func() { _ = c.ws.Close() }()
+	for {
+		_, b, err := c.ws.ReadMessage()
+		c.mu.Lock()
+		if err != nil {
+			var closed *websocket.CloseError
+			if errors.As(err, &closed) {
+				c.code = closed.Code
+			}
+			c.mu.Unlock()
+			return
+		}
+		f := twilioFrame{at: time.Now()}
+		if json.Unmarshal(b, &f) != nil {
+			f.Event = "not JSON: " + string(b)
+		}
+		if f.Event == twilio.EventMedia {
+			audio, _ := base64.StdEncoding.DecodeString(f.Media.Payload)
+			pcm := make([]int16, len(audio))
+			dsp.DecodeULaw(pcm, audio)
+			c.ear.Hear(f.at, pcm, nil)
+		}
+		c.frames = append(c.frames, f)
+		c.mu.Unlock()
+	}
+}
+
+// next waits for the next stream, until its start has come.
+func (b *twilioBot) next(t *testing.T) *twilioConn {
+	t.Helper()
+	select {
+	case c := <-b.conns:
+		eventually(t, 20*time.Second, "the stream starts", func() bool { return len(c.all()) >= 2 })
+		return c
+	case <-time.After(30 * time.Second):
+		require.FailNow(t, "the voice agent was not dialed")
+		return nil
+	}
+}
+
+func (c *twilioConn) all() []twilioFrame {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.frames)
+}
+
+func (c *twilioConn) of(event string) (found []twilioFrame) {
+	for _, f := range c.all() {
+		if f.Event == event {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+func (c *twilioConn) send(t *testing.T, event string, member string, v any) {
+	t.Helper()
+	f := map[string]any{"event": event, "streamSid": c.all()[1].StreamSid}
+	if member != "" {
+		f[member] = v
+	}
+	require.NoError(t, c.ws.WriteJSON(f))
+}
+
+// say sends a tone in messages of 100 ms, all at once.
+func (c *twilioConn) say(t *testing.T, hz float64, d time.Duration) {
+	t.Helper()
+	pcm := tone.Sine(int(d.Seconds()*dsp.SampleRate), dsp.SampleRate, hz, -12)
+	audio := make([]byte, len(pcm))
+	dsp.EncodeULaw(audio, pcm)
+	for part := range slices.Chunk(audio, dsp.SampleRate/10) {
+		c.send(t, twilio.EventMedia, "media", map[string]string{"payload": base64.StdEncoding.EncodeToString(part)})
+	}
+}
+
+func (c *twilioConn) mark(t *testing.T, name string) {
+	t.Helper()
+	c.send(t, twilio.EventMark, "mark", map[string]string{"name": name})
+}
+
+// marked waits for so many marks and returns them.
+func (c *twilioConn) marked(t *testing.T, n int) []twilioFrame {
+	t.Helper()
+	eventually(t, 20*time.Second, "marks come back", func() bool { return len(c.of(twilio.EventMark)) >= n })
+	return c.of(twilio.EventMark)
+}
+
+// twilioCampaign starts a campaign of one lead, whom a voice agent of Twilio Media Streams takes.
+func (c *customer) twilioCampaign(t *testing.T, bot *twilioBot, number string, more map[string]any) (campaign, lead string) {
+	t.Helper()
+	agent := map[string]any{"ws_url": bot.url, "transport": "twilio", "auth_token": "12345"}
+	for k, v := range more {
+		agent[k] = v
+	}
+	campaign = c.campaign(t, c.voiceAgent(t, "", agent), nil)
+	lead = c.push(t, campaign, number)
+	c.start(t, campaign)
+	return campaign, lead
+}
+
+// A voice agent of Twilio Media Streams holds a conversation: it is told of the call, hears the caller and their digits, is heard, gets its marks when
+// the caller has heard what was before them, silences itself by clear, and ends the call by closing its socket.
+func TestTwilioConversation(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		bot := newTwilioBot(t)
+		const number = "9876190073" // presses 1 2 3
+		campaign, lead := c.twilioCampaign(t, bot, number, nil)
+		s := bot.next(t)
+		call := c.calls(t, campaign)[0]
+		frames := s.all()
+		require.Equal(t, "connected", frames[0].Event)
+		require.Equal(t, "Call", frames[0].Protocol)
+		require.Equal(t, "start", frames[1].Event)
+		require.Equal(t, "1", frames[1].SequenceNumber)
+		require.Equal(t, twilio.Signature(bot.url, "12345"), s.head.Get(twilio.SignatureHeader))
+		start := frames[1].Start
+		require.Regexp(t, "^AC[0-9a-f]{32}$", start.AccountSid)
+		require.Regexp(t, "^MZ[0-9a-f]{32}$", start.StreamSid)
+		require.Equal(t, "CA"+strings.ReplaceAll(call.ID, "-", ""), start.CallSid)
+		for name, want := range map[string]string{
+			"to_number": "+91" + number, "call_id": call.ID, "campaign_id": campaign, "lead_id": lead, "direction": "outbound",
+		} {
+			require.Equal(t, want, start.CustomParameters[name], name)
+		}
+		require.Regexp(t, `^\+91\d{10}$`, start.CustomParameters["from_number"])
+
+		caller := c.callee(t, number)
+		s.say(t, agentHz, time.Second)
+		s.mark(t, "said")
+		said := s.marked(t, 1)
+		require.Equal(t, "said", said[0].Mark.Name)
+		eventually(t, 10*time.Second, "the caller hears all of it", func() bool { return caller(agentHz) >= 900 })
+		eventually(t, 20*time.Second, "digits come", func() bool { return len(s.of("dtmf")) == 3 })
+		for i, f := range s.of("dtmf") {
+			require.Equal(t, "123"[i:i+1], f.DTMF.Digit)
+		}
+		eventually(t, 20*time.Second, "the caller is heard", func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return heardOf(s.ear.Heard(), callerHz) > 1000
+		})
+
+		s.say(t, agentHz, 20*time.Second)
+		for _, name := range []string{"a", "b", "c"} {
+			s.mark(t, name)
+		}
+		caller.hears(t, agentHz, "the caller hears what is to be cut")
+		s.send(t, twilio.EventClear, "", nil)
+		cleared := s.marked(t, 4)
+		for i, f := range cleared[1:] {
+			require.Equal(t, "abc"[i:i+1], f.Mark.Name)
+		}
+		caller.quiet(t, agentHz, "a clear silences it")
+		require.Less(t, caller(agentHz), int64(15000))
+
+		// What is wrong costs nothing.
+		require.NoError(t, s.ws.WriteMessage(websocket.TextMessage, []byte(`{"event":"media","streamSid":"MZ1","media":{"payload":"AAAA"}}`)))
+		require.NoError(t, s.ws.WriteMessage(websocket.BinaryMessage, []byte("audio")))
+		s.say(t, agentHz, time.Second)
+		caller.hears(t, agentHz, "the call goes on")
+
+		require.NoError(t, s.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(1000, ""), time.Now().Add(time.Second)))
+		ended := c.ended(t, campaign, 1, 20*time.Second)
+		require.Equal(t, "completed", ended[0].Status)
+		require.Equal(t, "send_bye", *ended[0].HangupDisposition)
+	})
+}
+
+// The caller's hang-up is told by stop, behind all that was said, and then the socket is closed.
+func TestTwilioStop(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		bot := newTwilioBot(t)
+		const number = "9876190000"
+		campaign, _ := c.twilioCampaign(t, bot, number, map[string]any{"ws_disconnect_action": "transfer_to_queue"})
+		s := bot.next(t)
+		eventually(t, 20*time.Second, "audio comes", func() bool { return len(s.of(twilio.EventMedia)) > 10 })
+		c.hangUp(t, number)
+		select {
+		case <-s.over:
+		case <-time.After(20 * time.Second):
+			require.FailNow(t, "the socket stays open")
+		}
+		frames := s.all()
+		require.Equal(t, "stop", frames[len(frames)-1].Event)
+		require.Equal(t, 1000, s.code)
+		c.ended(t, campaign, 1, 20*time.Second)
+	})
+}

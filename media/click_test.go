@@ -1,0 +1,127 @@
+package media
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+)
+
+// clickLimit is the level above which what a cut adds to the spectrum is heard as a click, dB of full scale.
+const clickLimit = -50
+
+// click is the loudest that any 20 ms of pcm are above 1.5 kHz, where a tone of 440 Hz has nothing.
+func click(pcm []int16) float64 {
+	worst := -200.0
+	for at := 0; at+dsp.FrameSamples <= len(pcm); at += dsp.FrameSamples / 8 {
+		for hz := 1500.0; hz < 3900; hz += 100 {
+			worst = max(worst, dsptest.Power(pcm[at:at+dsp.FrameSamples], hz, dsp.SampleRate))
+		}
+	}
+	return worst
+}
+
+// TestCutsDontClick cuts a tone by everything that cuts what a caller hears, in each phase: at most 5 ms are heard behind the last whole frame, and
+// no click.
+func TestCutsDontClick(t *testing.T) {
+	t.Parallel()
+	tone := dsptest.Tone(440, dsp.SampleRate, 4*dsp.SampleRate)
+	cut := make([]int16, 2*dsp.SampleRate)
+	copy(cut, tone[:5+dsp.SampleRate/10])
+	require.Greater(t, click(cut), float64(clickLimit), "a cut without a fade is one")
+
+	clip := &Clip{Samples: tone}
+	say := func(r *portRig) { r.send(aiAudio(tone)) }
+	play := func(r *portRig) { require.True(t, r.p.tx.extra.add(clip)) }
+	music := func(r *portRig) { r.p.tx.extra.setHold(true, clip) }
+	for name, c := range map[string]struct{ begin, cut func(r *portRig) }{
+		"killAudio":               {say, func(r *portRig) { r.send(aiText(`{"type":"killAudio"}`)) }},
+		"mute":                    {say, func(r *portRig) { r.p.muted[FromAgent] = true }},
+		"hold":                    {say, func(r *portRig) { r.p.tx.extra.setHold(true, nil) }},
+		"a tap that falls silent": {say, func(r *portRig) { r.p.tx.killAudio() }},
+		"a stopped clip":          {play, func(r *portRig) { r.p.tx.extra.stop() }},
+		"killAudio of a clip":     {play, func(r *portRig) { r.send(aiText(`{"type":"killAudio"}`)) }},
+		"the end of music":        {music, func(r *portRig) { r.p.tx.extra.setHold(false, nil) }},
+		"an AI that runs dry":     {func(r *portRig) { r.send(aiAudio(tone[:6*dsp.FrameSamples+37])) }, func(*portRig) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			worst := -200.0
+			for frames := 3; frames < 9; frames++ { // each ends at another phase
+				r := newPortRig(t, eightKHz())
+				r.connect()
+				r.call()
+				c.begin(r)
+				var heard []int16
+				for range frames {
+					r.turn()
+					heard = append(heard, r.heard()...)
+				}
+				before := len(heard)
+				c.cut(r)
+				for range 10 {
+					r.turn()
+					heard = append(heard, r.heard()...)
+				}
+				if name != "an AI that runs dry" {
+					require.LessOrEqual(t, loudTail(heard)-before, 5*dsp.SampleRate/1000, "the fade's length")
+				}
+				worst = max(worst, click(heard[before-dsp.FrameSamples:]))
+			}
+			t.Logf("%.1f dBFS", worst)
+			require.Less(t, worst, float64(clickLimit))
+		})
+	}
+}
+
+// TestUnmuteDoesntClick: what was muted comes back without a click, too.
+func TestUnmuteDoesntClick(t *testing.T) {
+	t.Parallel()
+	r := newPortRig(t, eightKHz())
+	r.connect()
+	r.call()
+	r.send(aiAudio(dsptest.Tone(440, dsp.SampleRate, 4*dsp.SampleRate)))
+	var heard []int16
+	for i := range 60 {
+		r.p.muted[FromAgent] = i%7 < 3
+		r.turn()
+		heard = append(heard, r.heard()...)
+	}
+	require.Less(t, click(heard[dsp.FrameSamples:]), float64(clickLimit))
+	require.Greater(t, dsptest.Power(heard, 440, dsp.SampleRate), -20.0)
+}
+
+// TestPortsRest: a pair of ports serves no other call until packets of its last one can't come any more, unless there is no other.
+func TestPortsRest(t *testing.T) {
+	t.Parallel()
+	r := newPortRig(t, eightKHz())
+	srv := r.p.s.srv
+	now := time.Unix(1000, 0)
+	srv.cfg.Clock = func() time.Time { return now }
+	srv.cfg.RTPPortMin, srv.cfg.RTPPortMax = 39990, 39997 // four pairs
+	take := func() int {
+		s, err := srv.bindRTP()
+		require.NoError(t, err)
+		port := int(s.Local.Port())
+		require.NoError(t, s.Close())
+		srv.ports.rest(port, now)
+		return port
+	}
+	seen := map[int]bool{}
+	for range 4 {
+		now = now.Add(portRest / 10)
+		seen[take()] = true
+	}
+	require.Len(t, seen, 4)
+	first := take()
+	require.Equal(t, first, take()-2, "all rest: the one that has rested longest")
+	now = now.Add(portRest)
+	seen = map[int]bool{}
+	for range 4 {
+		seen[take()] = true
+	}
+	require.Len(t, seen, 4)
+}
