@@ -66,7 +66,8 @@ type voiceAgentsCreateCmd struct {
 
 // Help shows how it is used.
 func (voiceAgentsCreateCmd) Help() string {
-	return example("voice-agents create sales wss://ai.example/calls --set max_concurrent=50")
+	return example("voice-agents create sales wss://ai.example/calls --set max_concurrent=50",
+		"voice-agents create bot wss://bot.example/media --set transport=twilio")
 }
 
 // Run creates it.

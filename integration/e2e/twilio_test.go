@@ -59,7 +59,7 @@ func newTwilioBot(t *testing.T) *twilioBot {
 		if err != nil {
 			return
 		}
-		c := &twilioConn{ws: ws, head: r.Header, over: make(chan struct{}), ear: tone.NewListener(dsp.SampleRate, []float64{callerHz})}
+		c := &twilioConn{ws: ws, head: r.Header, over: make(chan struct{}), ear: tone.NewListener(dsp.SampleRate, nil)}
 		b.conns <- c
 		c.read()
 	}))
@@ -209,7 +209,8 @@ func TestTwilioConversation(t *testing.T) {
 		eventually(t, 20*time.Second, "the caller is heard", func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return heardOf(s.ear.Heard(), callerHz) > 1000
+			heard := s.ear.Heard()
+			return len(heard) > 0 && heard[0].TotalMS > 1000
 		})
 
 		s.say(t, agentHz, 20*time.Second)
