@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/conf"
+	"github.com/ringmaster/ringmaster/store/devpg/tied"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
@@ -85,12 +86,12 @@ func Start(ctx context.Context, cfg Config) (*Switch, error) {
 	s := &Switch{Params: p, exited: make(chan struct{}), output: &tail{}}
 	s.cmd = exec.Command(cfg.Binary, args...) //nolint:noctx // its life is longer than the context's
 	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := s.cmd.Start(); err != nil {
+	ended, err := tied.Start(s.cmd, syscall.SIGTERM)
+	if err != nil {
 		return nil, fmt.Errorf("start freeswitch: %w", err)
 	}
 	go func() {
-		s.err = s.cmd.Wait()
+		s.err = <-ended
 		close(s.exited)
 	}()
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)

@@ -12,10 +12,12 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/ringmaster/ringmaster/store/devpg/tied"
 )
 
 // process is a child that announces itself with one JSON line on its standard output. It is tied to this process by its
-// standard input: when that closes, it ends by itself.
+// standard input, at whose end stand-ins end by themselves, and by a signal at this process's death.
 type process struct {
 	name   string
 	cmd    *exec.Cmd
@@ -33,18 +35,20 @@ func spawn(ctx context.Context, name string, stderr io.Writer, ready any, binary
 	p := &process{name: name, exited: make(chan struct{})}
 	p.cmd = exec.Command(binary, args...) //nolint:gosec,noctx // our own binary; its life is longer than the context's
 	p.cmd.Stderr = stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's SIGINT is for the parent, which ends us in order
 	stdin, err := p.cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	p.stdin = stdin
-	stdout, err := p.cmd.StdoutPipe()
+	stdout, theirs, err := os.Pipe() // one that Wait doesn't close before all of it is read
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+	p.cmd.Stdout = theirs
+	ended, err := tied.Start(p.cmd, syscall.SIGTERM)
+	_ = theirs.Close()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w", name, err), stdout.Close())
 	}
 	announced := make(chan error, 1)
 	go func() {
@@ -57,7 +61,8 @@ func spawn(ctx context.Context, name string, stderr io.Writer, ready any, binary
 			announced <- err
 		}
 		_, _ = io.Copy(stderr, r)
-		p.err = p.cmd.Wait()
+		_ = stdout.Close()
+		p.err = <-ended
 		close(p.exited)
 	}()
 	if ready == nil {

@@ -9,9 +9,10 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"syscall"
+
+	"github.com/ringmaster/ringmaster/store/devpg/tied"
 )
 
 // account is the operating system's user that the server runs as; nil means ours. PostgreSQL refuses to run as root.
@@ -99,27 +100,21 @@ type process struct {
 	done chan struct{}
 }
 
-// startProcess starts cmd and waits for it on a thread of its own: Linux sends the parent-death signal when the thread that
-// started the child ends, so that thread stays until the child has.
+// startProcess starts cmd. Unless it may outlive us the kernel asks it to shut down when we die.
 func startProcess(cmd *exec.Cmd, outlive bool) (*process, error) {
-	endWithParent(cmd, outlive)
-	p := &process{cmd: cmd, done: make(chan struct{})}
-	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(p.done)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			// How a server ended is in its log.
-			_ = cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
-		<-p.done
+	atDeath := syscall.SIGINT
+	if outlive {
+		atDeath = 0
+	}
+	ended, err := tied.Start(cmd, atDeath)
+	if err != nil {
 		return nil, err
 	}
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		<-ended // how a server ended is in its log
+	}()
 	return p, nil
 }
 

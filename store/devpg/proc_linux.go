@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,15 +24,6 @@ func temporaryRoot(inMemory bool) string {
 		return ""
 	}
 	return memoryDir
-}
-
-// endWithParent has the kernel ask the server to shut down when we die. The server gets a process group of its own, so that a
-// terminal's Ctrl-C reaches us alone and we stop it in our order.
-func endWithParent(cmd *exec.Cmd, outlive bool) {
-	cmd.SysProcAttr.Setpgid = true
-	if !outlive {
-		cmd.SysProcAttr.Pdeathsig = syscall.SIGINT
-	}
 }
 
 // isServerProcess tells whether pid is a PostgreSQL server on that data directory.

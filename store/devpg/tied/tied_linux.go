@@ -1,0 +1,7 @@
+package tied
+
+import "syscall"
+
+func tie(attr *syscall.SysProcAttr, atDeath syscall.Signal) {
+	attr.Setpgid, attr.Pdeathsig = true, atDeath
+}
