@@ -99,6 +99,45 @@ func TestVoiceAgentTransport(t *testing.T) {
 	require.Equal(t, law, back.AudioFormat)
 }
 
+// TestVoiceAgentOpenAI: what OpenAI's Realtime API is asked for is checked as a whole, and kept for that transport alone.
+func TestVoiceAgentOpenAI(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	create := func(transport, more string) (voiceagents.VoiceAgent, error) {
+		return b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[voiceagents.Input](t, `{"name":"a","ws_url":"wss://127.0.0.1/x","transport":"`+transport+`"`+more+`}`))
+	}
+	made, err := create("openai_realtime", "")
+	require.NoError(t, err)
+	require.Nil(t, made.TransportConfig)
+	require.Equal(t, voiceagents.AudioFormat{Encoding: "pcmu", SampleRateHz: 8000, Channels: 1, FrameMS: 20}, made.AudioFormat)
+	const config = `{"session":{"instructions":"Be kind.","audio":{"output":{"voice":"marin"}}},"audio_format":"audio/pcma","functions":["hangup","transfer"],"first_message":"Hello"}`
+	made, err = create("openai_realtime", `,"transport_config":`+config)
+	require.NoError(t, err)
+	require.JSONEq(t, config, string(made.TransportConfig))
+	require.Equal(t, "pcma", made.AudioFormat.Encoding)
+	got, err := b.svc.VoiceAgents.GetVoiceAgent(t.Context(), b.tenant, made.ID)
+	require.NoError(t, err)
+	require.JSONEq(t, config, string(got.TransportConfig))
+	for bad, field := range map[string]string{
+		`[]`: "transport_config", `{"sesion":{}}`: "transport_config", `{"functions":["barge"]}`: "transport_config.functions",
+		`{"session":{"audio":[]}}`: "transport_config.session.audio",
+	} {
+		_, err := create("openai_realtime", `,"transport_config":`+bad)
+		require.Equal(t, []string{field}, fields(t, err), bad)
+	}
+	_, err = create("openai_realtime", `,"audio_format":{"encoding":"pcm_s16le"}`)
+	require.Equal(t, []string{"audio_format"}, fields(t, err))
+	_, err = create("twilio", `,"transport_config":{}`)
+	require.Equal(t, []string{"transport_config"}, fields(t, err))
+	patch := func(body string) voiceagents.VoiceAgent {
+		got, err := b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[voiceagents.Input](t, body))
+		require.NoError(t, err)
+		return got
+	}
+	require.JSONEq(t, config, string(patch(`{"name":"b"}`).TransportConfig), "an edit of something else")
+	require.Nil(t, patch(`{"transport":"twilio"}`).TransportConfig)
+}
+
 func TestVoiceAgentValidation(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Guard = netguard.Policy{} })

@@ -67,7 +67,9 @@ type voiceAgentsCreateCmd struct {
 // Help shows how it is used.
 func (voiceAgentsCreateCmd) Help() string {
 	return example("voice-agents create sales wss://ai.example/calls --set max_concurrent=50",
-		"voice-agents create bot wss://bot.example/media --set transport=twilio")
+		"voice-agents create bot wss://bot.example/media --set transport=twilio",
+		`voice-agents create desk 'wss://api.openai.com/v1/realtime?model=gpt-realtime' --set transport=openai_realtime --set auth_token=sk-… `+
+			`--set 'transport_config={"session":{"instructions":"You answer the phone."},"greet":true,"functions":["transfer","hangup"]}'`)
 }
 
 // Run creates it.

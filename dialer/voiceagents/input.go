@@ -3,10 +3,12 @@ package voiceagents
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 
 	"github.com/ringmaster/ringmaster/dialer/carrier"
+	"github.com/ringmaster/ringmaster/media/openai"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/input"
@@ -18,10 +20,11 @@ const (
 	SubprotocolBeta  = "audio.beta.org"
 )
 
-// The protocols that a voice agent may speak on its socket: ours, and Twilio Media Streams, which has no subprotocol.
+// The protocols that a voice agent may speak on its socket: ours, and Twilio Media Streams and OpenAI's Realtime API, which have no subprotocol.
 const (
 	TransportWebSocket = "websocket"
 	TransportTwilio    = "twilio"
+	TransportOpenAI    = "openai_realtime"
 )
 
 const (
@@ -73,9 +76,10 @@ func (in Input) apply(ctx context.Context, c *input.Form, guard input.Guard, to 
 	if v, ok := input.Given(c, "auth_token", in.AuthToken); ok && !headerSafe(v) {
 		c.Fail("auth_token", "must have at most 4096 printable ASCII characters")
 	}
-	if v, ok := input.Given(c, "transport", in.Transport); ok && c.OneOf("transport", v, TransportWebSocket, TransportTwilio) {
+	if v, ok := input.Given(c, "transport", in.Transport); ok && c.OneOf("transport", v, TransportWebSocket, TransportTwilio, TransportOpenAI) {
 		to.Transport = v
 	}
+	in.applyConfig(c, to)
 	in.applyAudio(c, to)
 	if v, ok := input.Given(c, "external_agent_id", in.ExternalAgentID); ok && c.Text("external_agent_id", v, 0, 500) {
 		to.ExternalAgentID = input.OrNil(v)
@@ -108,11 +112,38 @@ func (in Input) apply(ctx context.Context, c *input.Form, guard input.Guard, to 
 	}
 }
 
-// applyAudio sets the audio format; Twilio's transport has one.
+// applyConfig sets what a transport is told about its session.
+func (in Input) applyConfig(c *input.Form, to *db.VoiceAgent) {
+	v, given := input.Given(c, fieldConfig, in.TransportConfig)
+	switch {
+	case to.Transport != TransportOpenAI:
+		if given {
+			c.Fail(fieldConfig, "must be absent, unless transport is openai_realtime")
+		}
+		to.TransportConfig = nil
+		return
+	case !given:
+		return
+	}
+	_, err := openai.ParseConfig(v)
+	if bad, ok := errors.AsType[*openai.ConfigError](err); ok {
+		field := fieldConfig
+		if bad.Field != "" {
+			field += "." + bad.Field
+		}
+		c.Fail(field, "%s", bad.Message)
+		return
+	}
+	to.TransportConfig = v
+}
+
+const fieldConfig = "transport_config"
+
+// applyAudio sets the audio format; transports that are not ours have one.
 func (in Input) applyAudio(c *input.Form, to *db.VoiceAgent) {
-	base, fixed := audioOf(*to), to.Transport == TransportTwilio
+	base, fixed := audioOf(*to), to.Transport != TransportWebSocket
 	if fixed {
-		base = twilioAudio()
+		base = g711Audio(*to)
 	}
 	v, given := input.Given(c, "audio_format", in.AudioFormat)
 	if !given && !fixed {
@@ -123,14 +154,18 @@ func (in Input) applyAudio(c *input.Form, to *db.VoiceAgent) {
 		audio, ok = v.audio(c, base)
 	}
 	if ok && fixed && audio != base {
-		c.Fail("audio_format", "must be pcmu, 8000 Hz, one channel and 20 ms, or absent, where transport is twilio")
+		c.Fail("audio_format", "must be %s, 8000 Hz, one channel and 20 ms, or absent, where transport is %s", base.Encoding, to.Transport)
 	}
 	to.AudioFormat, _ = json.Marshal(audio) // strings and integers always encode
 }
 
-// twilioAudio is the audio of Twilio Media Streams.
-func twilioAudio() AudioFormat {
-	return AudioFormat{Encoding: encodingPCMU, SampleRateHz: g711RateHz, Channels: 1, FrameMS: 20}
+// g711Audio is the audio of Twilio Media Streams and of OpenAI's Realtime API, which may name the other law.
+func g711Audio(row db.VoiceAgent) AudioFormat {
+	audio := AudioFormat{Encoding: encodingPCMU, SampleRateHz: g711RateHz, Channels: 1, FrameMS: 20}
+	if c, err := openai.ParseConfig(row.TransportConfig); err == nil && c.AudioFormat == openai.FormatPCMA {
+		audio.Encoding = encodingPCMA
+	}
+	return audio
 }
 
 // skipNull takes a null in an edit for an absent member.

@@ -44,8 +44,10 @@ type VoiceAgent struct {
 	WSDisconnectAction  string      `json:"ws_disconnect_action"`
 	MonitorScope        string      `json:"monitor_scope"`
 	Transport           string      `json:"transport"`
-	CreatedAt           time.Time   `json:"created_at"`
-	UpdatedAt           time.Time   `json:"updated_at"`
+	// TransportConfig is null where the transport has none.
+	TransportConfig json.RawMessage `json:"transport_config"`
+	CreatedAt       time.Time       `json:"created_at"`
+	UpdatedAt       time.Time       `json:"updated_at"`
 }
 
 // Input is the body of a voice agent's creation or edit. In an edit, null leaves a member as it is.
@@ -63,6 +65,7 @@ type Input struct {
 	WSDisconnectAction  input.Opt[string]
 	MonitorScope        input.Opt[string]
 	Transport           input.Opt[string]
+	TransportConfig     input.Opt[json.RawMessage]
 }
 
 // AudioFormatInput is the audio_format member of a VoiceAgentInput; sample_rate is taken for sample_rate_hz where
@@ -92,7 +95,7 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 		"external_agent_id": &in.ExternalAgentID, "transfer_destination": &in.TransferDestination,
 		"max_concurrent": &in.MaxConcurrent, "status": &in.Status, "token_lifetime": &in.TokenLifetime,
 		"subprotocol": &in.Subprotocol, "ws_disconnect_action": &in.WSDisconnectAction,
-		"monitor_scope": &in.MonitorScope, "transport": &in.Transport,
+		"monitor_scope": &in.MonitorScope, "transport": &in.Transport, "transport_config": &in.TransportConfig,
 	})
 	return err
 }

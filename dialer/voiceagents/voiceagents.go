@@ -88,7 +88,7 @@ func (in Input) withoutNulls() Input {
 	in.ExternalAgentID, in.TransferDestination = present(in.ExternalAgentID), present(in.TransferDestination)
 	in.MaxConcurrent, in.Status, in.TokenLifetime = present(in.MaxConcurrent), present(in.Status), present(in.TokenLifetime)
 	in.Subprotocol, in.WSDisconnectAction = present(in.Subprotocol), present(in.WSDisconnectAction)
-	in.MonitorScope, in.Transport = present(in.MonitorScope), present(in.Transport)
+	in.MonitorScope, in.Transport, in.TransportConfig = present(in.MonitorScope), present(in.Transport), present(in.TransportConfig)
 	return in
 }
 
@@ -417,6 +417,7 @@ func voiceAgentParams(row db.VoiceAgent) db.VoiceAgentInsertParams {
 		AudioFormat: row.AudioFormat, ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
 		MaxConcurrent: row.MaxConcurrent, Status: row.Status, TokenLifetime: row.TokenLifetime, Subprotocol: row.Subprotocol,
 		WsDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope, Transport: row.Transport,
+		TransportConfig: row.TransportConfig,
 	}
 }
 
@@ -426,7 +427,7 @@ func voiceAgentUpdate(row db.VoiceAgent) db.VoiceAgentUpdateParams {
 		ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
 		MaxConcurrent: row.MaxConcurrent, Status: row.Status, TokenLifetime: row.TokenLifetime,
 		Subprotocol: row.Subprotocol, WsDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope, Transport: row.Transport,
-		TenantID: row.TenantID, ID: row.ID,
+		TransportConfig: row.TransportConfig, TenantID: row.TenantID, ID: row.ID,
 	}
 }
 
@@ -435,7 +436,8 @@ func (v *Service) voiceAgentOf(row db.VoiceAgent) (VoiceAgent, error) {
 		ID: row.ID, TenantID: row.TenantID, Name: row.Name, WSURL: row.WsUrl, AudioFormat: audioOf(row),
 		ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
 		MaxConcurrent: int(row.MaxConcurrent), Status: Status(row.Status), TokenLifetime: row.TokenLifetime,
-		Subprotocol: row.Subprotocol, WSDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope, Transport: row.Transport, CreatedAt: row.CreatedAt.UTC(),
+		Subprotocol: row.Subprotocol, WSDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope, Transport: row.Transport,
+		TransportConfig: row.TransportConfig, CreatedAt: row.CreatedAt.UTC(),
 		UpdatedAt: row.UpdatedAt.UTC(),
 	}
 	if len(row.AuthTokenSealed) > 0 {

@@ -290,6 +290,15 @@ const (
 	ErrorCodeVoiceAgentInUse         ErrorCode = "VoiceAgentInUse"
 )
 
+// Defines values for Function.
+const (
+	FunctionHangup           Function = "hangup"
+	FunctionScheduleCallback Function = "schedule_callback"
+	FunctionSendDTMF         Function = "send_dtmf"
+	FunctionSetDisposition   Function = "set_disposition"
+	FunctionTransfer         Function = "transfer"
+)
+
 // Defines values for GroupBy.
 const (
 	GroupByCampaign  GroupBy = "campaign"
@@ -420,6 +429,13 @@ const (
 	OAuthScopeVoiceAgentsWrite       OAuthScope = "voice_agents:write"
 	OAuthScopeWebhooksRead           OAuthScope = "webhooks:read"
 	OAuthScopeWebhooksWrite          OAuthScope = "webhooks:write"
+)
+
+// Defines values for OpenAIRealtimeConfigAudioFormat.
+const (
+	OpenAIRealtimeConfigAudioFormatAudioPcma OpenAIRealtimeConfigAudioFormat = "audio/pcma"
+	OpenAIRealtimeConfigAudioFormatAudioPcmu OpenAIRealtimeConfigAudioFormat = "audio/pcmu"
+	OpenAIRealtimeConfigAudioFormatEmpty     OpenAIRealtimeConfigAudioFormat = ""
 )
 
 // Defines values for OverflowAction.
@@ -557,8 +573,9 @@ const (
 
 // Defines values for VoiceAgentTransport.
 const (
-	VoiceAgentTransportTwilio    VoiceAgentTransport = "twilio"
-	VoiceAgentTransportWebsocket VoiceAgentTransport = "websocket"
+	VoiceAgentTransportOpenaiRealtime VoiceAgentTransport = "openai_realtime"
+	VoiceAgentTransportTwilio         VoiceAgentTransport = "twilio"
+	VoiceAgentTransportWebsocket      VoiceAgentTransport = "websocket"
 )
 
 // Defines values for VoicemailAction.
@@ -1581,8 +1598,9 @@ type CreateVoiceAgentRequest struct {
 	// TransferDestination E.164 number or SIP URI.
 	TransferDestination nullable.Nullable[string] `json:"transfer_destination,omitempty"`
 
-	// Transport The protocol on the socket: this service's own (websocket, the default), or Twilio Media Streams (twilio), whose audio_format is pcmu at 8000 Hz and which has no subprotocol.
-	Transport nullable.Nullable[VoiceAgentTransport] `json:"transport,omitempty"`
+	// Transport The protocol on the socket: this service's own (websocket, the default), Twilio Media Streams (twilio), whose audio_format is pcmu at 8000 Hz, or OpenAI's Realtime API (openai_realtime), whose audio is G.711 as well, and whose session is in transport_config. The last two have no subprotocol.
+	Transport       nullable.Nullable[VoiceAgentTransport]  `json:"transport,omitempty"`
+	TransportConfig nullable.Nullable[OpenAIRealtimeConfig] `json:"transport_config,omitempty"`
 
 	// WsDisconnectAction What becomes of the caller when the voice agent's socket closes, or can't be reached; hangup by default.
 	WsDisconnectAction nullable.Nullable[WsDisconnectAction] `json:"ws_disconnect_action,omitempty"`
@@ -2085,6 +2103,9 @@ type FlowVoicemailNodeNext struct {
 	Default *string `json:"default,omitempty"`
 }
 
+// Function defines model for Function.
+type Function string
+
 // Grant defines model for Grant.
 type Grant struct {
 	Client     GrantClient `json:"client"`
@@ -2492,6 +2513,27 @@ type OAuthClientIssued struct {
 
 // OAuthScope defines model for OAuthScope.
 type OAuthScope string
+
+// OpenAIRealtimeConfig What is asked of OpenAI's Realtime API, for transport openai_realtime. The model stands in ws_url (?model=gpt-realtime), the key is auth_token.
+type OpenAIRealtimeConfig struct {
+	// AudioFormat The law of G.711, both ways; absent, it is the carrier's.
+	AudioFormat *OpenAIRealtimeConfigAudioFormat `json:"audio_format,omitempty"`
+
+	// FirstMessage What the model says first, word for word; it then speaks first without greet, too.
+	FirstMessage *string `json:"first_message,omitempty"`
+
+	// Functions The control verbs that the model may call, each declared to it as a function; none by default.
+	Functions []Function `json:"functions,omitzero"`
+
+	// Greet The model speaks first.
+	Greet *bool `json:"greet,omitempty"`
+
+	// Session The session of session.update, as OpenAI documents it: instructions, audio.output.voice, audio.input.turn_detection, tools and so on, at most 48 KiB. The formats of its audio are set by this service, and the functions are added to its tools.
+	Session map[string]interface{} `json:"session,omitempty"`
+}
+
+// OpenAIRealtimeConfigAudioFormat defines model for OpenAIRealtimeConfigAudioFormat.
+type OpenAIRealtimeConfigAudioFormat string
 
 // OverflowAction defines model for OverflowAction.
 type OverflowAction string
@@ -2943,7 +2985,10 @@ type VoiceAgent struct {
 
 	// Transport The protocol on the socket.
 	Transport VoiceAgentTransport `json:"transport"`
-	UpdatedAt time.Time           `json:"updated_at"`
+
+	// TransportConfig Of transport openai_realtime; null for the others.
+	TransportConfig *OpenAIRealtimeConfig `json:"transport_config"`
+	UpdatedAt       time.Time             `json:"updated_at"`
 
 	// WsDisconnectAction What becomes of the caller when the socket closes.
 	WsDisconnectAction WsDisconnectAction `json:"ws_disconnect_action"`
@@ -2973,8 +3018,9 @@ type VoiceAgentFields struct {
 	// TransferDestination E.164 number or SIP URI.
 	TransferDestination nullable.Nullable[string] `json:"transfer_destination,omitempty"`
 
-	// Transport The protocol on the socket: this service's own (websocket, the default), or Twilio Media Streams (twilio), whose audio_format is pcmu at 8000 Hz and which has no subprotocol.
-	Transport nullable.Nullable[VoiceAgentTransport] `json:"transport,omitempty"`
+	// Transport The protocol on the socket: this service's own (websocket, the default), Twilio Media Streams (twilio), whose audio_format is pcmu at 8000 Hz, or OpenAI's Realtime API (openai_realtime), whose audio is G.711 as well, and whose session is in transport_config. The last two have no subprotocol.
+	Transport       nullable.Nullable[VoiceAgentTransport]  `json:"transport,omitempty"`
+	TransportConfig nullable.Nullable[OpenAIRealtimeConfig] `json:"transport_config,omitempty"`
 
 	// WsDisconnectAction What becomes of the caller when the voice agent's socket closes, or can't be reached; hangup by default.
 	WsDisconnectAction nullable.Nullable[WsDisconnectAction] `json:"ws_disconnect_action,omitempty"`

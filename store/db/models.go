@@ -723,6 +723,7 @@ type VoiceAgent struct {
 	UpdatedAt           time.Time
 	MonitorScope        string
 	Transport           string
+	TransportConfig     json.RawMessage
 }
 
 type WebhookDelivery struct {

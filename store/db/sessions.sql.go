@@ -426,7 +426,7 @@ func (q *Queries) SessionSetToken(ctx context.Context, tokenHash string, tenantI
 }
 
 const sessionVoiceAgent = `-- name: SessionVoiceAgent :one
-SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport FROM voice_agents WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config FROM voice_agents WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) SessionVoiceAgent(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (VoiceAgent, error) {
@@ -450,6 +450,7 @@ func (q *Queries) SessionVoiceAgent(ctx context.Context, tenantID uuid.UUID, iD 
 		&i.UpdatedAt,
 		&i.MonitorScope,
 		&i.Transport,
+		&i.TransportConfig,
 	)
 	return i, err
 }

@@ -46,7 +46,7 @@ func (q *Queries) TenantLock(ctx context.Context, tenantID uuid.UUID) (Tenant, e
 }
 
 const voiceAgentArchive = `-- name: VoiceAgentArchive :one
-UPDATE voice_agents SET status = 'archived', updated_at = now() WHERE tenant_id = $1 AND id = $2 RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport
+UPDATE voice_agents SET status = 'archived', updated_at = now() WHERE tenant_id = $1 AND id = $2 RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config
 `
 
 func (q *Queries) VoiceAgentArchive(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (VoiceAgent, error) {
@@ -70,6 +70,7 @@ func (q *Queries) VoiceAgentArchive(ctx context.Context, tenantID uuid.UUID, iD 
 		&i.UpdatedAt,
 		&i.MonitorScope,
 		&i.Transport,
+		&i.TransportConfig,
 	)
 	return i, err
 }
@@ -98,7 +99,7 @@ func (q *Queries) VoiceAgentDelete(ctx context.Context, tenantID uuid.UUID, iD u
 }
 
 const voiceAgentGet = `-- name: VoiceAgentGet :one
-SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport FROM voice_agents WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config FROM voice_agents WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) VoiceAgentGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (VoiceAgent, error) {
@@ -122,6 +123,7 @@ func (q *Queries) VoiceAgentGet(ctx context.Context, tenantID uuid.UUID, iD uuid
 		&i.UpdatedAt,
 		&i.MonitorScope,
 		&i.Transport,
+		&i.TransportConfig,
 	)
 	return i, err
 }
@@ -143,10 +145,11 @@ func (q *Queries) VoiceAgentInUse(ctx context.Context, tenantID uuid.UUID, voice
 const voiceAgentInsert = `-- name: VoiceAgentInsert :one
 
 INSERT INTO voice_agents (tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination,
-  max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, monitor_scope, transport)
+  max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, monitor_scope, transport, transport_config)
 VALUES ($1, $2, $3, $4, $5, $6, $7,
-  $8, $9, $10, $11, $12, $13, $14, $15)
-RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport
+  $8, $9, $10, $11, $12, $13, $14, $15,
+  $16)
+RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config
 `
 
 type VoiceAgentInsertParams struct {
@@ -165,6 +168,7 @@ type VoiceAgentInsertParams struct {
 	WsDisconnectAction  string
 	MonitorScope        string
 	Transport           string
+	TransportConfig     json.RawMessage
 }
 
 // Voice agents and the tenant's default one.
@@ -185,6 +189,7 @@ func (q *Queries) VoiceAgentInsert(ctx context.Context, arg VoiceAgentInsertPara
 		arg.WsDisconnectAction,
 		arg.MonitorScope,
 		arg.Transport,
+		arg.TransportConfig,
 	)
 	var i VoiceAgent
 	err := row.Scan(
@@ -205,12 +210,13 @@ func (q *Queries) VoiceAgentInsert(ctx context.Context, arg VoiceAgentInsertPara
 		&i.UpdatedAt,
 		&i.MonitorScope,
 		&i.Transport,
+		&i.TransportConfig,
 	)
 	return i, err
 }
 
 const voiceAgentList = `-- name: VoiceAgentList :many
-SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport FROM voice_agents
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config FROM voice_agents
 WHERE tenant_id = $1 AND ($2::text IS NULL OR status = $2::text) ORDER BY id
 `
 
@@ -241,6 +247,7 @@ func (q *Queries) VoiceAgentList(ctx context.Context, tenantID uuid.UUID, status
 			&i.UpdatedAt,
 			&i.MonitorScope,
 			&i.Transport,
+			&i.TransportConfig,
 		); err != nil {
 			return nil, err
 		}
@@ -253,7 +260,7 @@ func (q *Queries) VoiceAgentList(ctx context.Context, tenantID uuid.UUID, status
 }
 
 const voiceAgentLock = `-- name: VoiceAgentLock :one
-SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport FROM voice_agents WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config FROM voice_agents WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) VoiceAgentLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (VoiceAgent, error) {
@@ -277,6 +284,7 @@ func (q *Queries) VoiceAgentLock(ctx context.Context, tenantID uuid.UUID, iD uui
 		&i.UpdatedAt,
 		&i.MonitorScope,
 		&i.Transport,
+		&i.TransportConfig,
 	)
 	return i, err
 }
@@ -297,10 +305,10 @@ UPDATE voice_agents SET name = $1, ws_url = $2, auth_token_sealed = $3,
   audio_format = $4, external_agent_id = $5,
   transfer_destination = $6, max_concurrent = $7, status = $8,
   token_lifetime = $9, subprotocol = $10, ws_disconnect_action = $11, monitor_scope = $12,
-  transport = $13,
+  transport = $13, transport_config = $14,
   updated_at = now()
-WHERE tenant_id = $14 AND id = $15
-RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport
+WHERE tenant_id = $15 AND id = $16
+RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config
 `
 
 type VoiceAgentUpdateParams struct {
@@ -317,6 +325,7 @@ type VoiceAgentUpdateParams struct {
 	WsDisconnectAction  string
 	MonitorScope        string
 	Transport           string
+	TransportConfig     json.RawMessage
 	TenantID            uuid.UUID
 	ID                  uuid.UUID
 }
@@ -336,6 +345,7 @@ func (q *Queries) VoiceAgentUpdate(ctx context.Context, arg VoiceAgentUpdatePara
 		arg.WsDisconnectAction,
 		arg.MonitorScope,
 		arg.Transport,
+		arg.TransportConfig,
 		arg.TenantID,
 		arg.ID,
 	)
@@ -358,12 +368,13 @@ func (q *Queries) VoiceAgentUpdate(ctx context.Context, arg VoiceAgentUpdatePara
 		&i.UpdatedAt,
 		&i.MonitorScope,
 		&i.Transport,
+		&i.TransportConfig,
 	)
 	return i, err
 }
 
 const voiceAgentsGet = `-- name: VoiceAgentsGet :many
-SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport FROM voice_agents WHERE tenant_id = $1 AND id = ANY($2::uuid[])
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config FROM voice_agents WHERE tenant_id = $1 AND id = ANY($2::uuid[])
 `
 
 func (q *Queries) VoiceAgentsGet(ctx context.Context, tenantID uuid.UUID, ids []uuid.UUID) ([]VoiceAgent, error) {
@@ -393,6 +404,7 @@ func (q *Queries) VoiceAgentsGet(ctx context.Context, tenantID uuid.UUID, ids []
 			&i.UpdatedAt,
 			&i.MonitorScope,
 			&i.Transport,
+			&i.TransportConfig,
 		); err != nil {
 			return nil, err
 		}

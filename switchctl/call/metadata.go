@@ -75,9 +75,14 @@ func (c *host) metadataWith(
 		AudioFormat: shown,
 	}
 	change(&frame, format)
-	if transportOf(g.Agent) == media.TransportTwilio {
+	switch transportOf(g.Agent) {
+	case media.TransportTwilio:
 		raw, err := twilioParameters(&frame)
 		return raw, format, err
+	case media.TransportOpenAI:
+		raw, err := openaiContext(&frame)
+		return raw, format, err
+	case media.TransportWebSocket:
 	}
 	raw, err := json.Marshal(frame)
 	if err != nil {
@@ -120,10 +125,10 @@ func promptVariables(lead *ledger.LeadContext, callMetadata json.RawMessage) map
 	return vars
 }
 
-// audioFormat reads a voice agent's audio_format, sample_rate being an alias of sample_rate_hz, with the defaults. Twilio's transport has one
+// audioFormat reads a voice agent's audio_format, sample_rate being an alias of sample_rate_hz, with the defaults. Other transports have one
 // format, and the beta subprotocol carries linear audio, whatever that says.
 func audioFormat(agent db.VoiceAgent) (media.AudioFormat, error) {
-	if transportOf(agent) == media.TransportTwilio {
+	if t := transportOf(agent); t == media.TransportTwilio || t == media.TransportOpenAI {
 		return media.AudioFormat{Encoding: media.EncodingPCMU, SampleRateHz: 8000, Channels: 1, FrameMS: 20}, nil
 	}
 	raw := agent.AudioFormat

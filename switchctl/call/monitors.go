@@ -162,9 +162,14 @@ func (ms *monitors) monitorSpec(id, target uuid.UUID) (media.SessionSpec, error)
 	if err != nil {
 		return media.SessionSpec{}, err
 	}
+	ai, err := openaiSession(s.agent, ms.codec, &format)
+	if err != nil {
+		return media.SessionSpec{}, err
+	}
+	ai.Config.Functions, ai.Config.Greet, ai.Config.FirstMessage = nil, false, "" // it listens
 	return media.SessionSpec{
 		ID: id.String(), CallID: target.String(), URL: s.agent.WsUrl, Transport: transportOf(s.agent), Subprotocol: subprotocolOf(s.agent),
-		Twilio: twilioStream(ms.call, id), AuthToken: s.grant.AuthToken, Audio: format, Metadata: metadata, ReconnectFor: socketReconnect, MediaTimeout: mediaSilence,
+		Twilio: twilioStream(ms.call, id), OpenAI: ai, AuthToken: s.grant.AuthToken, Audio: format, Metadata: metadata, ReconnectFor: socketReconnect, MediaTimeout: mediaSilence,
 	}, nil
 }
 

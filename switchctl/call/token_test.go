@@ -86,6 +86,44 @@ func TestTwilioParameters(t *testing.T) {
 	require.Equal(t, "CA0197a3f25d3e7c419a393c1f0f2a7b10", twilioStream(call, uuid.New()).CallSID)
 }
 
+// TestOpenAIContext: the model is told of the call, and of no credential; its audio is in the carrier's law unless the voice agent names one.
+func TestOpenAIContext(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	call := db.Call{TenantID: b.tenant, ID: uuid.New(), Direction: "inbound"}
+	agent := testAgent()
+	agent.Transport = string(media.TransportOpenAI)
+	grant := ledger.SessionGrant{
+		Agent: agent, Token: callbacktoken.Token{JTI: "01ARZ3NDEKTSV4RRFFQ69G5FAV"}, From: "+918000000001", To: "+919876543210",
+		Lead: &ledger.LeadContext{ID: uuid.New(), Metadata: json.RawMessage(`{"variables":{"plan":"gold"}}`)},
+	}
+	raw, format, err := b.c.metadata(call, grant)
+	require.NoError(t, err)
+	var got map[string]string
+	require.NoError(t, json.Unmarshal(raw, &got))
+	require.Equal(t, "gold", got["plan"])
+	require.Equal(t, "+918000000001", got["from_number"])
+	require.NotContains(t, string(raw), "svc_cb_")
+	require.NotContains(t, string(raw), "control_url")
+	require.Empty(t, subprotocolOf(agent))
+	for _, c := range []struct {
+		config, carrier string
+		want            media.Encoding
+	}{
+		{``, "", media.EncodingPCMU}, {``, "PCMA", media.EncodingPCMA}, {`{}`, "PCMU", media.EncodingPCMU},
+		{`{"audio_format":"audio/pcmu"}`, "PCMA", media.EncodingPCMU}, {`{"audio_format":"audio/pcma"}`, "PCMU", media.EncodingPCMA},
+	} {
+		agent.TransportConfig = json.RawMessage(c.config)
+		f := format
+		_, err := openaiSession(agent, c.carrier, &f)
+		require.NoError(t, err)
+		require.Equal(t, c.want, f.Encoding, "%+v", c)
+	}
+	agent.TransportConfig = json.RawMessage(`[]`)
+	_, err = openaiSession(agent, "", &format)
+	require.Error(t, err)
+}
+
 func TestAudioFormatDefaults(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]media.AudioFormat{

@@ -19,9 +19,20 @@ func twilioStream(call db.Call, session uuid.UUID) media.TwilioStream {
 	}
 }
 
-// twilioParameters is what the metadata frame says as custom parameters, which are strings: the prompt variables, and what is known of the call,
-// under the names that clients look for. What a call doesn't have is left out.
+// twilioParameters is what the metadata frame says as custom parameters, which are strings.
 func twilioParameters(f *metadataFrame) (json.RawMessage, error) {
+	p := callParameters(f)
+	p["service_callback_token"], p["control_url"] = f.Token, f.ControlURL
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("switchctl: encode custom parameters: %w", err)
+	}
+	return raw, nil
+}
+
+// callParameters are the prompt variables, and what is known of the call, under the names that clients look for. What a call doesn't have is left out,
+// and no credential is among them.
+func callParameters(f *metadataFrame) map[string]string {
 	p := map[string]string{}
 	for name, raw := range f.Variables {
 		var s string
@@ -32,7 +43,6 @@ func twilioParameters(f *metadataFrame) (json.RawMessage, error) {
 	}
 	p["from_number"], p["to_number"], p["direction"] = f.From, f.To, f.Direction
 	p["call_id"], p["tenant_id"], p["voice_agent_id"] = f.CallID.String(), f.TenantID.String(), f.VoiceAgentID.String()
-	p["service_callback_token"], p["control_url"] = f.Token, f.ControlURL
 	if f.ExternalAgentID != nil {
 		p["external_agent_id"] = *f.ExternalAgentID
 	}
@@ -45,9 +55,5 @@ func twilioParameters(f *metadataFrame) (json.RawMessage, error) {
 	if f.TargetCallID != nil {
 		p["purpose"], p["target_call_id"] = f.Purpose, f.TargetCallID.String()
 	}
-	raw, err := json.Marshal(p)
-	if err != nil {
-		return nil, fmt.Errorf("switchctl: encode custom parameters: %w", err)
-	}
-	return raw, nil
+	return p
 }

@@ -220,7 +220,7 @@ func (v *voice) granted(ctx context.Context, m sessionGranted) (state, error) {
 
 // subprotocolOf is what a voice agent's socket is asked for; "" for a transport that has none.
 func subprotocolOf(agent db.VoiceAgent) string {
-	if transportOf(agent) == media.TransportTwilio {
+	if transportOf(agent) != media.TransportWebSocket {
 		return ""
 	}
 	return cmp.Or(agent.Subprotocol, media.SubprotocolAlpha)
@@ -238,10 +238,14 @@ func (v *voice) sessionSpec() (media.SessionSpec, error) {
 	if err != nil {
 		return media.SessionSpec{}, err
 	}
+	ai, err := openaiSession(s.agent, v.codec, &format)
+	if err != nil {
+		return media.SessionSpec{}, err
+	}
 	s.format = format
 	spec := media.SessionSpec{
 		ID: s.id.String(), CallID: v.id.String(), Owner: v.tenant.String(), URL: s.agent.WsUrl, Transport: transportOf(s.agent),
-		Subprotocol: subprotocolOf(s.agent), AuthToken: s.grant.AuthToken, Audio: format, Twilio: twilioStream(v.call, s.id), Metadata: metadata, Reconnected: s.grant.Session.OpenedAt != nil,
+		Subprotocol: subprotocolOf(s.agent), AuthToken: s.grant.AuthToken, Audio: format, Twilio: twilioStream(v.call, s.id), OpenAI: ai, Metadata: metadata, Reconnected: s.grant.Session.OpenedAt != nil,
 		ReconnectFor: socketReconnect, MediaTimeout: mediaSilence, Recording: v.rec.recordingSpec(),
 	}
 	if v.machine.detects() {
