@@ -86,12 +86,12 @@ func Start(ctx context.Context, cfg Config) (*Switch, error) {
 	s := &Switch{Params: p, exited: make(chan struct{}), output: &tail{}}
 	s.cmd = exec.Command(cfg.Binary, args...) //nolint:noctx // its life is longer than the context's
 	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
-	ended, err := tied.Start(s.cmd, syscall.SIGTERM)
+	child, err := tied.Start(s.cmd, syscall.SIGTERM)
 	if err != nil {
 		return nil, fmt.Errorf("start freeswitch: %w", err)
 	}
 	go func() {
-		s.err = <-ended
+		s.err = child.Wait()
 		close(s.exited)
 	}()
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)

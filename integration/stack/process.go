@@ -45,7 +45,7 @@ func spawn(ctx context.Context, name string, stderr io.Writer, ready any, binary
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	p.cmd.Stdout = theirs
-	ended, err := tied.Start(p.cmd, syscall.SIGTERM)
+	child, err := tied.Start(p.cmd, syscall.SIGTERM)
 	_ = theirs.Close()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", name, err), stdout.Close())
@@ -62,7 +62,7 @@ func spawn(ctx context.Context, name string, stderr io.Writer, ready any, binary
 		}
 		_, _ = io.Copy(stderr, r)
 		_ = stdout.Close()
-		p.err = <-ended
+		p.err = child.Wait()
 		close(p.exited)
 	}()
 	if ready == nil {

@@ -97,7 +97,7 @@ func (a *account) canEnter(dir string) error {
 // process is a started server. done is closed when it has ended.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{}
+	done <-chan struct{}
 }
 
 // startProcess starts cmd. Unless it may outlive us the kernel asks it to shut down when we die.
@@ -106,16 +106,11 @@ func startProcess(cmd *exec.Cmd, outlive bool) (*process, error) {
 	if outlive {
 		atDeath = 0
 	}
-	ended, err := tied.Start(cmd, atDeath)
+	child, err := tied.Start(cmd, atDeath)
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: cmd, done: make(chan struct{})}
-	go func() {
-		defer close(p.done)
-		<-ended // how a server ended is in its log
-	}()
-	return p, nil
+	return &process{cmd: cmd, done: child.Done()}, nil // how a server ended is in its log
 }
 
 // stop asks for a fast shutdown, and for an immediate one when ctx ends first; it returns when the process has ended. A server

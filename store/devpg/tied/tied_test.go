@@ -27,12 +27,12 @@ func TestMain(m *testing.M) {
 		return
 	}
 	cmd := exec.Command("sleep", "600") //nolint:noctx // it is to outlive nothing but its parent
-	ended, err := Start(cmd, syscall.SIGTERM)
+	child, err := Start(cmd, syscall.SIGTERM)
 	if err != nil {
 		os.Exit(1)
 	}
 	_, _ = fmt.Fprintln(os.Stdout, cmd.Process.Pid)
-	<-ended
+	_ = child.Wait()
 }
 
 // TestAChildEndsWithItsParent kills a parent that has no time to end its child.
@@ -71,9 +71,9 @@ func TestStartFails(t *testing.T) {
 
 func TestHowAChildEnded(t *testing.T) {
 	t.Parallel()
-	ended, err := Start(exec.CommandContext(t.Context(), "sh", "-c", "exit 3"), 0)
+	child, err := Start(exec.CommandContext(t.Context(), "sh", "-c", "exit 3"), 0)
 	require.NoError(t, err)
 	var exit *exec.ExitError
-	require.ErrorAs(t, <-ended, &exit)
+	require.ErrorAs(t, child.Wait(), &exit)
 	require.Equal(t, 3, exit.ExitCode())
 }
