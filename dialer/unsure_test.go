@@ -67,7 +67,7 @@ func TestUnsureMachineCountsWhenAbandoned(t *testing.T) {
 				verdict()
 			}
 			require.NoError(t, p.st.InTenant(t.Context(), p.tenant, func(tx *store.Tx) error {
-				return p.agents.CallEnded(t.Context(), tx, p.call(t, call.ID))
+				return p.agents.CallEnded(t.Context(), tx, p.call(t, call.ID), nil, nil)
 			}))
 			require.Equal(t, c.want, p.tallies(t, campaign).Day)
 			require.Equal(t, c.want, p.tallies(t, campaign).Total)

@@ -133,13 +133,10 @@ func (e Event) time() time.Time {
 	return e.At
 }
 
-// ReleaseEvents moves the events of a call that were held to the outbox, in the order in which they were emitted. They get ids of now, behind
-// that of call.answered: lists and replays go by the ids. Whoever decides the answer (CallDecideAnswer) calls it in the same transaction, after call.answered.
-func (t *Tx) ReleaseEvents(ctx context.Context, tenantID, callID uuid.UUID) error {
-	held, err := t.Q.TakeHeldEvents(ctx, tenantID, callID)
-	if err != nil {
-		return fmt.Errorf("release held events: %w", err)
-	}
+// ReleaseEvents moves the events of a call that were held, and are taken (TakeHeldEvents), to the outbox, in the order in which they were emitted.
+// They get ids of now, behind that of call.answered: lists and replays go by the ids. Whoever decides the answer (CallDecideAnswer) calls it in the same
+// transaction, after call.answered.
+func (t *Tx) ReleaseEvents(ctx context.Context, tenantID uuid.UUID, held []db.TakeHeldEventsRow) error {
 	for _, h := range held {
 		id, err := uuid.NewV7()
 		if err != nil {

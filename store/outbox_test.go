@@ -207,7 +207,11 @@ func TestEventsWaitForTheAnswer(t *testing.T) {
 		if _, err := tx.Emit(t.Context(), store.Event{TenantID: tenantID, Type: store.EventCallAnswered, At: *row.AnswerTime, CallID: &call, Data: struct{}{}}); err != nil {
 			return err
 		}
-		return tx.ReleaseEvents(t.Context(), tenantID, call)
+		held, err := tx.Q.TakeHeldEvents(t.Context(), tenantID, call)
+		if err != nil {
+			return err
+		}
+		return tx.ReleaseEvents(t.Context(), tenantID, held)
 	}))
 	events := list()
 	require.Len(t, events, 4)
@@ -258,7 +262,11 @@ func TestEventsOfOthersDuringTheDecision(t *testing.T) {
 		require.Eventually(t, func() bool {
 			return storetest.Count(t, st, "SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid::text = $1", xid) == 1
 		}, 30*time.Second, 5*time.Millisecond, "the other waits")
-		return tx.ReleaseEvents(t.Context(), tenantID, call)
+		held, err := tx.Q.TakeHeldEvents(t.Context(), tenantID, call)
+		if err != nil {
+			return err
+		}
+		return tx.ReleaseEvents(t.Context(), tenantID, held)
 	}))
 	require.NoError(t, <-other)
 	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM held_events"))

@@ -81,17 +81,20 @@ func (t *Tx) reportDue(tenant uuid.UUID, p ReportPurpose) {
 	t.reports = append(t.reports, DueReport{TenantID: tenant, Purpose: p})
 }
 
-// CallEnds ends what the flows of a call that has ended have left open, and opens the reports that its tenant's integrations get of it.
+// CallEnds ends what the flows of a call that has ended have left open, and opens the reports that its tenant's integrations get of it, with what the
+// transaction sends next.
 func (t *Tx) CallEnds(ctx context.Context, call db.Call) error {
 	now := time.Now()
-	opened, err := t.Q.CallEndFollows(ctx, db.CallEndFollowsParams{
-		TenantID: call.TenantID, CallID: call.ID, EndedAt: *call.EndTime, GiveUpAt: now.Add(ReportTime), WithoutRecordingAt: now.Add(recordingWait),
-		IsLive: call.Environment == "live", WasAnswered: call.AnswerTime != nil,
+	return t.Later(ctx, func(q *db.Queries) error {
+		opened, err := q.CallEndFollows(ctx, db.CallEndFollowsParams{
+			TenantID: call.TenantID, CallID: call.ID, EndedAt: *call.EndTime, GiveUpAt: now.Add(ReportTime), WithoutRecordingAt: now.Add(recordingWait),
+			IsLive: call.Environment == "live", WasAnswered: call.AnswerTime != nil,
+		})
+		for _, purpose := range opened {
+			t.reportDue(call.TenantID, ReportPurpose(purpose))
+		}
+		return err
 	})
-	for _, purpose := range opened {
-		t.reportDue(call.TenantID, ReportPurpose(purpose))
-	}
-	return err
 }
 
 // CallChanged has the CRM told of what is known of an ended call since it was written there. It does nothing for a call that is reported to none.

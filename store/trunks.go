@@ -54,8 +54,16 @@ func (tx *Tx) TrunkFailed(ctx context.Context, f TrunkFault) (dead bool, until *
 	if errors.Is(err, ErrNotFound) {
 		return false, nil, nil
 	}
-	if err != nil || f.Silent && t.RangAt == nil && t.HeardAt != nil && t.Rests == 0 {
+	if err != nil {
 		return false, nil, err
+	}
+	return tx.TrunkFaulty(ctx, f, t)
+}
+
+// TrunkFaulty is TrunkFailed for a trunk that was read with its lock (TrunkHealth). It is written with what the transaction sends next.
+func (tx *Tx) TrunkFaulty(ctx context.Context, f TrunkFault, t db.Trunk) (dead bool, until *time.Time, err error) {
+	if f.Silent && t.RangAt == nil && t.HeardAt != nil && t.Rests == 0 {
+		return false, nil, nil
 	}
 	if t.Failures += 2; f.Silent {
 		t.Failures--
@@ -69,9 +77,11 @@ func (tx *Tx) TrunkFailed(ctx context.Context, f TrunkFault) (dead bool, until *
 		t.Rests++
 		t.RestsUntil, t.Probe, until = &at, nil, &at
 	}
-	return t.Failures >= trunkRun, until, tx.Q.TrunkFailed(ctx, db.TrunkFailedParams{
-		TenantID: f.Tenant, ID: f.Trunk, Failures: t.Failures, FailingSince: *t.FailingSince, Failure: f.Cause, Rests: t.Rests,
-		RestsUntil: t.RestsUntil, Probe: t.Probe,
+	return t.Failures >= trunkRun, until, tx.Later(ctx, func(q *db.Queries) error {
+		return q.TrunkFailed(ctx, db.TrunkFailedParams{
+			TenantID: f.Tenant, ID: f.Trunk, Failures: t.Failures, FailingSince: *t.FailingSince, Failure: f.Cause, Rests: t.Rests,
+			RestsUntil: t.RestsUntil, Probe: t.Probe,
+		})
 	})
 }
 

@@ -411,10 +411,16 @@ func (v *serving) settle(ctx context.Context, spec phone.Spec, t Trigger, reason
 // wrapUp is the time limit of the wrap-up after a call; 0 for none. A campaign that can't be read has the service's own.
 func (s *Service) wrapUp(ctx context.Context, tx *store.Tx, call db.Call) time.Duration {
 	if call.CampaignID != nil {
-		campaign, err := tx.Q.CampaignGet(ctx, call.TenantID, *call.CampaignID)
-		if err == nil && campaign.WrapUpS != nil {
-			return time.Duration(*campaign.WrapUpS) * time.Second
+		if campaign, err := tx.Q.CampaignGet(ctx, call.TenantID, *call.CampaignID); err == nil {
+			return s.wrapUpOf(&campaign)
 		}
+	}
+	return s.wrapUpOf(nil)
+}
+
+func (s *Service) wrapUpOf(campaign *db.Campaign) time.Duration {
+	if campaign != nil && campaign.WrapUpS != nil {
+		return time.Duration(*campaign.WrapUpS) * time.Second
 	}
 	return max(0, s.cfg.WrapUp)
 }

@@ -405,27 +405,35 @@ func (k *keeper) lookAfterNodes(ctx context.Context) {
 	}
 }
 
-// CallEnded frees the agents of a call, in the transaction that closes it, and notes a caller whom nobody took. call is the closed
-// row.
-func (s *Service) CallEnded(ctx context.Context, tx *store.Tx, call db.Call) error {
+// CallEnded frees the agents of a call, in the transaction that closes it, and notes a caller whom nobody took, with what the transaction sends
+// next. call is the closed row, campaign its campaign's, nil for none, and on has the agents who are on it, whose rows are locked.
+func (s *Service) CallEnded(ctx context.Context, tx *store.Tx, call db.Call, campaign *db.Campaign, on []db.Agent) error {
 	if call.QueuedAt != nil && call.AgentID == nil && !call.Abandoned && !switchctl.MachineSure(call) {
-		if err := tx.Q.CallAbandoned(ctx, call.TenantID, call.ID); err != nil {
+		err := tx.Later(ctx, func(q *db.Queries) error { return q.CallAbandoned(ctx, call.TenantID, call.ID) })
+		if err != nil {
 			return err
 		}
 	}
-	rows, err := tx.Q.AgentsLockOnCall(ctx, call.TenantID, call.ID)
-	if err != nil {
-		return err
-	}
-	for _, row := range rows {
+	for _, row := range on {
 		c := change{trigger: TriggerReturned, at: s.now()}
-		if call.AgentID != nil && *call.AgentID == row.ID && !s.wasMachine(ctx, tx, call) || s.joined.had(row.ID, call.ID) {
-			c.trigger, c.wrapUp = TriggerEnded, s.wrapUp(ctx, tx, call)
+		if call.AgentID != nil && *call.AgentID == row.ID && !keptFromAgents(call, campaign) || s.joined.had(row.ID, call.ID) {
+			c.trigger, c.wrapUp = TriggerEnded, s.wrapUpOf(campaign)
 		}
-		if _, err := s.move(ctx, tx, row, c); err != nil {
+		p, err := moved(row, c)
+		if err != nil {
 			return err
 		}
-		notify(s.kick)
+		err = tx.Later(ctx, func(q *db.Queries) error {
+			_, err := q.AgentMove(ctx, p)
+			if err == nil {
+				s.metrics.moves.WithLabelValues(string(c.trigger)).Inc()
+				notify(s.kick)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

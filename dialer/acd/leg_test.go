@@ -199,7 +199,11 @@ func (b *bundle) close(t *testing.T, svc *Service, call uuid.UUID) {
 		if err != nil {
 			return err
 		}
-		return svc.CallEnded(t.Context(), tx, row)
+		on, err := tx.Q.AgentsLockOnCall(t.Context(), b.tenant, call)
+		if err != nil {
+			return err
+		}
+		return svc.CallEnded(t.Context(), tx, row, nil, on)
 	}))
 }
 

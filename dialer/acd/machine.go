@@ -1,9 +1,6 @@
 package acd
 
 import (
-	"context"
-
-	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
@@ -11,12 +8,8 @@ import (
 // connectMachines is the voicemail action of campaigns whose agents take machines, too.
 const connectMachines = "connect"
 
-// wasMachine tells whether the callee was a machine that the campaign keeps from its agents: whoever had it was freed, and has nothing
+// keptFromAgents tells whether the callee was a machine that the campaign keeps from its agents: whoever had it was freed, and has nothing
 // to wrap up. An agent who dialed by hand asked for the call.
-func (s *Service) wasMachine(ctx context.Context, tx *store.Tx, call db.Call) bool {
-	if call.CampaignID == nil || call.QueuedAt == nil || !switchctl.MachineTaken(call) {
-		return false
-	}
-	campaign, err := tx.Q.CampaignGet(ctx, call.TenantID, *call.CampaignID)
-	return err == nil && campaign.VoicemailAction != connectMachines
+func keptFromAgents(call db.Call, campaign *db.Campaign) bool {
+	return campaign != nil && call.QueuedAt != nil && switchctl.MachineTaken(call) && campaign.VoicemailAction != connectMachines
 }

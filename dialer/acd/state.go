@@ -175,9 +175,18 @@ type change struct {
 
 // move takes an agent one step on, with its history. The caller's transaction holds the row's lock. Errors: *StateError.
 func move(ctx context.Context, tx *store.Tx, row db.Agent, c change) (db.Agent, error) {
+	p, err := moved(row, c)
+	if err != nil {
+		return row, err
+	}
+	return tx.Q.AgentMove(ctx, p)
+}
+
+// moved is what a change makes of an agent's row. Its error is a *StateError.
+func moved(row db.Agent, c change) (db.AgentMoveParams, error) {
 	to, ok := next(Status(row.Status), c.trigger)
 	if !ok {
-		return row, &StateError{Status: Status(row.Status), Trigger: c.trigger}
+		return db.AgentMoveParams{}, &StateError{Status: Status(row.Status), Trigger: c.trigger}
 	}
 	p := db.AgentMoveParams{
 		TenantID: row.TenantID, ID: row.ID, Version: row.Version + 1, Status: string(to), Cause: string(c.trigger), At: c.at,
@@ -213,5 +222,5 @@ func move(ctx context.Context, tx *store.Tx, row db.Agent, c change) (db.Agent, 
 		p.LoggedInAt = nil
 	case Paused:
 	}
-	return tx.Q.AgentMove(ctx, p)
+	return p, nil
 }

@@ -39,19 +39,105 @@ func outcomeOf(call db.Call) leads.Outcome {
 	return leads.OutcomeOfCause(cause)
 }
 
+// endOfCall is what a call's end is decided by.
+type endOfCall struct {
+	// call is the closed row.
+	call db.Call
+	// at is when it ended.
+	at time.Time
+	// trunk is the call's, locked, when its end is no sign of life; nil else, as are lead and campaign where there is none.
+	trunk    *db.Trunk
+	agents   []db.Agent // locked
+	campaign *db.Campaign
+	hadFlow  bool
+	// lead is locked.
+	lead       *db.Lead
+	suppressed bool
+	// session is the call's last, where that decides.
+	session *db.AiSession
+}
+
+// ofLead gives the campaign of the call's lead, which is the call's.
+func (e *endOfCall) ofLead(ctx context.Context, tx *store.Tx) (db.Campaign, error) {
+	if e.campaign != nil && e.campaign.ID == e.lead.CampaignID {
+		return *e.campaign, nil
+	}
+	return tx.Q.CampaignGet(ctx, e.lead.TenantID, e.lead.CampaignID)
+}
+
+// readEnd reads it, locks in the order trunk, agents, lead.
+func (h *Service) readEnd(ctx context.Context, tx *store.Tx, call db.Call) (*endOfCall, error) {
+	e := &endOfCall{call: call, at: h.Now()}
+	if call.EndTime != nil {
+		e.at = *call.EndTime
+	}
+	var reads []func(*db.Queries) error
+	if sign, _ := SignOf(call); sign == TrunkSilent || sign == TrunkFault {
+		reads = append(reads, found(&e.trunk, func(q *db.Queries) (db.Trunk, error) {
+			return q.TrunkHealth(ctx, call.TenantID, *call.TrunkID)
+		}))
+	}
+	if h.Agents != nil {
+		reads = append(reads, func(q *db.Queries) (err error) {
+			e.agents, err = q.AgentsLockOnCall(ctx, call.TenantID, call.ID)
+			return err
+		})
+	}
+	if maybeUnserved(call) {
+		reads = append(reads, func(q *db.Queries) (err error) {
+			e.hadFlow, err = q.CallHadFlow(ctx, call.TenantID, call.ID)
+			return err
+		})
+	}
+	if call.CampaignID != nil {
+		reads = append(reads, found(&e.campaign, func(q *db.Queries) (db.Campaign, error) {
+			return q.CampaignGet(ctx, call.TenantID, *call.CampaignID)
+		}))
+	}
+	if call.LeadID != nil {
+		reads = append(reads, found(&e.lead, func(q *db.Queries) (db.Lead, error) {
+			return q.LeadLock(ctx, call.TenantID, *call.LeadID)
+		}), func(q *db.Queries) (err error) { // by itself: it is to see what was committed before the lead was locked
+			e.suppressed, err = q.LeadSuppressed(ctx, call.TenantID, *call.LeadID)
+			return err
+		})
+		if outcomeOf(call) == leads.OutcomeMachine {
+			reads = append(reads, found(&e.session, func(q *db.Queries) (db.AiSession, error) {
+				return q.SessionLastOfCall(ctx, call.TenantID, call.ID)
+			}))
+		}
+	}
+	return e, tx.Together(ctx, reads...)
+}
+
+// found reads a row that may be missing.
+func found[Row any](to **Row, read func(*db.Queries) (Row, error)) func(*db.Queries) error {
+	return func(q *db.Queries) error {
+		row, err := read(q)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		*to = &row
+		return err
+	}
+}
+
 // Ended gives a lead the outcome of its call, in the transaction that closes the call.
 func (h *Service) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
-	s := h
-	onTrunk, err := s.endedOnTrunk(ctx, tx, call)
+	e, err := h.readEnd(ctx, tx, call)
 	if err != nil {
 		return err
 	}
-	if s.Agents != nil {
-		if err := s.Agents.CallEnded(ctx, tx, call); err != nil {
+	onTrunk, err := h.endedOnTrunk(ctx, tx, e)
+	if err != nil {
+		return err
+	}
+	if h.Agents != nil {
+		if err := h.Agents.CallEnded(ctx, tx, call, e.campaign, e.agents); err != nil {
 			return err
 		}
 	}
-	unserved, err := h.unserved(ctx, tx, call)
+	unserved, err := h.unserved(ctx, tx, e)
 	if err != nil {
 		return err
 	}
@@ -59,36 +145,26 @@ func (h *Service) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 		return err
 	}
 	if call.CampaignID != nil {
-		s.Wake.Campaign(*call.CampaignID)
+		h.Wake.Campaign(*call.CampaignID)
 	}
-	if call.LeadID == nil {
-		return nil
+	if e.lead == nil || e.lead.LastCallID == nil || *e.lead.LastCallID != call.ID {
+		return nil // or a later call decides
 	}
-	lead, err := tx.Q.LeadLock(ctx, call.TenantID, *call.LeadID)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if lead.LastCallID == nil || *lead.LastCallID != call.ID {
-		return nil // a later call decides
-	}
+	return h.leadEnded(ctx, tx, e, onTrunk, unserved)
+}
+
+// leadEnded gives the call's lead what has come of the call.
+func (h *Service) leadEnded(ctx context.Context, tx *store.Tx, e *endOfCall, onTrunk, unserved bool) error {
+	call, lead := e.call, e.lead
 	if call.Disposition != nil {
-		if err := tx.Q.LeadSetDisposition(ctx, call.Disposition, lead.TenantID, lead.ID); err != nil {
+		lead.Disposition = call.Disposition
+		err := tx.Later(ctx, func(q *db.Queries) error { return q.LeadSetDisposition(ctx, call.Disposition, lead.TenantID, lead.ID) })
+		if err != nil {
 			return err
 		}
 	}
-	suppressed, err := tx.Q.SuppressedHashes(ctx, lead.TenantID, [][]byte{lead.PhoneHash})
-	if err != nil {
-		return err
-	}
-	at := s.Now()
-	if call.EndTime != nil {
-		at = *call.EndTime
-	}
-	if len(suppressed) > 0 {
-		return s.complete(ctx, tx, lead, leads.StatusOptedOut, at)
+	if e.suppressed {
+		return h.complete(ctx, tx, *lead, leads.StatusOptedOut, e.at)
 	}
 	switch leads.Status(lead.Status) {
 	case leads.StatusDialing, leads.StatusConnected:
@@ -100,40 +176,28 @@ func (h *Service) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 			outcome = leads.OutcomeTrunk
 		}
 		if outcome != leads.OutcomeConversation && lead.DndChecked && !lead.DndClean { // a scrub during the call found the number listed
-			return s.complete(ctx, tx, lead, leads.StatusDNC, at)
+			return h.complete(ctx, tx, *lead, leads.StatusDNC, e.at)
 		}
-		if outcome == leads.OutcomeMachine {
-			if outcome, err = machineOutcome(ctx, tx, call); err != nil {
-				return err
-			}
+		if outcome == leads.OutcomeMachine && passedOn(e.session) {
+			outcome = leads.OutcomeConversation
 		}
-		return s.applyOutcome(ctx, tx, lead, outcome, at)
+		return h.applyOutcome(ctx, tx, e, outcome)
 	case leads.StatusCompleted, leads.StatusExhausted, leads.StatusDNC, leads.StatusOptedOut, leads.StatusInvalid:
-		return s.complete(ctx, tx, lead, leads.Status(lead.Status), at)
+		return h.complete(ctx, tx, *lead, leads.Status(lead.Status), e.at)
 	case leads.StatusNew, leads.StatusQueued, leads.StatusCallback, leads.StatusRetry:
 		if lead.DndChecked && !lead.DndClean {
-			return s.complete(ctx, tx, lead, leads.StatusDNC, at)
+			return h.complete(ctx, tx, *lead, leads.StatusDNC, e.at)
 		}
-		return s.reopen(ctx, tx, lead, at)
+		return h.reopen(ctx, tx, e)
 	default:
 		return nil
 	}
 }
 
-// machineOutcome is what a call means that a machine is said to have answered: no conversation, unless the voice agent has
-// passed it on to somebody, which nobody does with a mailbox.
-func machineOutcome(ctx context.Context, tx *store.Tx, call db.Call) (leads.Outcome, error) {
-	session, err := tx.Q.SessionLastOfCall(ctx, call.TenantID, call.ID)
-	if errors.Is(err, store.ErrNotFound) {
-		return leads.OutcomeMachine, nil
-	}
-	if err != nil {
-		return leads.OutcomeMachine, err
-	}
-	if session.Outcome != nil && strings.HasPrefix(*session.Outcome, "transferred_") {
-		return leads.OutcomeConversation, nil
-	}
-	return leads.OutcomeMachine, nil
+// passedOn tells whether the voice agent of a call that a machine is said to have answered has passed it on to somebody, which nobody does with
+// a mailbox.
+func passedOn(session *db.AiSession) bool {
+	return session != nil && session.Outcome != nil && strings.HasPrefix(*session.Outcome, "transferred_")
 }
 
 // complete ends a lead once; whoever set its status during the call left the event to the call's end.
@@ -145,20 +209,22 @@ func (h *Service) complete(ctx context.Context, tx *store.Tx, lead db.Lead, stat
 }
 
 // reopen keeps a status that was set during the call, and gives it a time when it has none: the one that was promised, unless that is over.
-func (h *Service) reopen(ctx context.Context, tx *store.Tx, lead db.Lead, at time.Time) error {
+func (h *Service) reopen(ctx context.Context, tx *store.Tx, e *endOfCall) error {
+	lead := *e.lead
 	if lead.NextAttemptAt != nil {
 		return nil
 	}
 	if due := lead.CallbackAt; due != nil {
-		if due.Before(at) {
-			due = &at
+		if due.Before(e.at) {
+			due = &e.at
 		}
 		return h.reschedule(ctx, tx, lead, leads.StatusCallback, lead.Attempts, 0, *due)
 	}
-	return h.retryOrExhaust(ctx, tx, lead, leads.OutcomeFailed, at)
+	return h.retryOrExhaust(ctx, tx, e, leads.OutcomeFailed)
 }
 
-func (h *Service) applyOutcome(ctx context.Context, tx *store.Tx, lead db.Lead, outcome leads.Outcome, at time.Time) error {
+func (h *Service) applyOutcome(ctx context.Context, tx *store.Tx, e *endOfCall, outcome leads.Outcome) error {
+	lead, at := *e.lead, e.at
 	switch outcome {
 	case leads.OutcomeConversation:
 		return h.complete(ctx, tx, lead, leads.StatusCompleted, at)
@@ -171,19 +237,20 @@ func (h *Service) applyOutcome(ctx context.Context, tx *store.Tx, lead db.Lead, 
 		}
 		return h.reschedule(ctx, tx, lead, status, attempts, 0, h.Now().Add(neverBegunWait))
 	case leads.OutcomeTrunk:
-		return h.afterTrunkFault(ctx, tx, lead, at)
+		return h.afterTrunkFault(ctx, tx, e)
 	case leads.OutcomeBusy, leads.OutcomeNoAnswer, leads.OutcomeCongestion, leads.OutcomeMachine, leads.OutcomeFailed:
-		return h.retryOrExhaust(ctx, tx, lead, outcome, at)
+		return h.retryOrExhaust(ctx, tx, e, outcome)
 	default:
-		return h.retryOrExhaust(ctx, tx, lead, leads.OutcomeFailed, at)
+		return h.retryOrExhaust(ctx, tx, e, leads.OutcomeFailed)
 	}
 }
 
-func (h *Service) retryOrExhaust(ctx context.Context, tx *store.Tx, lead db.Lead, outcome leads.Outcome, at time.Time) error {
-	campaign, err := tx.Q.CampaignGet(ctx, lead.TenantID, lead.CampaignID)
+func (h *Service) retryOrExhaust(ctx context.Context, tx *store.Tx, e *endOfCall, outcome leads.Outcome) error {
+	campaign, err := e.ofLead(ctx, tx)
 	if err != nil {
 		return err
 	}
+	lead, at := *e.lead, e.at
 	if lead.Attempts >= campaign.MaxAttempts {
 		return h.complete(ctx, tx, lead, leads.StatusExhausted, at)
 	}
@@ -198,7 +265,9 @@ func (h *Service) retryOrExhaust(ctx context.Context, tx *store.Tx, lead db.Lead
 func (h *Service) reschedule(
 	ctx context.Context, tx *store.Tx, lead db.Lead, status leads.Status, attempts, trunkFailures int32, next time.Time,
 ) error {
-	return tx.Q.LeadReschedule(ctx, db.LeadRescheduleParams{
-		TenantID: lead.TenantID, ID: lead.ID, Status: string(status), Attempts: attempts, NextAttemptAt: next, TrunkFailures: trunkFailures,
+	return tx.Later(ctx, func(q *db.Queries) error {
+		return q.LeadReschedule(ctx, db.LeadRescheduleParams{
+			TenantID: lead.TenantID, ID: lead.ID, Status: string(status), Attempts: attempts, NextAttemptAt: next, TrunkFailures: trunkFailures,
+		})
 	})
 }

@@ -60,24 +60,30 @@ func SignOf(call db.Call) (sign TrunkSign, at time.Time) {
 	return sign, *call.EndTime
 }
 
-// endedOnTrunk keeps what a call's end says of its trunk, and tells whether the call has failed for the trunk's sake. A silent one has,
-// once the trunk is taken for out of order.
-func (h *Service) endedOnTrunk(ctx context.Context, tx *store.Tx, call db.Call) (fault bool, err error) {
+// endedOnTrunk keeps what a call's end says of its trunk, which was read where that is no good, and tells whether the call has failed for the trunk's
+// sake. A silent one has, once the trunk is taken for out of order.
+func (h *Service) endedOnTrunk(ctx context.Context, tx *store.Tx, e *endOfCall) (fault bool, err error) {
+	call := e.call
 	sign, at := SignOf(call)
 	switch sign {
 	case TrunkNoSign:
 		return false, nil
 	case TrunkAlive:
-		rested, err := store.TrunkAlive(ctx, tx.Q, call.TenantID, *call.TrunkID, at, call.RingTime != nil)
-		if rested {
-			h.Log.InfoContext(ctx, "trunk resumed", "tenant_id", call.TenantID, "trunk_id", call.TrunkID)
-		}
-		return false, err
+		return false, tx.Later(ctx, func(q *db.Queries) error {
+			rested, err := store.TrunkAlive(ctx, q, call.TenantID, *call.TrunkID, at, call.RingTime != nil)
+			if rested {
+				h.Log.InfoContext(ctx, "trunk resumed", "tenant_id", call.TenantID, "trunk_id", call.TrunkID)
+			}
+			return err
+		})
 	case TrunkSilent, TrunkFault:
 	}
-	dead, until, err := tx.TrunkFailed(ctx, store.TrunkFault{
+	if e.trunk == nil { // it is gone
+		return sign == TrunkFault, nil
+	}
+	dead, until, err := tx.TrunkFaulty(ctx, store.TrunkFault{
 		Tenant: call.TenantID, Trunk: *call.TrunkID, Call: call.ID, Cause: *call.HangupCause, Silent: sign == TrunkSilent, At: at,
-	})
+	}, *e.trunk)
 	if err != nil {
 		return false, err
 	}
@@ -89,15 +95,16 @@ func (h *Service) endedOnTrunk(ctx context.Context, tx *store.Tx, call db.Call) 
 }
 
 // afterTrunkFault has a lead tried again, soon, whose call has failed for its trunk's sake: that was no attempt.
-func (h *Service) afterTrunkFault(ctx context.Context, tx *store.Tx, lead db.Lead, at time.Time) error {
-	campaign, err := tx.Q.CampaignGet(ctx, lead.TenantID, lead.CampaignID)
+func (h *Service) afterTrunkFault(ctx context.Context, tx *store.Tx, e *endOfCall) error {
+	campaign, err := e.ofLead(ctx, tx)
 	if err != nil {
 		return err
 	}
+	lead := e.lead
 	status, attempts := leads.StatusRetry, max(0, lead.Attempts-1)
 	if attempts == 0 {
 		status = leads.StatusQueued
 	}
 	wait := leads.StoredPolicy(campaign.Retry).Wait(leads.OutcomeCongestion, 1)
-	return h.reschedule(ctx, tx, lead, status, attempts, 1, at.Add(wait))
+	return h.reschedule(ctx, tx, *lead, status, attempts, 1, e.at.Add(wait))
 }

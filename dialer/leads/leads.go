@@ -396,25 +396,24 @@ func (l *Service) emitLeadCompleted(ctx context.Context, tx *store.Tx, lead db.L
 }
 
 // Finish puts a lead into a terminal state and tells so, once: one that had ended before, and whose owner opts out later,
-// keeps its time. A strict tenant's number is forgotten at once when its owner has opted out.
+// keeps its time. A strict tenant's number is forgotten at once when its owner has opted out. The lead is locked; it is written with what the
+// transaction sends next.
 func (l *Service) Finish(ctx context.Context, tx *store.Tx, lead db.Lead, status Status, at time.Time) error {
 	told := lead.CompletedAt != nil && Final(Status(lead.Status))
 	if told {
 		at = *lead.CompletedAt
 	}
-	done, err := tx.Q.LeadFinish(ctx, db.LeadFinishParams{
-		TenantID: lead.TenantID, ID: lead.ID, Status: string(status), CompletedAt: at,
+	err := tx.Later(ctx, func(q *db.Queries) error {
+		return q.LeadFinish(ctx, db.LeadFinishParams{
+			TenantID: lead.TenantID, ID: lead.ID, Status: string(status), CompletedAt: at,
+		})
 	})
-	if err != nil {
+	if err == nil && status == StatusOptedOut {
+		err = tx.Later(ctx, func(q *db.Queries) error { return q.LeadPurgePhone(ctx, lead.TenantID, lead.ID) })
+	}
+	if err != nil || told {
 		return err
 	}
-	if status == StatusOptedOut {
-		if err := tx.Q.LeadPurgePhone(ctx, lead.TenantID, lead.ID); err != nil {
-			return err
-		}
-	}
-	if told {
-		return nil
-	}
-	return l.emitLeadCompleted(ctx, tx, done)
+	lead.Status, lead.CompletedAt = string(status), &at
+	return l.emitLeadCompleted(ctx, tx, lead)
 }

@@ -145,11 +145,10 @@ func (q *Queries) LeadFindDuplicate(ctx context.Context, arg LeadFindDuplicatePa
 	return i, err
 }
 
-const leadFinish = `-- name: LeadFinish :one
+const leadFinish = `-- name: LeadFinish :exec
 UPDATE leads SET status = $1, completed_at = $2::timestamptz, next_attempt_at = NULL, claimed_by = NULL,
   claimed_until = NULL, updated_at = now()
 WHERE tenant_id = $3 AND id = $4
-RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id
 `
 
 type LeadFinishParams struct {
@@ -159,47 +158,14 @@ type LeadFinishParams struct {
 	ID          uuid.UUID
 }
 
-func (q *Queries) LeadFinish(ctx context.Context, arg LeadFinishParams) (Lead, error) {
-	row := q.db.QueryRow(ctx, leadFinish,
+func (q *Queries) LeadFinish(ctx context.Context, arg LeadFinishParams) error {
+	_, err := q.db.Exec(ctx, leadFinish,
 		arg.Status,
 		arg.CompletedAt,
 		arg.TenantID,
 		arg.ID,
 	)
-	var i Lead
-	err := row.Scan(
-		&i.TenantID,
-		&i.ID,
-		&i.CampaignID,
-		&i.Phone,
-		&i.PhoneSealed,
-		&i.PhoneHash,
-		&i.PhoneLast4,
-		&i.Name,
-		&i.Email,
-		&i.Metadata,
-		&i.CrmLeadID,
-		&i.DndChecked,
-		&i.DndClean,
-		&i.DndCheckedAt,
-		&i.CustomFields,
-		&i.Status,
-		&i.StatusSetBy,
-		&i.Attempts,
-		&i.NextAttemptAt,
-		&i.ClaimedBy,
-		&i.ClaimedUntil,
-		&i.Priority,
-		&i.LastCallID,
-		&i.Disposition,
-		&i.CreatedAt,
-		&i.UpdatedAt,
-		&i.CompletedAt,
-		&i.TrunkFailures,
-		&i.CallbackAt,
-		&i.CallbackVoiceAgentID,
-	)
-	return i, err
+	return err
 }
 
 const leadGet = `-- name: LeadGet :one
@@ -497,6 +463,19 @@ func (q *Queries) LeadSetStatus(ctx context.Context, arg LeadSetStatusParams) er
 		arg.ID,
 	)
 	return err
+}
+
+const leadSuppressed = `-- name: LeadSuppressed :one
+SELECT EXISTS (SELECT FROM leads l JOIN suppressions s ON s.tenant_id = l.tenant_id AND s.phone_hash = l.phone_hash
+  WHERE l.tenant_id = $1 AND l.id = $2)
+`
+
+// LeadSuppressed tells whether a lead's number is on the tenant's suppression list.
+func (q *Queries) LeadSuppressed(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, leadSuppressed, tenantID, iD)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const leadView = `-- name: LeadView :one

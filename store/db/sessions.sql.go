@@ -401,6 +401,46 @@ func (q *Queries) SessionLogs(ctx context.Context, tenantID uuid.UUID, sessionID
 	return items, nil
 }
 
+const sessionLogsOfCall = `-- name: SessionLogsOfCall :many
+SELECT l.id, l.at, l.source, l.type, l.metadata
+FROM ai_sessions s JOIN ai_session_logs l ON l.tenant_id = s.tenant_id AND l.session_id = s.id
+WHERE s.tenant_id = $1 AND s.call_id = $2 AND s.status = 'active' ORDER BY l.id
+`
+
+type SessionLogsOfCallRow struct {
+	ID       uuid.UUID
+	At       time.Time
+	Source   string
+	Type     string
+	Metadata json.RawMessage
+}
+
+func (q *Queries) SessionLogsOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) ([]SessionLogsOfCallRow, error) {
+	rows, err := q.db.Query(ctx, sessionLogsOfCall, tenantID, callID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SessionLogsOfCallRow{}
+	for rows.Next() {
+		var i SessionLogsOfCallRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.At,
+			&i.Source,
+			&i.Type,
+			&i.Metadata,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sessionOpened = `-- name: SessionOpened :execrows
 UPDATE ai_sessions SET opened_at = now() WHERE tenant_id = $1 AND id = $2 AND opened_at IS NULL
 `
@@ -423,6 +463,40 @@ func (q *Queries) SessionSetToken(ctx context.Context, tokenHash string, tenantI
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const sessionToClose = `-- name: SessionToClose :one
+SELECT s.tenant_id, s.id, s.call_id, s.voice_agent_id, s.external_agent_id, s.ws_url, s.status, s.outcome, s.token_hash, s.started_at, s.ended_at, s.metadata, s.opened_at, coalesce(v.token_lifetime, '')::text AS token_lifetime
+FROM ai_sessions s LEFT JOIN voice_agents v ON v.tenant_id = s.tenant_id AND v.id = s.voice_agent_id
+WHERE s.tenant_id = $1 AND s.call_id = $2 AND s.status = 'active' FOR UPDATE OF s
+`
+
+type SessionToCloseRow struct {
+	AiSession     AiSession
+	TokenLifetime string
+}
+
+// SessionToClose locks the session that a call's end ends, and tells how long its tokens live; empty for a voice agent that was deleted.
+func (q *Queries) SessionToClose(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) (SessionToCloseRow, error) {
+	row := q.db.QueryRow(ctx, sessionToClose, tenantID, callID)
+	var i SessionToCloseRow
+	err := row.Scan(
+		&i.AiSession.TenantID,
+		&i.AiSession.ID,
+		&i.AiSession.CallID,
+		&i.AiSession.VoiceAgentID,
+		&i.AiSession.ExternalAgentID,
+		&i.AiSession.WsUrl,
+		&i.AiSession.Status,
+		&i.AiSession.Outcome,
+		&i.AiSession.TokenHash,
+		&i.AiSession.StartedAt,
+		&i.AiSession.EndedAt,
+		&i.AiSession.Metadata,
+		&i.AiSession.OpenedAt,
+		&i.TokenLifetime,
+	)
+	return i, err
 }
 
 const sessionVoiceAgent = `-- name: SessionVoiceAgent :one

@@ -66,6 +66,11 @@ SELECT * FROM leads l WHERE l.tenant_id = @tenant_id AND l.id = @id AND EXISTS (
   SELECT FROM campaigns k WHERE k.tenant_id = l.tenant_id AND k.id = l.campaign_id AND k.deleted_at IS NULL)
 FOR UPDATE OF l;
 
+-- LeadSuppressed tells whether a lead's number is on the tenant's suppression list.
+-- name: LeadSuppressed :one
+SELECT EXISTS (SELECT FROM leads l JOIN suppressions s ON s.tenant_id = l.tenant_id AND s.phone_hash = l.phone_hash
+  WHERE l.tenant_id = @tenant_id AND l.id = @id);
+
 -- name: SuppressedHashes :many
 SELECT phone_hash FROM suppressions WHERE tenant_id = @tenant_id AND phone_hash = ANY(@hashes::bytea[]);
 
@@ -109,11 +114,10 @@ WHERE l.tenant_id = @tenant_id AND l.id = r.id;
 SELECT * FROM leads WHERE tenant_id = @tenant_id AND id = ANY(@ids::uuid[]) AND status IN ('new', 'queued', 'retry', 'callback')
 ORDER BY id FOR UPDATE;
 
--- name: LeadFinish :one
+-- name: LeadFinish :exec
 UPDATE leads SET status = @status, completed_at = @completed_at::timestamptz, next_attempt_at = NULL, claimed_by = NULL,
   claimed_until = NULL, updated_at = now()
-WHERE tenant_id = @tenant_id AND id = @id
-RETURNING *;
+WHERE tenant_id = @tenant_id AND id = @id;
 
 -- LeadSetStatus puts a status on a lead whose call goes on: the call's end gives it its time. A callback that was promised stays one.
 -- name: LeadSetStatus :exec

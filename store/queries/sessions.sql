@@ -19,6 +19,17 @@ RETURNING *;
 -- name: SessionActiveOfCall :one
 SELECT * FROM ai_sessions WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'active';
 
+-- SessionToClose locks the session that a call's end ends, and tells how long its tokens live; empty for a voice agent that was deleted.
+-- name: SessionToClose :one
+SELECT sqlc.embed(s), coalesce(v.token_lifetime, '')::text AS token_lifetime
+FROM ai_sessions s LEFT JOIN voice_agents v ON v.tenant_id = s.tenant_id AND v.id = s.voice_agent_id
+WHERE s.tenant_id = @tenant_id AND s.call_id = @call_id AND s.status = 'active' FOR UPDATE OF s;
+
+-- name: SessionLogsOfCall :many
+SELECT l.id, l.at, l.source, l.type, l.metadata
+FROM ai_sessions s JOIN ai_session_logs l ON l.tenant_id = s.tenant_id AND l.session_id = s.id
+WHERE s.tenant_id = @tenant_id AND s.call_id = @call_id AND s.status = 'active' ORDER BY l.id;
+
 -- name: SessionLastOfCall :one
 SELECT * FROM ai_sessions WHERE tenant_id = @tenant_id AND call_id = @call_id ORDER BY started_at DESC, id DESC LIMIT 1;
 

@@ -25,11 +25,8 @@ func (l *Ledger) Verdict(ctx context.Context, call db.Call) error {
 		if call.AnsweredByAmd == nil {
 			return nil
 		}
-		lead, err := leadOf(ctx, tx, call)
-		if err != nil {
-			return err
-		}
-		_, err = decideAnswer(ctx, tx, call, *call.AnsweredByAmd, lead)
+		var lead *LeadContext
+		_, err := decideAnswer(ctx, tx, call, *call.AnsweredByAmd, &lead)
 		return err
 	})
 }
@@ -42,32 +39,55 @@ func (l *Ledger) Quality(ctx context.Context, call db.Call, quality json.RawMess
 	})
 }
 
+// setVerdict writes it with whatever the transaction sends next.
 func setVerdict(ctx context.Context, tx *store.Tx, call db.Call) error {
 	if call.AmdClass == nil || call.AmdConfidence == nil || call.AmdAfterMs == nil {
 		return nil
 	}
-	_, err := tx.Q.CallSetVerdict(ctx, db.CallSetVerdictParams{
-		TenantID: call.TenantID, ID: call.ID, AmdClass: *call.AmdClass, AmdConfidence: *call.AmdConfidence,
-		AmdAfterMs: *call.AmdAfterMs,
+	return tx.Later(ctx, func(q *db.Queries) error {
+		_, err := q.CallSetVerdict(ctx, db.CallSetVerdictParams{
+			TenantID: call.TenantID, ID: call.ID, AmdClass: *call.AmdClass, AmdConfidence: *call.AmdConfidence,
+			AmdAfterMs: *call.AmdAfterMs,
+		})
+		return err
 	})
-	return err
 }
 
 // decideAnswer commits call.answered with what was held behind it, and gives by whom it says so, which need not be what the call was said
-// to be. It does nothing when no event waits.
-func decideAnswer(ctx context.Context, tx *store.Tx, call db.Call, by string, lead *LeadContext) (string, error) {
-	row, err := tx.Q.CallDecideAnswer(ctx, by, call.TenantID, call.ID)
-	if errors.Is(err, store.ErrNotFound) {
+// to be. It does nothing when no event waits. It reads the lead unless there is one.
+func decideAnswer(ctx context.Context, tx *store.Tx, call db.Call, by string, lead **LeadContext) (string, error) {
+	var row *db.Call
+	var held []db.TakeHeldEventsRow
+	reads := []func(*db.Queries) error{func(q *db.Queries) error {
+		decided, err := q.CallDecideAnswer(ctx, by, call.TenantID, call.ID)
+		if err == nil {
+			row = &decided
+		}
+		return unlessNotFound(err)
+	}, func(q *db.Queries) (err error) {
+		held, err = q.TakeHeldEvents(ctx, call.TenantID, call.ID)
+		return err
+	}}
+	if *lead == nil && call.LeadID != nil {
+		reads = append(reads, readLead(ctx, call, lead))
+	}
+	if err := tx.Together(ctx, reads...); err != nil {
+		return by, err
+	}
+	if row == nil {
+		if len(held) > 0 {
+			return by, errHeld
+		}
 		return by, nil
 	}
-	if err != nil {
+	if err := emitAnswered(ctx, tx, *row, *row.AnswerTime, *row.AnsweredByAmd, *lead); err != nil {
 		return by, err
 	}
-	if err := emitAnswered(ctx, tx, row, *row.AnswerTime, *row.AnsweredByAmd, lead); err != nil {
-		return by, err
-	}
-	return *row.AnsweredByAmd, tx.ReleaseEvents(ctx, row.TenantID, row.ID)
+	return *row.AnsweredByAmd, tx.ReleaseEvents(ctx, row.TenantID, held)
 }
+
+// errHeld keeps events that are held from being lost: there are none but while a decision waits.
+var errHeld = errors.New("switchctl: events are held of a call whose answer doesn't wait for a verdict")
 
 // closeAnswer settles who answered before a call is closed: the hang-up ends the wait for a verdict, and an answer that
 // nobody saw is told now. It gives what the closed row says. The verdict is kept before: who answered may depend on how sure it is.
@@ -79,7 +99,7 @@ func closeAnswer(ctx context.Context, tx *store.Tx, before db.Call, c Closing, l
 	case before.AnswerTime == nil:
 		return &by, emitAnswered(ctx, tx, before, *c.Record.AnswerTime, by, lead)
 	case AwaitsVerdict(before):
-		by, err := decideAnswer(ctx, tx, before, by, lead)
+		by, err := decideAnswer(ctx, tx, before, by, &lead)
 		return &by, err
 	}
 	return before.AnsweredByAmd, nil

@@ -224,17 +224,11 @@ func (l *Ledger) Close(ctx context.Context, c Closing) error {
 
 // close tells whether it was this one that has closed the call.
 func (l *Ledger) close(ctx context.Context, tx *store.Tx, c Closing) (bool, error) {
-	before, err := tx.Q.CallLockOpen(ctx, c.Call.TenantID, c.Call.ID)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil // closed already
+	f, err := l.readClosing(ctx, tx, c)
+	if err != nil || f == nil {
+		return false, err // or closed already
 	}
-	if err != nil {
-		return false, err
-	}
-	lead, err := leadOf(ctx, tx, before)
-	if err != nil {
-		return false, err
-	}
+	before, lead := f.call, f.lead
 	if c.Record.AnswerTime == nil {
 		c.Record.AnswerTime = before.AnswerTime // an answer that was committed is a fact
 	}
@@ -249,50 +243,113 @@ func (l *Ledger) close(ctx context.Context, tx *store.Tx, c Closing) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	row, err := tx.Q.CallClose(ctx, db.CallCloseParams{
-		TenantID: before.TenantID, ID: before.ID, Status: rec.Status(), RingTime: rec.RingTime,
-		AnswerTime: rec.AnswerTime, AnsweredByAmd: by, EndTime: rec.EndTime, HangupCause: rec.Cause,
-		HangupDisposition: rec.Disposition, SipStatus: rec.SIPStatus, Quality: c.Quality,
+	var row db.Call
+	finished := false
+	err = tx.Together(ctx, func(q *db.Queries) (err error) {
+		row, err = q.CallClose(ctx, db.CallCloseParams{
+			TenantID: before.TenantID, ID: before.ID, Status: rec.Status(), RingTime: rec.RingTime,
+			AnswerTime: rec.AnswerTime, AnsweredByAmd: by, EndTime: rec.EndTime, HangupCause: rec.Cause,
+			HangupDisposition: rec.Disposition, SipStatus: rec.SIPStatus, Quality: c.Quality,
+		})
+		return err
+	}, func(q *db.Queries) error {
+		_, err := q.LiveUnitsDeleteOfCall(ctx, before.TenantID, before.ID)
+		return err
+	}, func(q *db.Queries) (err error) {
+		finished, err = recordings.MarkFinished(ctx, q, before.TenantID, before.ID)
+		return err
 	})
 	if err != nil {
 		return false, err
 	}
-	if _, err := tx.Q.LiveUnitsDeleteOfCall(ctx, row.TenantID, row.ID); err != nil {
-		return false, err
-	}
-	if err := endActiveSession(ctx, tx, row, c); err != nil {
+	if err := endActiveSession(ctx, tx, row, c, f); err != nil {
 		return false, err
 	}
 	if err := emitEnded(ctx, tx, row, lead); err != nil {
 		return false, err
 	}
-	if err := recordings.Finish(ctx, tx, row.TenantID, row.ID, row.Node); err != nil {
-		return false, err
+	if finished {
+		if err := recordings.Process(ctx, tx, row.TenantID, row.ID, row.Node); err != nil {
+			return false, err
+		}
 	}
 	return true, l.handler.Ended(ctx, tx, row)
 }
 
-// endActiveSession ends the session that the call's end has ended.
-func endActiveSession(ctx context.Context, tx *store.Tx, call db.Call, c Closing) error {
-	session, err := tx.Q.SessionActiveOfCall(ctx, call.TenantID, call.ID)
+// closingFacts are what a call's end needs to know.
+type closingFacts struct {
+	// call is the open row, which is locked.
+	call db.Call
+	lead *LeadContext
+	// session is the one that is active, which is locked; nil for none.
+	session *db.SessionToCloseRow
+	logs    []db.SessionLogsOfCallRow
+}
+
+// readClosing locks the call and reads the facts; nil for one that is closed already.
+func (l *Ledger) readClosing(ctx context.Context, tx *store.Tx, c Closing) (*closingFacts, error) {
+	f, closed := &closingFacts{}, false
+	reads := []func(*db.Queries) error{func(q *db.Queries) (err error) {
+		f.call, err = q.CallLockOpen(ctx, c.Call.TenantID, c.Call.ID)
+		closed = errors.Is(err, store.ErrNotFound)
+		return unlessNotFound(err)
+	}, func(q *db.Queries) error {
+		session, err := q.SessionToClose(ctx, c.Call.TenantID, c.Call.ID)
+		if err == nil {
+			f.session = &session
+		}
+		return unlessNotFound(err)
+	}, func(q *db.Queries) (err error) {
+		f.logs, err = q.SessionLogsOfCall(ctx, c.Call.TenantID, c.Call.ID)
+		return err
+	}}
+	if c.Call.LeadID != nil {
+		reads = append(reads, readLead(ctx, c.Call, &f.lead))
+	}
+	if err := tx.Together(ctx, reads...); err != nil || closed {
+		return nil, err
+	}
+	return f, nil
+}
+
+func unlessNotFound(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
-	if err != nil {
-		return err
+	return err
+}
+
+// endActiveSession ends the session that the call's end has ended.
+func endActiveSession(ctx context.Context, tx *store.Tx, call db.Call, c Closing, f *closingFacts) error {
+	if f.session == nil {
+		return nil
 	}
-	agent, err := tx.Q.SessionVoiceAgent(ctx, call.TenantID, session.VoiceAgentID)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
+	session := f.session.AiSession
 	at := call.EndTime.Add(c.Ahead)
 	if at.Before(session.StartedAt) {
 		at = session.StartedAt
 	}
-	return endSession(ctx, tx, call, SessionEnd{
+	end := SessionEnd{
 		Session: session.ID, Outcome: SessionOutcome(cmp.Or(string(c.Outcome), string(SessionHangup))), At: at,
-		Revoke: agent.TokenLifetime == callbacktoken.LifetimeSocket, LogsDropped: c.LogsDropped,
+		Revoke: f.session.TokenLifetime == callbacktoken.LifetimeSocket, LogsDropped: c.LogsDropped,
+	}
+	err := tx.Later(ctx, func(q *db.Queries) error {
+		_, err := q.SessionEnd(ctx, end.params(call.TenantID))
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	if end.Revoke {
+		if err := tx.Later(ctx, end.revoke(ctx, tx, call)); err != nil {
+			return err
+		}
+	}
+	logs := make([]sessionLog, len(f.logs))
+	for i, r := range f.logs {
+		logs[i] = sessionLog(r)
+	}
+	return emitSessionEnded(ctx, tx, call, session, end, logs)
 }
 
 // OpenCalls lists the node's calls that are not closed.

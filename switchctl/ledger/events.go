@@ -124,7 +124,7 @@ func emitSessionStarted(ctx context.Context, tx *store.Tx, call db.Call, s db.Ai
 	})
 }
 
-func emitSessionEnded(ctx context.Context, tx *store.Tx, call db.Call, s db.AiSession, end SessionEnd) error {
+func emitSessionEnded(ctx context.Context, tx *store.Tx, call db.Call, s db.AiSession, end SessionEnd, logs []sessionLog) error {
 	if end.Transfer != nil {
 		err := emit(ctx, tx, call, store.EventAISessionTransferred, end.At, sessionTransferredPayload{
 			CallID: call.ID, VoiceAgentID: s.VoiceAgentID, DestinationType: end.Transfer.DestinationType,
@@ -134,7 +134,7 @@ func emitSessionEnded(ctx context.Context, tx *store.Tx, call db.Call, s db.AiSe
 			return err
 		}
 	}
-	metadata, err := sessionMetadata(ctx, tx, s, end.LogsDropped)
+	metadata, err := sessionMetadata(s, logs, end.LogsDropped)
 	if err != nil {
 		return err
 	}

@@ -57,19 +57,15 @@ func (l *Ledger) appendLogs(ctx context.Context, call db.Call, session uuid.UUID
 	if err != nil {
 		return fmt.Errorf("switchctl: encode log entries: %w", err)
 	}
-	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		_, err := tx.Q.SessionAppendLogs(ctx, call.TenantID, session, raw)
+	return l.put(ctx, call.TenantID, func(q *db.Queries) error {
+		_, err := q.SessionAppendLogs(ctx, call.TenantID, session, raw)
 		return err
 	})
 }
 
 // sessionMetadata is a session's metadata with its logs, as ai_session.ended shows it (interface document 2.8): entries of the time
 // before they had rows come first. logs_dropped stands there when some were dropped.
-func sessionMetadata(ctx context.Context, tx *store.Tx, s db.AiSession, dropped int) (json.RawMessage, error) {
-	rows, err := tx.Q.SessionLogs(ctx, s.TenantID, s.ID)
-	if err != nil {
-		return nil, err
-	}
+func sessionMetadata(s db.AiSession, rows []sessionLog, dropped int) (_ json.RawMessage, err error) {
 	if len(rows) == 0 && dropped == 0 {
 		return OrNull(s.Metadata), nil
 	}
@@ -98,3 +94,6 @@ func sessionMetadata(ctx context.Context, tx *store.Tx, s db.AiSession, dropped 
 	}
 	return json.Marshal(m)
 }
+
+// sessionLog is a row of a session's log.
+type sessionLog = db.SessionLogsRow

@@ -206,31 +206,53 @@ func (l *Ledger) EndSession(ctx context.Context, call db.Call, end SessionEnd) e
 }
 
 func endSession(ctx context.Context, tx *store.Tx, call db.Call, end SessionEnd) error {
-	session, err := tx.Q.SessionEnd(ctx, db.SessionEndParams{
-		TenantID: call.TenantID, ID: end.Session, Outcome: string(end.Outcome), EndedAt: end.At, Final: end.Final,
-	})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil // ended already
-	}
-	if err != nil {
+	var session db.AiSession
+	var rows []db.SessionLogsRow
+	ended := false
+	err := tx.Together(ctx, func(q *db.Queries) (err error) {
+		session, err = q.SessionEnd(ctx, end.params(call.TenantID))
+		ended = err == nil
+		return unlessNotFound(err)
+	}, func(q *db.Queries) (err error) {
+		rows, err = q.SessionLogs(ctx, call.TenantID, end.Session)
 		return err
+	})
+	if err != nil || !ended {
+		return err // or ended already
 	}
 	if end.Revoke {
-		ended, err := tx.Q.CallbackTokenRevokeOfSession(ctx, db.CallbackTokenRevokeOfSessionParams{
-			RevokedAt: end.At, TenantID: call.TenantID, CallID: call.ID, SessionID: end.Session,
-		})
-		if err != nil {
+		if err := tx.Later(ctx, end.revoke(ctx, tx, call)); err != nil {
 			return err
 		}
+	}
+	logs := make([]sessionLog, len(rows))
+	for i, r := range rows {
+		logs[i] = sessionLog(r)
+	}
+	if err := emitSessionEnded(ctx, tx, call, session, end, logs); err != nil {
+		return err
+	}
+	return tx.Later(ctx, func(q *db.Queries) error { // the events lock the call's row, which comes before its units
+		_, err := q.LiveUnitClearVoiceAgent(ctx, call.TenantID, call.ID)
+		return err
+	})
+}
+
+func (end SessionEnd) params(tenant uuid.UUID) db.SessionEndParams {
+	return db.SessionEndParams{TenantID: tenant, ID: end.Session, Outcome: string(end.Outcome), EndedAt: end.At, Final: end.Final}
+}
+
+// revoke takes the session's tokens back.
+func (end SessionEnd) revoke(ctx context.Context, tx *store.Tx, call db.Call) func(*db.Queries) error {
+	return func(q *db.Queries) error {
+		ended, err := q.CallbackTokenRevokeOfSession(ctx, db.CallbackTokenRevokeOfSessionParams{
+			RevokedAt: end.At, TenantID: call.TenantID, CallID: call.ID, SessionID: end.Session,
+		})
 		for _, hash := range ended {
 			tx.ForgetTokenLater(hash)
 		}
-	}
-	if err := emitSessionEnded(ctx, tx, call, session, end); err != nil {
 		return err
 	}
-	_, err = tx.Q.LiveUnitClearVoiceAgent(ctx, call.TenantID, call.ID) // the events lock the call's row, which comes before its units
-	return err
 }
 
 // AddToken writes a further callback token of a session, which takes the place of the one before.

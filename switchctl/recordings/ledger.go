@@ -105,19 +105,30 @@ func queueOf(node string) string {
 	return queue + "_" + hex.EncodeToString(sum[:8])
 }
 
-// Finish ends the recording of a call and enqueues its processing on the call's node, which has the files; they must be complete,
-// unless the node is lost, which then finds them as they are when it is back. It does nothing for a call that was never recorded, or
-// whose recording has been finished.
+// Finish is MarkFinished and Process.
 func Finish(ctx context.Context, tx *store.Tx, tenantID, callID uuid.UUID, node string) error {
-	changed, err := tx.Q.FinishRecording(ctx, tenantID, callID)
+	finished, err := MarkFinished(ctx, tx.Q, tenantID, callID)
+	if err != nil || !finished {
+		return err
+	}
+	return Process(ctx, tx, tenantID, callID, node)
+}
+
+// MarkFinished ends the recording of a call, whose processing is to be enqueued then; false for a call that was never recorded, or whose recording
+// has been finished.
+func MarkFinished(ctx context.Context, q *db.Queries, tenantID, callID uuid.UUID) (bool, error) {
+	changed, err := q.FinishRecording(ctx, tenantID, callID)
 	if err != nil {
-		return fmt.Errorf("finish recording: %w", err)
+		return false, fmt.Errorf("finish recording: %w", err)
 	}
-	if changed == 0 {
-		return nil
-	}
+	return changed > 0, nil
+}
+
+// Process enqueues the processing of a finished recording on the call's node, which has the files; they must be complete, unless the node is
+// lost, which then finds them as they are when it is back.
+func Process(ctx context.Context, tx *store.Tx, tenantID, callID uuid.UUID, node string) error {
 	if err := tx.Enqueue(ctx, ProcessArgs{TenantID: tenantID, CallID: callID}, &river.InsertOpts{Queue: queueOf(node)}); err != nil {
-		return fmt.Errorf("finish recording: %w", err)
+		return fmt.Errorf("process recording: %w", err)
 	}
 	return nil
 }
