@@ -57,6 +57,7 @@ type pacer struct {
 	people    *atomic.Bool // whether its callees talk to people, for the manager; may be nil
 	dry       bool         // the last claim found fewer leads than were wanted
 	sated     bool         // this round found nothing to dial and no calls
+	taker     *uuid.UUID   // the voice agent that took the calls of the round before
 
 	// What it knows of its calls. The planner is that of a campaign whose callees talk to people.
 	book    *callBook

@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -87,32 +88,53 @@ func (p *pacer) plan(ctx context.Context, now time.Time) (plan, error) {
 	}
 }
 
-// look reads what a plan needs. A campaign that has nothing to dial and no calls costs two queries.
+// look reads what a plan needs, in one round trip as long as the same voice agent takes the calls. A campaign that has nothing to dial and no
+// calls costs two queries.
 func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sight) error {
-	var err error
-	seen.row, err = tx.Q.CampaignGet(ctx, p.Tenant, p.Campaign)
-	if errors.Is(err, store.ErrNotFound) || err == nil && seen.row.Status != string(campaigns.StatusRunning) {
+	working := p.book != nil && (!p.dry || len(p.book.calls) > 0) // else it is likely to be idle
+	var wait db.LeadsWaitRow
+	there, voiceAgent := true, p.taker
+	asks := []func(*db.Queries) error{func(q *db.Queries) (err error) {
+		seen.row, err = q.CampaignGet(ctx, p.Tenant, p.Campaign)
+		if there = !errors.Is(err, store.ErrNotFound); !there {
+			return nil
+		}
+		return err
+	}}
+	if p.dry {
+		asks = append(asks, func(q *db.Queries) (err error) {
+			wait, err = q.LeadsWait(ctx, p.Tenant, p.Campaign, now)
+			return err
+		})
+	}
+	if working {
+		asks = append(asks, p.facts(ctx, seen, voiceAgent), p.trunks(ctx, seen), p.paced(ctx, seen))
+	}
+	var agent voiceagents.Look
+	if voiceAgent != nil {
+		asks = append(asks, agent.Read(ctx, p.Tenant, *voiceAgent))
+	}
+	if err := tx.Together(ctx, asks...); err != nil {
+		return err
+	}
+	if !there || seen.row.Status != string(campaigns.StatusRunning) {
 		p.exhausted = true
 		return nil
 	}
-	if err != nil {
-		return err
-	}
 	if p.sated = seen.row.DialMode == string(campaigns.DialPreview); p.sated {
+		seen.calls = nil
 		return nil
 	}
 	seen.heard, seen.lacks = p.hears(seen.row, now)
 	seen.hasLeads = seen.heard
 	if p.dry && seen.heard {
-		leads, err := tx.Q.LeadsWait(ctx, p.Tenant, p.Campaign, now)
-		if err != nil {
-			return err
-		}
-		seen.hasLeads, seen.unscrubbed = leads.Waiting, leads.Unscrubbed
+		seen.hasLeads, seen.unscrubbed = wait.Waiting, wait.Unscrubbed
 	}
-	if seen.taker, err = p.s.campaigns.TargetOf(ctx, tx, seen.row); err != nil {
+	var err error
+	if seen.taker, err = p.s.campaigns.TargetOfSeen(ctx, tx, seen.row, agent); err != nil {
 		return err
 	}
+	p.taker = seen.taker.VoiceAgent
 	if p.people != nil {
 		p.people.Store(seen.taker.People)
 	}
@@ -123,29 +145,58 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 	}
 	if p.book == nil || p.book.people != seen.taker.People {
 		p.open(seen)
+		working = false // its calls are others
 	}
 	if !idle {
-		if seen.facts, err = tx.Q.GateFacts(ctx, db.GateFactsParams{
-			TenantID: p.Tenant, CampaignID: &p.Campaign, VoiceAgentID: seen.taker.VoiceAgent, Node: p.s.cfg.NodeID,
-		}); err != nil {
+		if err := p.lookAgain(ctx, tx, seen, working, voiceAgent); err != nil {
 			return err
 		}
 		seen.open, seen.opensAt = p.s.gate.MayRing(
 			seen.facts.TenantWindow, seen.facts.CampaignWindow, seen.facts.Holidays, now, campaigns.RingTimeout(seen.facts.RingTimeoutS),
 		)
-		if seen.trunks, err = store.TrunksInUse(ctx, tx.Q, p.Tenant); err != nil {
-			return err
-		}
-		if seen.calls, err = tx.Q.PacedCalls(ctx, db.PacedCallsParams{
-			TenantID: p.Tenant, CampaignID: p.Campaign, Known: p.book.known(), AnsweredToo: p.book.people,
-		}); err != nil {
-			return err
-		}
 	}
 	if seen.taker.People {
 		return p.lookAtPeople(ctx, tx, now, seen)
 	}
 	return nil
+}
+
+// lookAgain reads what look has not read already, or for another voice agent.
+func (p *pacer) lookAgain(ctx context.Context, tx *store.Tx, seen *sight, read bool, voiceAgent *uuid.UUID) error {
+	facts := p.facts(ctx, seen, seen.taker.VoiceAgent)
+	switch taker := seen.taker.VoiceAgent; {
+	case !read:
+		return tx.Together(ctx, facts, p.trunks(ctx, seen), p.paced(ctx, seen))
+	case taker == nil && voiceAgent == nil, taker != nil && voiceAgent != nil && *taker == *voiceAgent:
+		return nil
+	default:
+		return facts(tx.Q)
+	}
+}
+
+func (p *pacer) facts(ctx context.Context, seen *sight, voiceAgent *uuid.UUID) func(*db.Queries) error {
+	return func(q *db.Queries) (err error) {
+		seen.facts, err = q.GateFacts(ctx, db.GateFactsParams{
+			TenantID: p.Tenant, CampaignID: &p.Campaign, VoiceAgentID: voiceAgent, Node: p.s.cfg.NodeID,
+		})
+		return err
+	}
+}
+
+func (p *pacer) trunks(ctx context.Context, seen *sight) func(*db.Queries) error {
+	return func(q *db.Queries) (err error) {
+		seen.trunks, err = store.TrunksInUse(ctx, q, p.Tenant)
+		return err
+	}
+}
+
+func (p *pacer) paced(ctx context.Context, seen *sight) func(*db.Queries) error {
+	return func(q *db.Queries) (err error) {
+		seen.calls, err = q.PacedCalls(ctx, db.PacedCallsParams{
+			TenantID: p.Tenant, CampaignID: p.Campaign, Known: p.book.known(), AnsweredToo: p.book.people,
+		})
+		return err
+	}
 }
 
 // lookAtPeople reads what the planner begins with and what the guard goes by, and writes what the pace has become.

@@ -92,20 +92,16 @@ func (h *Service) Route(ctx context.Context, in switchctl.Inbound) (db.Call, err
 func busy(reason gate.Reason) error { return &switchctl.BusyError{Ceiling: string(reason.Ceiling())} }
 
 func (h *Service) number(ctx context.Context, dialedNumber string) (db.Number, error) {
-	var number db.Number
-	err := h.Store.InSystem(ctx, func(tx *store.Tx) error {
-		var err error
-		for _, candidate := range campaigns.Spellings(dialedNumber) {
-			if number, err = tx.Q.FindNumber(ctx, candidate); !errors.Is(err, store.ErrNotFound) {
-				return err
-			}
+	for _, candidate := range campaigns.Spellings(dialedNumber) {
+		number, err := h.Store.ReadSystem().FindNumber(ctx, candidate)
+		switch {
+		case err == nil:
+			return number, nil
+		case !errors.Is(err, store.ErrNotFound):
+			return number, fmt.Errorf("find the number of an inbound call: %w", err)
 		}
-		return switchctl.ErrUnknownNumber
-	})
-	if err != nil && !errors.Is(err, switchctl.ErrUnknownNumber) {
-		return number, fmt.Errorf("find the number of an inbound call: %w", err)
 	}
-	return number, err
+	return db.Number{}, switchctl.ErrUnknownNumber
 }
 
 func (h *Service) admitInbound(ctx context.Context, tx *store.Tx, in switchctl.Inbound, number db.Number) (db.Call, error) {

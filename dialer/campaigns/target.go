@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/dialer/flows"
 	"github.com/ringmaster/ringmaster/dialer/staffing"
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -43,6 +44,18 @@ func (cs *Service) TargetOf(ctx context.Context, tx *store.Tx, row db.Campaign) 
 	}
 	asks := plan.Graph.AsksAgent(cs.Now())
 	return Target{People: len(asks) > 0, Demands: asks}, nil
+}
+
+// TargetOfSeen is TargetOf with a voice agent that was read before, in case that it is the campaign's.
+func (cs *Service) TargetOfSeen(ctx context.Context, tx *store.Tx, row db.Campaign, seen voiceagents.Look) (Target, error) {
+	if PostAnswerAction(row.PostAnswerAction) != ActionConnectVoiceAgent {
+		return cs.TargetOf(ctx, tx, row)
+	}
+	agent, err := cs.VoiceAgents.ResolveSeen(ctx, tx, row.TenantID, row.VoiceAgentID, seen)
+	if err != nil {
+		return Target{}, err
+	}
+	return Target{VoiceAgent: &agent.ID}, nil
 }
 
 // actionAgent resolves the voice agent that takes a campaign's answered calls first; false when none does.

@@ -33,6 +33,8 @@ type Claimer struct {
 	Lease    time.Duration
 	At       Position
 	Unopened int // leads of the last claim whose tenant's key doesn't open
+	// mixed: the last claim took leads of several kinds, so that each is asked for what the one before has left.
+	mixed bool
 }
 
 // Position is how far a claimer has come. The zero value is the head.
@@ -78,7 +80,7 @@ func (c *Claimer) Claim(ctx context.Context, n int, now time.Time) (out []Claime
 
 // ClaimFrom claims from a position on, and from the head what is not found there.
 func (c *Claimer) ClaimFrom(ctx context.Context, tx *store.Tx, n int, now time.Time, at *Position) (out []Claimed, taken int, err error) {
-	if err := tx.Q.PlanByValues(ctx); err != nil {
+	if err := tx.Later(ctx, func(q *db.Queries) error { return q.PlanByValues(ctx) }); err != nil {
 		return nil, 0, err
 	}
 	take := func(found []db.LeadsClaimFreshRow, err error) error {
@@ -90,9 +92,20 @@ func (c *Claimer) ClaimFrom(ctx context.Context, tx *store.Tx, n int, now time.T
 		taken += len(found)
 		return err
 	}
-	if err := take(c.callbacks(ctx, tx, n, now)); err != nil || taken == n {
+	if !c.mixed && len(at.levels) > 0 {
+		found, err := c.together(ctx, tx, n, now, &at.levels[0])
+		if err := take(found, err); err != nil || taken == n {
+			return out, taken, err
+		}
+		at.levels = at.levels[1:]
+	} else if err := take(c.callbacks(ctx, tx.Q, n, now)); err != nil || taken == n {
 		return out, taken, err
 	}
+	kinds := 0
+	if taken > 0 {
+		kinds++
+	}
+	defer func() { c.mixed = kinds > 1 }()
 	for fromHead := len(at.levels) == 0; ; fromHead = true {
 		if fromHead {
 			if at.levels, err = c.levels(ctx, tx, now); err != nil {
@@ -100,10 +113,14 @@ func (c *Claimer) ClaimFrom(ctx context.Context, tx *store.Tx, n int, now time.T
 			}
 		}
 		for len(at.levels) > 0 {
-			if err := take(c.retries(ctx, tx, n-taken, now, &at.levels[0])); err != nil || taken == n {
+			before := taken
+			if err := take(c.retries(ctx, tx.Q, n-taken, now, &at.levels[0])); err != nil || taken == n {
 				return out, taken, err
 			}
-			if err := take(c.fresh(ctx, tx, n-taken, now, &at.levels[0])); err != nil || taken == n {
+			if taken > before {
+				kinds++
+			}
+			if err := take(c.fresh(ctx, tx.Q, n-taken, now, &at.levels[0])); err != nil || taken == n {
 				return out, taken, err
 			}
 			at.levels = at.levels[1:]
@@ -112,6 +129,35 @@ func (c *Claimer) ClaimFrom(ctx context.Context, tx *store.Tx, n int, now time.T
 			return out, taken, nil
 		}
 	}
+}
+
+// together claims up to n callbacks, retries and fresh leads of a level in one round trip. What is more than n altogether goes back.
+func (c *Claimer) together(ctx context.Context, tx *store.Tx, n int, now time.Time, at *level) (found []db.LeadsClaimFreshRow, err error) {
+	was := *at
+	var kinds [3][]db.LeadsClaimFreshRow
+	err = tx.Together(ctx, func(q *db.Queries) (err error) {
+		kinds[0], err = c.callbacks(ctx, q, n, now)
+		return err
+	}, func(q *db.Queries) (err error) {
+		kinds[1], err = c.retries(ctx, q, n, now, at)
+		return err
+	}, func(q *db.Queries) (err error) {
+		kinds[2], err = c.fresh(ctx, q, n, now, at)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	found = slices.Concat(kinds[:]...)
+	if len(found) <= n {
+		return found, nil
+	}
+	c.mixed, *at = true, was // the head of what went back is claimed next
+	var back []uuid.UUID
+	for _, lead := range found[n:] {
+		back = append(back, lead.ID)
+	}
+	return found[:n], tx.Later(ctx, func(q *db.Queries) error { return q.LeadsRelease(ctx, c.Tenant, back, c.Claimant) })
 }
 
 // levels gives the priorities that there are, each from its head.
@@ -125,8 +171,8 @@ func (c *Claimer) levels(ctx context.Context, tx *store.Tx, now time.Time) ([]le
 }
 
 // callbacks claims callbacks. There are few at a time: they are looked for from their head.
-func (c *Claimer) callbacks(ctx context.Context, tx *store.Tx, n int, now time.Time) ([]db.LeadsClaimFreshRow, error) {
-	rows, err := tx.Q.LeadsClaimCallbacks(ctx, db.LeadsClaimCallbacksParams{
+func (c *Claimer) callbacks(ctx context.Context, q *db.Queries, n int, now time.Time) ([]db.LeadsClaimFreshRow, error) {
+	rows, err := q.LeadsClaimCallbacks(ctx, db.LeadsClaimCallbacksParams{
 		TenantID: c.Tenant, CampaignID: c.Campaign, Now: now, Claimant: c.Claimant, Until: now.Add(c.Lease),
 		Batch: int32(n), //nolint:gosec // at most claimBatch
 	})
@@ -145,8 +191,8 @@ func sortDue(leads []db.LeadsClaimFreshRow) {
 }
 
 // retries claims those of a level, the longest overdue first.
-func (c *Claimer) retries(ctx context.Context, tx *store.Tx, n int, now time.Time, at *level) (out []db.LeadsClaimFreshRow, err error) {
-	rows, err := tx.Q.LeadsClaimRetries(ctx, db.LeadsClaimRetriesParams{
+func (c *Claimer) retries(ctx context.Context, q *db.Queries, n int, now time.Time, at *level) (out []db.LeadsClaimFreshRow, err error) {
+	rows, err := q.LeadsClaimRetries(ctx, db.LeadsClaimRetriesParams{
 		TenantID: c.Tenant, CampaignID: c.Campaign, Priority: at.priority, Now: now, Since: at.due, Claimant: c.Claimant,
 		Until: now.Add(c.Lease), Batch: int32(n), //nolint:gosec // at most claimBatch
 	})
@@ -160,8 +206,8 @@ func (c *Claimer) retries(ctx context.Context, tx *store.Tx, n int, now time.Tim
 }
 
 // fresh claims leads of a level that were never dialed.
-func (c *Claimer) fresh(ctx context.Context, tx *store.Tx, n int, now time.Time, at *level) ([]db.LeadsClaimFreshRow, error) {
-	out, err := tx.Q.LeadsClaimFresh(ctx, db.LeadsClaimFreshParams{
+func (c *Claimer) fresh(ctx context.Context, q *db.Queries, n int, now time.Time, at *level) ([]db.LeadsClaimFreshRow, error) {
+	out, err := q.LeadsClaimFresh(ctx, db.LeadsClaimFreshParams{
 		TenantID: c.Tenant, CampaignID: c.Campaign, Priority: at.priority, FromID: at.fresh, Now: now, Claimant: c.Claimant,
 		Until: now.Add(c.Lease), Batch: int32(n), //nolint:gosec // at most claimBatch
 	})

@@ -349,6 +349,29 @@ func (v *Service) Resolve(
 	return v.lazyAgent(ctx, tx, tenant)
 }
 
+// Look is a voice agent that was read with other things, in case that it is the one that takes a call.
+type Look struct{ row *db.VoiceAgent }
+
+// Read reads one; none is kept where there is none.
+func (l *Look) Read(ctx context.Context, tenant, id uuid.UUID) func(*db.Queries) error {
+	return func(q *db.Queries) error {
+		row, err := q.VoiceAgentGet(ctx, tenant, id)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		l.row = &row
+		return err
+	}
+}
+
+// ResolveSeen is Resolve for a campaign's voice agent that may have been read.
+func (v *Service) ResolveSeen(ctx context.Context, tx *store.Tx, tenant uuid.UUID, campaign *uuid.UUID, seen Look) (db.VoiceAgent, error) {
+	if seen.row != nil && campaign != nil && seen.row.ID == *campaign {
+		return *seen.row, v.checkAgent(*seen.row)
+	}
+	return v.Resolve(ctx, tx, tenant, nil, campaign)
+}
+
 // Usable reads one candidate and checks that it can take calls here.
 func (v *Service) Usable(
 	ctx context.Context, tx *store.Tx, tenant uuid.UUID, id *uuid.UUID,

@@ -110,6 +110,37 @@ func (q *Queries) CallsWithoutRecording(ctx context.Context, ids []uuid.UUID) ([
 	return items, nil
 }
 
+const continueRecording = `-- name: ContinueRecording :exec
+INSERT INTO recordings (tenant_id, id, call_id, status, local_path, stereo, parts)
+VALUES ($1, $2, $3, 'recording', $4::text, $5,
+        jsonb_build_array(jsonb_build_object('path', $4::text, 'offset_ms', $6::bigint, 'added_at', now())))
+ON CONFLICT (tenant_id, call_id) DO UPDATE SET parts = recordings.parts || jsonb_build_array(
+  jsonb_build_object('path', $4::text, 'offset_ms', $6::bigint, 'added_at', now()))
+WHERE recordings.status = 'recording' AND NOT recordings.parts @> jsonb_build_array(jsonb_build_object('path', $4::text))
+`
+
+type ContinueRecordingParams struct {
+	TenantID  uuid.UUID
+	ID        uuid.UUID
+	CallID    uuid.UUID
+	LocalPath string
+	Stereo    bool
+	OffsetMs  int64
+}
+
+// ContinueRecording begins a recording, or appends a file, once, to one that goes on.
+func (q *Queries) ContinueRecording(ctx context.Context, arg ContinueRecordingParams) error {
+	_, err := q.db.Exec(ctx, continueRecording,
+		arg.TenantID,
+		arg.ID,
+		arg.CallID,
+		arg.LocalPath,
+		arg.Stereo,
+		arg.OffsetMs,
+	)
+	return err
+}
+
 const deleteRecording = `-- name: DeleteRecording :exec
 DELETE FROM recordings WHERE tenant_id = $1 AND id = $2 AND status = 'ready'
 `

@@ -7,6 +7,15 @@ VALUES (@tenant_id, @id, @call_id, 'recording', @local_path::text, @stereo,
         jsonb_build_array(jsonb_build_object('path', @local_path::text, 'offset_ms', @offset_ms::bigint, 'added_at', now())))
 ON CONFLICT (tenant_id, call_id) DO NOTHING;
 
+-- ContinueRecording begins a recording, or appends a file, once, to one that goes on.
+-- name: ContinueRecording :exec
+INSERT INTO recordings (tenant_id, id, call_id, status, local_path, stereo, parts)
+VALUES (@tenant_id, @id, @call_id, 'recording', @local_path::text, @stereo,
+        jsonb_build_array(jsonb_build_object('path', @local_path::text, 'offset_ms', @offset_ms::bigint, 'added_at', now())))
+ON CONFLICT (tenant_id, call_id) DO UPDATE SET parts = recordings.parts || jsonb_build_array(
+  jsonb_build_object('path', @local_path::text, 'offset_ms', @offset_ms::bigint, 'added_at', now()))
+WHERE recordings.status = 'recording' AND NOT recordings.parts @> jsonb_build_array(jsonb_build_object('path', @local_path::text));
+
 -- AddRecordingPart appends a file, once.
 -- name: AddRecordingPart :execrows
 UPDATE recordings

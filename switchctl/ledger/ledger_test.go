@@ -55,7 +55,12 @@ func (b *pgBench) Readmit(ctx context.Context, leg Readmission, move func(contex
 
 func newPGBench(t *testing.T) *pgBench {
 	t.Helper()
-	b := &pgBench{st: storetest.New(t)}
+	return newPGBenchOn(t, storetest.New(t))
+}
+
+func newPGBenchOn(t *testing.T, st *store.Store) *pgBench {
+	t.Helper()
+	b := &pgBench{st: st}
 	b.tenant = storetest.Tenant(t, b.st)
 	b.l = New(b.st, b, b, slog.New(slog.DiscardHandler), testKeys)
 	agent := storetest.VoiceAgent(t, b.st, b.tenant, "ws://127.0.0.1:9/ai")

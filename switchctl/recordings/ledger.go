@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"time"
 
@@ -69,15 +68,19 @@ func BeginAt(
 	return nil
 }
 
-// Continue is BeginAt, or AddPart for a call that has a recording already.
+// Continue is BeginAt, or AddPart for a call that has a recording that goes on. It is sent with the transaction's next statement.
 func Continue(
 	ctx context.Context, tx *store.Tx, tenantID, callID uuid.UUID, path string, stereo bool, offset time.Duration,
 ) error {
-	err := AddPart(ctx, tx, tenantID, callID, path, offset)
-	if errors.Is(err, store.ErrNotFound) {
-		return BeginAt(ctx, tx, tenantID, callID, path, stereo, offset)
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("begin recording: %w", err)
 	}
-	return err
+	return tx.Later(ctx, func(q *db.Queries) error {
+		return q.ContinueRecording(ctx, db.ContinueRecordingParams{
+			TenantID: tenantID, ID: id, CallID: callID, LocalPath: path, Stereo: stereo, OffsetMs: offset.Milliseconds(),
+		})
+	})
 }
 
 // AddPart writes that the recording goes on in another file, whose first sample lies offset after the answer. A file that
