@@ -43,7 +43,9 @@ func TestRoundTripsOfACall(t *testing.T) {
 		})
 		require.Equal(t, start.ID, grant.Session.ID)
 		require.NotNil(t, grant.Lead)
-		step("opened", func() error { return b.l.SessionOpened(t.Context(), call, grant.Session, "/tmp/"+call.ID.String()+".wav") })
+		step("opened", func() error {
+			return b.l.SessionOpened(t.Context(), call, grant.Session, "/tmp/"+call.ID.String()+".wav")
+		})
 		step("connected", func() error { return b.l.AgentConnected(t.Context(), call, time.Now()) })
 		step("quality", func() error { return b.l.Quality(t.Context(), call, json.RawMessage(`{"mos":4.2}`)) })
 
