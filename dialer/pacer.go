@@ -48,6 +48,7 @@ type pacer struct {
 	wake       <-chan struct{}
 	log        *slog.Logger
 	hold       time.Duration // claimHold
+	size       claimSize
 
 	failures  int          // originates in a row that failed
 	resumeAt  time.Time    // nothing is dialed before
@@ -95,7 +96,7 @@ func newPacer(s *pacers, originator gate.Originator, tenant, campaign uuid.UUID,
 		},
 		s:          s,
 		hearing:    &hearing{s: s, tenant: tenant, campaign: campaign, kick: make(chan struct{}, 1)},
-		originator: originator, wake: wake, hold: claimHold, log: s.log.With("tenant_id", tenant, "campaign_id", campaign),
+		originator: originator, wake: wake, hold: claimHold, size: leads.ClaimBatch, log: s.log.With("tenant_id", tenant, "campaign_id", campaign),
 	}
 }
 
@@ -169,7 +170,7 @@ func (p *pacer) work(ctx context.Context, now time.Time) time.Duration {
 		return wait
 	}
 	defer p.letGo()
-	n := min(next.free, leads.ClaimBatch)
+	n := min(next.free, int(p.size))
 	list, taken, err := p.Claim(ctx, n, now)
 	if err != nil {
 		return p.backOff(ctx, "leads can't be claimed", err)
@@ -182,10 +183,26 @@ func (p *pacer) work(ctx context.Context, now time.Time) time.Duration {
 	if p.Unopened > 0 {
 		p.idle = idleness{gate.ReasonNumber, now.Add(leads.NumberRetry)}
 	}
-	if inTime := p.dial(ctx, list, next); (taken == leads.ClaimBatch || !inTime) && ctx.Err() == nil {
+	done, inTime := p.dial(ctx, list, next)
+	p.size = p.size.after(len(list), done)
+	if (taken == n && (n < next.free || n == leads.ClaimBatch) || !inTime) && ctx.Err() == nil {
 		return 0
 	}
 	return wait
+}
+
+// claimSize is how many leads a pacer claims at a time. A lead that goes back undialed was written twice for nothing, each time to all indexes of
+// the leads: behind a trunk's calls per second, which campaigns share, most of a claim had gone back.
+type claimSize int
+
+const minClaim claimSize = 4
+
+// after is the size that follows a claim of which so many leads were settled: half as many again, or twice the size when all were.
+func (s claimSize) after(claimed, settled int) claimSize {
+	if settled == claimed {
+		return min(2*s, leads.ClaimBatch)
+	}
+	return min(max(claimSize(settled+settled/2), minClaim), leads.ClaimBatch)
 }
 
 // backOff logs a failure and keeps the campaign quiet for a while, longer with each failure in a row.
@@ -203,21 +220,21 @@ func (p *pacer) backOff(ctx context.Context, message string, err error) time.Dur
 }
 
 // dial originates the claimed leads in their order, until one meets a ceiling, or the plan or the claim has grown old, which it tells by
-// false. What was not dialed goes back.
-func (p *pacer) dial(ctx context.Context, leads []leads.Claimed, by plan) (inTime bool) {
-	done, began := 0, time.Now()
+// false, and how many of them are settled. What was not dialed goes back.
+func (p *pacer) dial(ctx context.Context, leads []leads.Claimed, by plan) (done int, inTime bool) {
+	began := time.Now()
 	held := began.Add(p.hold)
 	defer func() { p.release(ctx, leads[done:]) }()
 	for _, lead := range leads {
 		if by.holds > 0 && time.Since(began) >= by.holds || !time.Now().Before(held) {
-			return false
+			return done, false
 		}
 		if !p.dialOne(ctx, lead, by.agent, held) {
-			return true
+			return done, true
 		}
 		done++
 	}
-	return true
+	return done, true
 }
 
 // dialOne tells whether the lead is settled and the next may follow. It waits for a trunk's calls per second as long as the claim is held.
