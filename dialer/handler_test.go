@@ -26,6 +26,19 @@ type fakeLeg struct {
 	agents   []uuid.UUID
 	hangups  []string
 	recorded int
+	connects []switchctl.VoiceConnect
+	played   []string
+	dialed   []string
+}
+
+func (l *fakeLeg) Play(_ context.Context, url string) error {
+	l.played = append(l.played, url)
+	return nil
+}
+
+func (l *fakeLeg) Transfer(_ context.Context, kind, to string) (switchctl.Outcome, error) {
+	l.dialed = append(l.dialed, kind+" "+to)
+	return switchctl.OutcomeEnded, nil
 }
 
 func (l *fakeLeg) Call() db.Call                { return l.call }
@@ -38,7 +51,7 @@ func (l *fakeLeg) Record(context.Context) error {
 
 func (l *fakeLeg) ConnectVoiceAgent(_ context.Context, connect switchctl.VoiceConnect) (switchctl.Outcome, error) {
 	agent := connect.Agent
-	l.agents = append(l.agents, agent.ID)
+	l.agents, l.connects = append(l.agents, agent.ID), append(l.connects, connect)
 	if len(l.outcomes) == 0 {
 		return switchctl.OutcomeEnded, nil
 	}

@@ -167,6 +167,10 @@ type VoiceConnect struct {
 	// KeepCaller gives the caller back, with OutcomeFailed and no error, when the voice agent can't be reached: its session can't
 	// be written, or its socket doesn't open. Without it that ends the call, or hands the caller over.
 	KeepCaller bool
+	// Parameters go to the voice agent with what is known of the call.
+	Parameters map[string]string
+	// Note goes to the session's log; empty for none.
+	Note string
 }
 
 // The outcomes of ConnectVoiceAgent.

@@ -41,7 +41,7 @@ func (o legOperations) ConnectVoiceAgent(ctx context.Context, id uuid.UUID) (str
 	if err != nil {
 		return flow.OutcomeFailed, err
 	}
-	outcome, err := o.leg.ConnectVoiceAgent(ctx, switchctl.VoiceConnect{Agent: agent, KeepCaller: true})
+	outcome, err := o.connectVoice(ctx, switchctl.VoiceConnect{Agent: agent, KeepCaller: true})
 	if err == nil && outcome != switchctl.OutcomeEnded {
 		o.h.recordFlow(ctx, o.leg)
 	}

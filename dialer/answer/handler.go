@@ -223,7 +223,7 @@ func (h *Service) Answered(ctx context.Context, leg switchctl.Leg) error {
 	case plan.flow != nil:
 		return h.runFlow(ctx, leg, plan.flow)
 	}
-	outcome, err := leg.ConnectVoiceAgent(ctx, switchctl.VoiceConnect{Agent: plan.agent})
+	outcome, err := legOperations{h: h, leg: leg}.connectVoice(ctx, switchctl.VoiceConnect{Agent: plan.agent})
 	if err != nil {
 		return fmt.Errorf("connect the voice agent: %w", err)
 	}

@@ -76,6 +76,9 @@ func (in Input) apply(ctx context.Context, c *input.Form, guard input.Guard, to 
 	if v, ok := input.Given(c, "auth_token", in.AuthToken); ok && !headerSafe(v) {
 		c.Fail("auth_token", "must have at most 4096 printable ASCII characters")
 	}
+	if v, ok := input.Given(c, "connect_url", in.ConnectURL); ok && (v == "" || c.Address(ctx, guard, "connect_url", v, "http", "https")) {
+		to.ConnectUrl = input.OrNil(v)
+	}
 	if v, ok := input.Given(c, "transport", in.Transport); ok && c.OneOf("transport", v, TransportWebSocket, TransportTwilio, TransportOpenAI) {
 		to.Transport = v
 	}

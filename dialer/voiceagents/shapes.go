@@ -46,6 +46,7 @@ type VoiceAgent struct {
 	Transport           string      `json:"transport"`
 	// TransportConfig is null where the transport has none.
 	TransportConfig json.RawMessage `json:"transport_config"`
+	ConnectURL      *string         `json:"connect_url"`
 	CreatedAt       time.Time       `json:"created_at"`
 	UpdatedAt       time.Time       `json:"updated_at"`
 }
@@ -66,6 +67,7 @@ type Input struct {
 	MonitorScope        input.Opt[string]
 	Transport           input.Opt[string]
 	TransportConfig     input.Opt[json.RawMessage]
+	ConnectURL          input.Opt[string]
 }
 
 // AudioFormatInput is the audio_format member of a VoiceAgentInput; sample_rate is taken for sample_rate_hz where
@@ -96,6 +98,7 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 		"max_concurrent": &in.MaxConcurrent, "status": &in.Status, "token_lifetime": &in.TokenLifetime,
 		"subprotocol": &in.Subprotocol, "ws_disconnect_action": &in.WSDisconnectAction,
 		"monitor_scope": &in.MonitorScope, "transport": &in.Transport, "transport_config": &in.TransportConfig,
+		"connect_url": &in.ConnectURL,
 	})
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/wake"
+	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -89,6 +89,7 @@ func (in Input) withoutNulls() Input {
 	in.MaxConcurrent, in.Status, in.TokenLifetime = present(in.MaxConcurrent), present(in.Status), present(in.TokenLifetime)
 	in.Subprotocol, in.WSDisconnectAction = present(in.Subprotocol), present(in.WSDisconnectAction)
 	in.MonitorScope, in.Transport, in.TransportConfig = present(in.MonitorScope), present(in.Transport), present(in.TransportConfig)
+	in.ConnectURL = present(in.ConnectURL)
 	return in
 }
 
@@ -121,23 +122,6 @@ func (v *Service) keepMaskedToken(in Input, row db.VoiceAgent) (Input, error) {
 		in.AuthToken = input.Opt[string]{}
 	}
 	return in, err
-}
-
-// sameEnd reports whether what is secret to the peer of one address may be sent to the other: the same host and port, and no TLS given up.
-func sameEnd(before, after string) bool {
-	a, errA := url.Parse(before)
-	b, errB := url.Parse(after)
-	if errA != nil || errB != nil {
-		return before == after
-	}
-	port := func(u *url.URL) string {
-		if u.Scheme == "wss" {
-			return cmp.Or(u.Port(), "443")
-		}
-		return cmp.Or(u.Port(), "80")
-	}
-	return strings.EqualFold(a.Hostname(), b.Hostname()) && (port(a) == port(b) || a.Port() == b.Port()) &&
-		(b.Scheme == "wss" || a.Scheme == b.Scheme)
 }
 
 // maskedToken is what is shown of a voice agent's token after its creation.
@@ -205,12 +189,15 @@ func (v *Service) GetVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (Voic
 // *fault.Error when an archived agent's status is to change.
 func (v *Service) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in Input) (VoiceAgent, error) {
 	in = in.withoutNulls()
+	c := input.Form{Edit: true}
 	if in.WSURL.Has() {
-		c := input.Form{Edit: true}
 		c.Address(ctx, v.Guard, "ws_url", in.WSURL.Value, "ws", "wss")
-		if err := c.Err(); err != nil {
-			return VoiceAgent{}, err
-		}
+	}
+	if in.ConnectURL.Has() && in.ConnectURL.Value != "" {
+		c.Address(ctx, v.Guard, "connect_url", in.ConnectURL.Value, "http", "https")
+	}
+	if err := c.Err(); err != nil {
+		return VoiceAgent{}, err
 	}
 	if err := v.checkTransferTarget(ctx, tenant, in); err != nil {
 		return VoiceAgent{}, err
@@ -226,7 +213,7 @@ func (v *Service) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in 
 		}
 		archived, c, before := row.Status == string(StatusArchived), input.Form{Edit: true}, row.WsUrl
 		in.apply(ctx, &c, nil, &row)
-		if len(row.AuthTokenSealed) > 0 && !in.AuthToken.Set && !sameEnd(before, row.WsUrl) {
+		if len(row.AuthTokenSealed) > 0 && !in.AuthToken.Set && !netguard.SameEnd(before, row.WsUrl) {
 			c.Fail("auth_token", "is required with another host, or without TLS: the one that there is isn't given to it; an empty one removes it")
 		}
 		if err := c.Err(); err != nil {
@@ -440,7 +427,7 @@ func voiceAgentParams(row db.VoiceAgent) db.VoiceAgentInsertParams {
 		AudioFormat: row.AudioFormat, ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
 		MaxConcurrent: row.MaxConcurrent, Status: row.Status, TokenLifetime: row.TokenLifetime, Subprotocol: row.Subprotocol,
 		WsDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope, Transport: row.Transport,
-		TransportConfig: row.TransportConfig,
+		TransportConfig: row.TransportConfig, ConnectUrl: row.ConnectUrl,
 	}
 }
 
@@ -450,7 +437,7 @@ func voiceAgentUpdate(row db.VoiceAgent) db.VoiceAgentUpdateParams {
 		ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
 		MaxConcurrent: row.MaxConcurrent, Status: row.Status, TokenLifetime: row.TokenLifetime,
 		Subprotocol: row.Subprotocol, WsDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope, Transport: row.Transport,
-		TransportConfig: row.TransportConfig, TenantID: row.TenantID, ID: row.ID,
+		TransportConfig: row.TransportConfig, ConnectUrl: row.ConnectUrl, TenantID: row.TenantID, ID: row.ID,
 	}
 }
 
@@ -460,7 +447,7 @@ func (v *Service) voiceAgentOf(row db.VoiceAgent) (VoiceAgent, error) {
 		ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
 		MaxConcurrent: int(row.MaxConcurrent), Status: Status(row.Status), TokenLifetime: row.TokenLifetime,
 		Subprotocol: row.Subprotocol, WSDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope, Transport: row.Transport,
-		TransportConfig: row.TransportConfig, CreatedAt: row.CreatedAt.UTC(),
+		TransportConfig: row.TransportConfig, ConnectURL: row.ConnectUrl, CreatedAt: row.CreatedAt.UTC(),
 		UpdatedAt: row.UpdatedAt.UTC(),
 	}
 	if len(row.AuthTokenSealed) > 0 {

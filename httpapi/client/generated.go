@@ -1580,7 +1580,10 @@ type CreateVoiceAgentRequest struct {
 	AudioFormat nullable.Nullable[AudioFormatFields] `json:"audio_format,omitempty"`
 
 	// AuthToken Sent as a bearer token when the socket is dialed; the transport twilio has it sign the handshake (X-Twilio-Signature) instead. Empty for none. One that comes back masked, as it was shown, changes nothing.
-	AuthToken       nullable.Nullable[string] `json:"auth_token,omitempty"`
+	AuthToken nullable.Nullable[string] `json:"auth_token,omitempty"`
+
+	// ConnectURL Asked before each session: a POST of {call_id, direction, from, to, campaign_id, voice_agent_id, lead} (with auth_token signed, as X-Twilio-Signature of the URL) is answered within a second by {ws_url or twiml, parameters}, or by TwiML itself; parameters go to the voice agent. Without a good answer the socket is the one of ws_url, and the session's log says why. Of TwiML, <Play>, <Pause>, <Connect> with <Stream> and <Parameter>, <Dial> and <Hangup> are carried out. Empty for none.
+	ConnectURL      nullable.Nullable[string] `json:"connect_url,omitempty"`
 	ExternalAgentID nullable.Nullable[string] `json:"external_agent_id,omitempty"`
 
 	// MaxConcurrent How many calls it takes at a time. A single call beyond is refused with 429, a campaign waits, an inbound one gets the flow's busy branch.
@@ -2964,7 +2967,10 @@ type VoiceAgent struct {
 	AudioFormat AudioFormat `json:"audio_format"`
 
 	// AuthToken Whole in the answer to its creation; afterwards "••••" and its last four characters.
-	AuthToken       *string   `json:"auth_token"`
+	AuthToken *string `json:"auth_token"`
+
+	// ConnectURL Asked before each session where the socket is.
+	ConnectURL      *string   `json:"connect_url"`
 	CreatedAt       time.Time `json:"created_at"`
 	ExternalAgentID *string   `json:"external_agent_id"`
 	ID              uuid.UUID `json:"id"`
@@ -3000,7 +3006,10 @@ type VoiceAgentFields struct {
 	AudioFormat nullable.Nullable[AudioFormatFields] `json:"audio_format,omitempty"`
 
 	// AuthToken Sent as a bearer token when the socket is dialed; the transport twilio has it sign the handshake (X-Twilio-Signature) instead. Empty for none. One that comes back masked, as it was shown, changes nothing.
-	AuthToken       nullable.Nullable[string] `json:"auth_token,omitempty"`
+	AuthToken nullable.Nullable[string] `json:"auth_token,omitempty"`
+
+	// ConnectURL Asked before each session: a POST of {call_id, direction, from, to, campaign_id, voice_agent_id, lead} (with auth_token signed, as X-Twilio-Signature of the URL) is answered within a second by {ws_url or twiml, parameters}, or by TwiML itself; parameters go to the voice agent. Without a good answer the socket is the one of ws_url, and the session's log says why. Of TwiML, <Play>, <Pause>, <Connect> with <Stream> and <Parameter>, <Dial> and <Hangup> are carried out. Empty for none.
+	ConnectURL      nullable.Nullable[string] `json:"connect_url,omitempty"`
 	ExternalAgentID nullable.Nullable[string] `json:"external_agent_id,omitempty"`
 
 	// MaxConcurrent How many calls it takes at a time. A single call beyond is refused with 429, a campaign waits, an inbound one gets the flow's busy branch.

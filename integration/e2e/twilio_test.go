@@ -239,6 +239,71 @@ func TestTwilioConversation(t *testing.T) {
 	})
 }
 
+// connectServer answers a voice agent's connect_url by a text; an empty one comes too late.
+func connectServer(t *testing.T, answer string) string {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if answer == "" { // too late
+			select {
+			case <-r.Context().Done():
+			case <-time.After(5 * time.Second):
+			}
+			return
+		}
+		_, _ = w.Write([]byte(answer))
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL + "/connect"
+}
+
+// A voice agent's connect_url says for each call where its socket is and what it is told, by JSON or by TwiML, which plays a file first, dials somebody
+// else, or hangs up. One that says nothing in time, or nothing that can be done, leaves the voice agent's own socket.
+func TestConnectURL(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		own, other := newTwilioBot(t), newTwilioBot(t)
+		start := func(number, answer string) (campaign string) {
+			campaign, _ = c.twilioCampaign(t, own, number, map[string]any{"connect_url": connectServer(t, answer)})
+			return campaign
+		}
+		hangUp := func(s *twilioConn, campaign string) {
+			t.Helper()
+			require.NoError(t, s.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(1000, ""), time.Now().Add(time.Second)))
+			c.ended(t, campaign, 1, 20*time.Second)
+		}
+		said := func(s *twilioConn, name string) string { return s.all()[1].Start.CustomParameters[name] }
+
+		campaign := start("9876190001", `{"ws_url":"`+other.url+`","parameters":{"lang":"hi"}}`)
+		s := other.next(t)
+		require.Equal(t, "hi", said(s, "lang"))
+		require.Equal(t, "+919876190001", said(s, "to_number"))
+		hangUp(s, campaign)
+
+		file := audioServer(t, playedHz, time.Second)
+		campaign = start("9876190002", `<Response><Play>`+file+`</Play><Pause length="1"/><Connect><Stream url="`+other.url+`"><Parameter name="id" value="7"/></Stream></Connect></Response>`)
+		s = other.next(t)
+		require.Equal(t, "7", said(s, "id"))
+		require.GreaterOrEqual(t, c.callee(t, "9876190002")(playedHz), int64(700), "the file is heard before")
+		hangUp(s, campaign)
+
+		campaign = start("9876190003", `<Response><Say>Hello</Say></Response>`)
+		hangUp(own.next(t), campaign)
+		campaign = start("9876190004", ``)
+		hangUp(own.next(t), campaign)
+
+		campaign = start("9876190005", `<Response><Hangup/></Response>`)
+		c.ended(t, campaign, 1, 30*time.Second)
+		campaign = start("9876190006", `<Response><Dial>9876190007</Dial></Response>`)
+		eventually(t, 30*time.Second, "the other is dialed", func() bool {
+			r, ok := c.report(t, "+919876190007")
+			return ok && r.AnsweredAt != nil
+		})
+		c.hangUp(t, "9876190007")
+		c.ended(t, campaign, 1, 30*time.Second)
+		require.Empty(t, own.conns)
+		require.Empty(t, other.conns)
+	})
+}
+
 // The caller's hang-up is told by stop, behind all that was said, and then the socket is closed.
 func TestTwilioStop(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {

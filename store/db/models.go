@@ -55,6 +55,7 @@ type AiSession struct {
 	EndedAt         *time.Time
 	Metadata        json.RawMessage
 	OpenedAt        *time.Time
+	Parameters      json.RawMessage
 }
 
 type AiSessionLog struct {
@@ -724,6 +725,7 @@ type VoiceAgent struct {
 	MonitorScope        string
 	Transport           string
 	TransportConfig     json.RawMessage
+	ConnectUrl          *string
 }
 
 type WebhookDelivery struct {

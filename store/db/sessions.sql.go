@@ -187,7 +187,7 @@ func (q *Queries) MonitorFacts(ctx context.Context, tenantID uuid.UUID, voiceAge
 }
 
 const sessionActiveOfCall = `-- name: SessionActiveOfCall :one
-SELECT tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_hash, started_at, ended_at, metadata, opened_at FROM ai_sessions WHERE tenant_id = $1 AND call_id = $2 AND status = 'active'
+SELECT tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_hash, started_at, ended_at, metadata, opened_at, parameters FROM ai_sessions WHERE tenant_id = $1 AND call_id = $2 AND status = 'active'
 `
 
 func (q *Queries) SessionActiveOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) (AiSession, error) {
@@ -207,6 +207,7 @@ func (q *Queries) SessionActiveOfCall(ctx context.Context, tenantID uuid.UUID, c
 		&i.EndedAt,
 		&i.Metadata,
 		&i.OpenedAt,
+		&i.Parameters,
 	)
 	return i, err
 }
@@ -232,7 +233,7 @@ UPDATE ai_sessions SET status = 'ended', outcome = $1::text, ended_at = $2::time
   metadata = CASE WHEN $3::jsonb IS NULL THEN metadata
     ELSE jsonb_set(metadata, '{final}', $3::jsonb) END
 WHERE tenant_id = $4 AND id = $5 AND status = 'active'
-RETURNING tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_hash, started_at, ended_at, metadata, opened_at
+RETURNING tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_hash, started_at, ended_at, metadata, opened_at, parameters
 `
 
 type SessionEndParams struct {
@@ -266,16 +267,17 @@ func (q *Queries) SessionEnd(ctx context.Context, arg SessionEndParams) (AiSessi
 		&i.EndedAt,
 		&i.Metadata,
 		&i.OpenedAt,
+		&i.Parameters,
 	)
 	return i, err
 }
 
 const sessionInsert = `-- name: SessionInsert :one
 
-INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, started_at, token_hash)
+INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, started_at, token_hash, parameters)
 VALUES ($1, $2, $3, $4, $5, $6, 'active',
-  $7::timestamptz, $8)
-RETURNING tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_hash, started_at, ended_at, metadata, opened_at
+  $7::timestamptz, $8, $9)
+RETURNING tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_hash, started_at, ended_at, metadata, opened_at, parameters
 `
 
 type SessionInsertParams struct {
@@ -287,6 +289,7 @@ type SessionInsertParams struct {
 	WsUrl           string
 	StartedAt       time.Time
 	TokenHash       *string
+	Parameters      json.RawMessage
 }
 
 // AI sessions and their callback tokens.
@@ -300,6 +303,7 @@ func (q *Queries) SessionInsert(ctx context.Context, arg SessionInsertParams) (A
 		arg.WsUrl,
 		arg.StartedAt,
 		arg.TokenHash,
+		arg.Parameters,
 	)
 	var i AiSession
 	err := row.Scan(
@@ -316,12 +320,13 @@ func (q *Queries) SessionInsert(ctx context.Context, arg SessionInsertParams) (A
 		&i.EndedAt,
 		&i.Metadata,
 		&i.OpenedAt,
+		&i.Parameters,
 	)
 	return i, err
 }
 
 const sessionLastOfCall = `-- name: SessionLastOfCall :one
-SELECT tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_hash, started_at, ended_at, metadata, opened_at FROM ai_sessions WHERE tenant_id = $1 AND call_id = $2 ORDER BY started_at DESC, id DESC LIMIT 1
+SELECT tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_hash, started_at, ended_at, metadata, opened_at, parameters FROM ai_sessions WHERE tenant_id = $1 AND call_id = $2 ORDER BY started_at DESC, id DESC LIMIT 1
 `
 
 func (q *Queries) SessionLastOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) (AiSession, error) {
@@ -341,6 +346,7 @@ func (q *Queries) SessionLastOfCall(ctx context.Context, tenantID uuid.UUID, cal
 		&i.EndedAt,
 		&i.Metadata,
 		&i.OpenedAt,
+		&i.Parameters,
 	)
 	return i, err
 }
@@ -466,7 +472,7 @@ func (q *Queries) SessionSetToken(ctx context.Context, tokenHash string, tenantI
 }
 
 const sessionToClose = `-- name: SessionToClose :one
-SELECT s.tenant_id, s.id, s.call_id, s.voice_agent_id, s.external_agent_id, s.ws_url, s.status, s.outcome, s.token_hash, s.started_at, s.ended_at, s.metadata, s.opened_at, coalesce(v.token_lifetime, '')::text AS token_lifetime
+SELECT s.tenant_id, s.id, s.call_id, s.voice_agent_id, s.external_agent_id, s.ws_url, s.status, s.outcome, s.token_hash, s.started_at, s.ended_at, s.metadata, s.opened_at, s.parameters, coalesce(v.token_lifetime, '')::text AS token_lifetime
 FROM ai_sessions s LEFT JOIN voice_agents v ON v.tenant_id = s.tenant_id AND v.id = s.voice_agent_id
 WHERE s.tenant_id = $1 AND s.call_id = $2 AND s.status = 'active' FOR UPDATE OF s
 `
@@ -494,13 +500,14 @@ func (q *Queries) SessionToClose(ctx context.Context, tenantID uuid.UUID, callID
 		&i.AiSession.EndedAt,
 		&i.AiSession.Metadata,
 		&i.AiSession.OpenedAt,
+		&i.AiSession.Parameters,
 		&i.TokenLifetime,
 	)
 	return i, err
 }
 
 const sessionVoiceAgent = `-- name: SessionVoiceAgent :one
-SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config FROM voice_agents WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config, connect_url FROM voice_agents WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) SessionVoiceAgent(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (VoiceAgent, error) {
@@ -525,6 +532,7 @@ func (q *Queries) SessionVoiceAgent(ctx context.Context, tenantID uuid.UUID, iD 
 		&i.MonitorScope,
 		&i.Transport,
 		&i.TransportConfig,
+		&i.ConnectUrl,
 	)
 	return i, err
 }

@@ -46,7 +46,7 @@ func (q *Queries) TenantLock(ctx context.Context, tenantID uuid.UUID) (Tenant, e
 }
 
 const voiceAgentArchive = `-- name: VoiceAgentArchive :one
-UPDATE voice_agents SET status = 'archived', updated_at = now() WHERE tenant_id = $1 AND id = $2 RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config
+UPDATE voice_agents SET status = 'archived', updated_at = now() WHERE tenant_id = $1 AND id = $2 RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config, connect_url
 `
 
 func (q *Queries) VoiceAgentArchive(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (VoiceAgent, error) {
@@ -71,6 +71,7 @@ func (q *Queries) VoiceAgentArchive(ctx context.Context, tenantID uuid.UUID, iD 
 		&i.MonitorScope,
 		&i.Transport,
 		&i.TransportConfig,
+		&i.ConnectUrl,
 	)
 	return i, err
 }
@@ -99,7 +100,7 @@ func (q *Queries) VoiceAgentDelete(ctx context.Context, tenantID uuid.UUID, iD u
 }
 
 const voiceAgentGet = `-- name: VoiceAgentGet :one
-SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config FROM voice_agents WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config, connect_url FROM voice_agents WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) VoiceAgentGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (VoiceAgent, error) {
@@ -124,6 +125,7 @@ func (q *Queries) VoiceAgentGet(ctx context.Context, tenantID uuid.UUID, iD uuid
 		&i.MonitorScope,
 		&i.Transport,
 		&i.TransportConfig,
+		&i.ConnectUrl,
 	)
 	return i, err
 }
@@ -145,11 +147,11 @@ func (q *Queries) VoiceAgentInUse(ctx context.Context, tenantID uuid.UUID, voice
 const voiceAgentInsert = `-- name: VoiceAgentInsert :one
 
 INSERT INTO voice_agents (tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination,
-  max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, monitor_scope, transport, transport_config)
+  max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, monitor_scope, transport, transport_config, connect_url)
 VALUES ($1, $2, $3, $4, $5, $6, $7,
   $8, $9, $10, $11, $12, $13, $14, $15,
-  $16)
-RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config
+  $16, $17)
+RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config, connect_url
 `
 
 type VoiceAgentInsertParams struct {
@@ -169,6 +171,7 @@ type VoiceAgentInsertParams struct {
 	MonitorScope        string
 	Transport           string
 	TransportConfig     json.RawMessage
+	ConnectUrl          *string
 }
 
 // Voice agents and the tenant's default one.
@@ -190,6 +193,7 @@ func (q *Queries) VoiceAgentInsert(ctx context.Context, arg VoiceAgentInsertPara
 		arg.MonitorScope,
 		arg.Transport,
 		arg.TransportConfig,
+		arg.ConnectUrl,
 	)
 	var i VoiceAgent
 	err := row.Scan(
@@ -211,12 +215,13 @@ func (q *Queries) VoiceAgentInsert(ctx context.Context, arg VoiceAgentInsertPara
 		&i.MonitorScope,
 		&i.Transport,
 		&i.TransportConfig,
+		&i.ConnectUrl,
 	)
 	return i, err
 }
 
 const voiceAgentList = `-- name: VoiceAgentList :many
-SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config FROM voice_agents
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config, connect_url FROM voice_agents
 WHERE tenant_id = $1 AND ($2::text IS NULL OR status = $2::text) ORDER BY id
 `
 
@@ -248,6 +253,7 @@ func (q *Queries) VoiceAgentList(ctx context.Context, tenantID uuid.UUID, status
 			&i.MonitorScope,
 			&i.Transport,
 			&i.TransportConfig,
+			&i.ConnectUrl,
 		); err != nil {
 			return nil, err
 		}
@@ -260,7 +266,7 @@ func (q *Queries) VoiceAgentList(ctx context.Context, tenantID uuid.UUID, status
 }
 
 const voiceAgentLock = `-- name: VoiceAgentLock :one
-SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config FROM voice_agents WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config, connect_url FROM voice_agents WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) VoiceAgentLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (VoiceAgent, error) {
@@ -285,6 +291,7 @@ func (q *Queries) VoiceAgentLock(ctx context.Context, tenantID uuid.UUID, iD uui
 		&i.MonitorScope,
 		&i.Transport,
 		&i.TransportConfig,
+		&i.ConnectUrl,
 	)
 	return i, err
 }
@@ -305,10 +312,10 @@ UPDATE voice_agents SET name = $1, ws_url = $2, auth_token_sealed = $3,
   audio_format = $4, external_agent_id = $5,
   transfer_destination = $6, max_concurrent = $7, status = $8,
   token_lifetime = $9, subprotocol = $10, ws_disconnect_action = $11, monitor_scope = $12,
-  transport = $13, transport_config = $14,
+  transport = $13, transport_config = $14, connect_url = $15,
   updated_at = now()
-WHERE tenant_id = $15 AND id = $16
-RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config
+WHERE tenant_id = $16 AND id = $17
+RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config, connect_url
 `
 
 type VoiceAgentUpdateParams struct {
@@ -326,6 +333,7 @@ type VoiceAgentUpdateParams struct {
 	MonitorScope        string
 	Transport           string
 	TransportConfig     json.RawMessage
+	ConnectUrl          *string
 	TenantID            uuid.UUID
 	ID                  uuid.UUID
 }
@@ -346,6 +354,7 @@ func (q *Queries) VoiceAgentUpdate(ctx context.Context, arg VoiceAgentUpdatePara
 		arg.MonitorScope,
 		arg.Transport,
 		arg.TransportConfig,
+		arg.ConnectUrl,
 		arg.TenantID,
 		arg.ID,
 	)
@@ -369,12 +378,13 @@ func (q *Queries) VoiceAgentUpdate(ctx context.Context, arg VoiceAgentUpdatePara
 		&i.MonitorScope,
 		&i.Transport,
 		&i.TransportConfig,
+		&i.ConnectUrl,
 	)
 	return i, err
 }
 
 const voiceAgentsGet = `-- name: VoiceAgentsGet :many
-SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config FROM voice_agents WHERE tenant_id = $1 AND id = ANY($2::uuid[])
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope, transport, transport_config, connect_url FROM voice_agents WHERE tenant_id = $1 AND id = ANY($2::uuid[])
 `
 
 func (q *Queries) VoiceAgentsGet(ctx context.Context, tenantID uuid.UUID, ids []uuid.UUID) ([]VoiceAgent, error) {
@@ -405,6 +415,7 @@ func (q *Queries) VoiceAgentsGet(ctx context.Context, tenantID uuid.UUID, ids []
 			&i.MonitorScope,
 			&i.Transport,
 			&i.TransportConfig,
+			&i.ConnectUrl,
 		); err != nil {
 			return nil, err
 		}

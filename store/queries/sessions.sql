@@ -1,9 +1,9 @@
 -- AI sessions and their callback tokens.
 
 -- name: SessionInsert :one
-INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, started_at, token_hash)
+INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, started_at, token_hash, parameters)
 VALUES (@tenant_id, @id, @call_id, @voice_agent_id, sqlc.narg('external_agent_id'), @ws_url, 'active',
-  @started_at::timestamptz, sqlc.narg('token_hash'))
+  @started_at::timestamptz, sqlc.narg('token_hash'), sqlc.narg('parameters'))
 RETURNING *;
 
 -- name: SessionOpened :execrows

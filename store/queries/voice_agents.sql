@@ -2,10 +2,10 @@
 
 -- name: VoiceAgentInsert :one
 INSERT INTO voice_agents (tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination,
-  max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, monitor_scope, transport, transport_config)
+  max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, monitor_scope, transport, transport_config, connect_url)
 VALUES (@tenant_id, @id, @name, @ws_url, sqlc.narg('auth_token_sealed'), @audio_format, sqlc.narg('external_agent_id'),
   sqlc.narg('transfer_destination'), @max_concurrent, @status, @token_lifetime, @subprotocol, @ws_disconnect_action, @monitor_scope, @transport,
-  sqlc.narg('transport_config'))
+  sqlc.narg('transport_config'), sqlc.narg('connect_url'))
 RETURNING *;
 
 -- name: VoiceAgentGet :one
@@ -29,7 +29,7 @@ UPDATE voice_agents SET name = @name, ws_url = @ws_url, auth_token_sealed = sqlc
   audio_format = @audio_format, external_agent_id = sqlc.narg('external_agent_id'),
   transfer_destination = sqlc.narg('transfer_destination'), max_concurrent = @max_concurrent, status = @status,
   token_lifetime = @token_lifetime, subprotocol = @subprotocol, ws_disconnect_action = @ws_disconnect_action, monitor_scope = @monitor_scope,
-  transport = @transport, transport_config = sqlc.narg('transport_config'),
+  transport = @transport, transport_config = sqlc.narg('transport_config'), connect_url = sqlc.narg('connect_url'),
   updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id
 RETURNING *;

@@ -38,7 +38,7 @@ func (l *leg) ConnectVoiceAgent(ctx context.Context, connect switchctl.VoiceConn
 		return switchctl.OutcomeFailed, fmt.Errorf("switchctl: answer the leg: %w", err)
 	}
 	r, err := rt.Ask(ctx, l.a.box, l.a.done, func(reply chan<- connectResult) message {
-		return connectCommand{agent: connect.Agent, keepCaller: connect.KeepCaller, reply: reply}
+		return connectCommand{VoiceConnect: connect, reply: reply}
 	})
 	if err != nil {
 		return unanswered(err), err

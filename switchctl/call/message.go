@@ -6,7 +6,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/media"
-	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
@@ -228,9 +227,9 @@ func (m answerCommand) refused(_ *core, err error) { m.reply <- err }
 
 // connectCommand opens an AI session.
 type connectCommand struct {
-	agent      db.VoiceAgent
-	keepCaller bool
-	reply      chan<- connectResult
+	switchctl.VoiceConnect
+
+	reply chan<- connectResult
 }
 
 func (connectCommand) Name() string    { return "connect_voice_agent" }

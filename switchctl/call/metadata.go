@@ -33,6 +33,8 @@ type metadataFrame struct {
 	SampleRate  int             `json:"sampleRate"`
 	MixType     string          `json:"mixType"`
 	AudioFormat json.RawMessage `json:"audio_format"`
+	// Parameters are what connect_url has answered.
+	Parameters json.RawMessage `json:"parameters,omitempty"`
 	// Purpose is "monitor" on the connection that hears TargetCallID.
 	Purpose      string     `json:"purpose,omitempty"`
 	TargetCallID *uuid.UUID `json:"target_call_id,omitempty"`
@@ -72,7 +74,7 @@ func (c *host) metadataWith(
 		Direction: call.Direction, From: g.From, To: g.To, CampaignID: call.CampaignID, Lead: g.Lead, Metadata: ledger.OrNull(call.Metadata),
 		Variables: promptVariables(g.Lead, call.Metadata), Token: g.Token.Wire(), ControlURL: c.cfg.ControlURL(call.ID),
 		ProtocolVersion: "v1", CallSID: call.ID.String(), SampleRate: format.SampleRateHz, MixType: "mono",
-		AudioFormat: shown,
+		AudioFormat: shown, Parameters: g.Session.Parameters,
 	}
 	change(&frame, format)
 	switch transportOf(g.Agent) {

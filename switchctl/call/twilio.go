@@ -23,6 +23,11 @@ func twilioStream(call db.Call, session uuid.UUID) media.TwilioStream {
 func twilioParameters(f *metadataFrame) (json.RawMessage, error) {
 	p := callParameters(f)
 	p["service_callback_token"], p["control_url"] = f.Token, f.ControlURL
+	if len(f.Parameters) > 0 { // the customer's own, for whom they are
+		if err := json.Unmarshal(f.Parameters, &p); err != nil {
+			return nil, fmt.Errorf("switchctl: read connect_url's parameters: %w", err)
+		}
+	}
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return nil, fmt.Errorf("switchctl: encode custom parameters: %w", err)

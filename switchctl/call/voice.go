@@ -82,6 +82,8 @@ type aiSession struct {
 	broke *sessionBreak
 	// keepCaller: a voice agent that was never reached gives the caller back to the handler.
 	keepCaller bool
+	// note is what the session's log begins with; empty for nothing.
+	note string
 	// stoppingRingback: the ringback is being ended before the bridge.
 	stoppingRingback bool
 	// partDone: the recording was finished when the call was transferred.
@@ -145,14 +147,14 @@ func (v *voice) connect(ctx context.Context, m connectCommand) (state, error) {
 		return v.state, err
 	}
 	now := v.c.clock.Now().UTC()
-	token, err := callbacktoken.Mint(v.c.cfg.TokenKeys(), v.tenant, v.id, now, callbacktoken.LifeOf(m.agent.TokenLifetime))
+	token, err := callbacktoken.Mint(v.c.cfg.TokenKeys(), v.tenant, v.id, now, callbacktoken.LifeOf(m.Agent.TokenLifetime))
 	if err != nil {
 		return v.state, err
 	}
 	v.talking.stopDigits(ctx)
 	v.sound.reset()
-	v.ai = &aiSession{id: id, agent: m.agent, reply: m.reply, logs: newSessionLog(v.core, id), keepCaller: m.keepCaller}
-	start := ledger.SessionStart{Call: v.call, Agent: m.agent, ID: id, At: now, Token: token}
+	v.ai = &aiSession{id: id, agent: m.Agent, reply: m.reply, logs: newSessionLog(v.core, id), keepCaller: m.KeepCaller, note: m.Note}
+	start := ledger.SessionStart{Call: v.call, Agent: m.Agent, ID: id, At: now, Token: token, Parameters: m.Parameters}
 	v.arm(timerOpening, decisionLimit)
 	due := v.c.clock.Now().Add(decisionLimit)
 	v.recordFor(ctx, decisionLimit, "session start", func(ctx context.Context) error {
@@ -203,6 +205,10 @@ func (v *voice) granted(ctx context.Context, m sessionGranted) (state, error) {
 	}
 	s.grant, s.agent, s.granted, s.grantedAt = m.grant, m.grant.Agent, true, v.c.clock.Now()
 	s.logs.resume(m.grant.LogEntries, m.grant.LogBytes)
+	if s.note != "" {
+		note, _ := json.Marshal(map[string]string{"error": s.note}) // a string has no error
+		v.appendLog(ctx, "connect_url", note, sourceSystem, nil)
+	}
 	if sub := subprotocolOf(s.agent); sub != "" && !slices.Contains(v.c.cfg.Subprotocols, sub) {
 		v.log.ErrorContext(ctx, "voice agent's subprotocol is not in media.subprotocols", "subprotocol", sub)
 		v.openFailed(ctx, &switchctl.SubprotocolError{Subprotocol: sub})

@@ -39,6 +39,8 @@ type SessionStart struct {
 	ID    uuid.UUID
 	At    time.Time
 	Token callbacktoken.Token
+	// Parameters go to the voice agent.
+	Parameters map[string]string
 }
 
 // SessionGrant is what an AI session runs with.

@@ -2,17 +2,22 @@ package ledger
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
+
+// TransportTwilio is the transport of voice agents whose token isn't sent: it signs the handshake.
+const TransportTwilio = "twilio"
 
 // StartSession takes a unit of the voice agent, unless the call holds one ([ErrAgentBusy]), and writes session and token.
 func (l *Ledger) StartSession(ctx context.Context, s SessionStart) (SessionGrant, error) {
@@ -65,7 +70,7 @@ func insertSession(ctx context.Context, tx *store.Tx, s SessionStart, limit db.S
 	return errors.Join(tx.Later(ctx, func(q *db.Queries) (err error) {
 		g.Session, err = q.SessionInsert(ctx, db.SessionInsertParams{
 			TenantID: s.Call.TenantID, ID: s.ID, CallID: s.Call.ID, VoiceAgentID: s.Agent.ID,
-			ExternalAgentID: s.Agent.ExternalAgentID, WsUrl: s.Agent.WsUrl, StartedAt: s.At, TokenHash: new(s.Token.Hash()),
+			ExternalAgentID: s.Agent.ExternalAgentID, WsUrl: s.Agent.WsUrl, StartedAt: s.At, TokenHash: new(s.Token.Hash()), Parameters: s.parameters(),
 		})
 		return err
 	}), insertToken(ctx, tx, s.Call, s.ID, s.Token))
@@ -108,6 +113,15 @@ func insertToken(ctx context.Context, tx *store.Tx, call db.Call, session uuid.U
 	})
 }
 
+// parameters are how they are kept; nil for none.
+func (s SessionStart) parameters() []byte {
+	if len(s.Parameters) == 0 {
+		return nil
+	}
+	raw, _ := json.Marshal(s.Parameters) // strings always encode
+	return raw
+}
+
 // ResumeSession reads what a session needs that outlived a crash.
 func (l *Ledger) ResumeSession(ctx context.Context, call db.Call, session db.AiSession) (SessionGrant, error) {
 	g := SessionGrant{Session: session}
@@ -117,6 +131,9 @@ func (l *Ledger) ResumeSession(ctx context.Context, call db.Call, session db.AiS
 			return err
 		}
 		g.Agent = agent
+		if !netguard.SameEnd(g.Agent.WsUrl, session.WsUrl) && g.Agent.Transport != TransportTwilio {
+			g.Agent.AuthTokenSealed = nil // it is for the host of ws_url
+		}
 		g.Agent.WsUrl = session.WsUrl // the session goes on where it began
 		if session.TokenHash != nil {
 			row, err := tx.Q.CallbackTokenGet(ctx, call.TenantID, *session.TokenHash)
