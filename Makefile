@@ -77,7 +77,7 @@ clock: postgres build race ## the tests of PKG that go by the clock: media, inte
 
 .PHONY: e2e
 e2e: postgres build race ## the end-to-end suite, if PKG has it; the race detector is in the controller, which is what it tests
-	@all=$$($(GO) list $(PKG)) || exit 1; some=$$(echo "$$all" | grep '$(E2E)'); [ -z "$$some" ] || $(GOTEST) -parallel 6 $$some
+	@all=$$($(GO) list $(PKG)) || exit 1; some=$$(echo "$$all" | grep '$(E2E)'); [ -z "$$some" ] || $(GOTEST) -parallel 64 $$some
 
 .PHONY: clients
 clients: postgres build ## hold the API's description against generators of clients; needs npm, and the network for what it pins

@@ -37,6 +37,7 @@ type suite struct {
 	database                            func() (string, error) // a folder of which each stack's database is a copy
 	extensions                          *atomic.Int64          // that fresh agents were given
 	stores                              *stores
+	turns                               *turns
 }
 
 // kind is a kind of switch.
@@ -70,7 +71,7 @@ func runSuite(m *testing.M) (code int, err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	theSuite = suite{
 		dir: dir, freeswitch: os.Getenv(envFreeSWITCH), log: &racelog{}, extensions: &atomic.Int64{},
-		stores: &stores{byURL: map[string]*store.Store{}},
+		stores: &stores{byURL: map[string]*store.Store{}}, turns: &turns{free: atOnce},
 	}
 	if theSuite.binary, err = binary(dir, envBinary); err != nil {
 		return 1, err
@@ -184,7 +185,7 @@ func eachSwitch(t *testing.T, parallel bool, customerOn func(t *testing.T, k kin
 		t.Run(string(k), func(t *testing.T) {
 			skipWithout(t, k)
 			if parallel {
-				t.Parallel()
+				besideOthers(t)
 			}
 			defer showLog(t)
 			test(t, customerOn(t, k))

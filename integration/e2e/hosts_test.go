@@ -41,7 +41,7 @@ func TestAnyHostServesAnyCall(t *testing.T) {
 	for _, k := range []kind{simulated, freeswitch} {
 		t.Run(string(k), func(t *testing.T) {
 			skipWithout(t, k)
-			t.Parallel()
+			besideOthers(t)
 			p := newPair(t, k, nil)
 			defer showLog(t)
 			far := *p.customer

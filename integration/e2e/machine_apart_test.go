@@ -146,7 +146,7 @@ const apartGrace = 15 * time.Second
 // told once. When it is back, the calls that still live on its switch are ended.
 func TestVanishedHost(t *testing.T) {
 	const stay, come, ceiling, perSecond = 8, 44, 14, 2
-	t.Parallel()
+	besideOthers(t)
 	a := newApart(t)
 	p := newPairApart(t, a, map[string]any{"dialing.poll": "1s", "node_grace": apartGrace.String()})
 	defer showLog(t)

@@ -16,7 +16,7 @@ import (
 // The pacer at work on a simulated switch, with agents who talk and wrap up: a short run of what `ringmaster bench agents --mode
 // predictive` holds against the simulation of pacing.
 func TestPacedCampaign(t *testing.T) {
-	t.Parallel()
+	besideOthers(t)
 	dir, err := os.MkdirTemp(theSuite.dir, "pace-") //nolint:usetesting // the database's server runs as another user
 	require.NoError(t, err)
 	s, err := theSuite.start(t.Context(), dir, simulated, stack.Config{RTPEvery: 10})

@@ -15,7 +15,7 @@ import (
 
 // TestReadme types what the README says under "The first call", and looks at what came of it.
 func TestReadme(t *testing.T) {
-	t.Parallel()
+	besideOthers(t)
 	for _, tool := range []string{"bash", "curl", "jq"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("*** SKIPPED: the README's commands need %s ***", tool)

@@ -84,7 +84,7 @@ func (p *pair) leadsLeft(t *testing.T, campaign string) (left int) {
 // the other way round; no number is dialed twice, and no lead is forgotten: those that the dead one was calling have their
 // calls' true ends after its restart.
 func TestControllerTakesOver(t *testing.T) {
-	t.Parallel()
+	besideOthers(t)
 	const leads, perSecond = 150, 10
 	p := newPair(t, simulated, nil)
 	defer showLog(t)
@@ -147,7 +147,7 @@ func (p *pair) latest(t *testing.T) (node string) {
 // A controller that drains, and one whose switch is gone, leave their campaign to the other one within 5 s, though they live on: the
 // first with the calls that it waits for.
 func TestControllerYields(t *testing.T) {
-	t.Parallel()
+	besideOthers(t)
 	const leads, perSecond = 300, 5
 	p := newPair(t, simulated, map[string]any{"drain.hangup_calls": false, "drain.timeout": "12s"})
 	defer showLog(t)

@@ -152,7 +152,7 @@ func (a *arrivals) take(id, call string, n int, body, fault string) int {
 // TestEventsArriveThoughKilled: while events are committed the controller is killed and PostgreSQL crashes, at random, and the receiver fails two requests in ten. Every event
 // arrives at least once, signed, not before its state was committed, and in the order of its call. Whoever listens on the command line meanwhile has each once.
 func TestEventsArriveThoughKilled(t *testing.T) {
-	t.Parallel()
+	besideOthers(t)
 	calls, kills, restarts, most := 200, 2, 1, 2
 	if os.Getenv("RINGMASTER_BENCH") != "" {
 		calls, kills, restarts, most = 2000, 6, 2, 3
