@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // atOnce is how many tests run beside each other: they wait more than they work, and two processors serve so many in time. `go test -parallel` lets
@@ -43,7 +44,9 @@ func (u *turns) take(t *testing.T) {
 			u.short = append(u.short, mine)
 		}
 		u.mu.Unlock()
+		began := time.Now()
 		<-mine
+		t.Logf("waited %s for its turn, which the time that it took has in it", time.Since(began).Round(time.Second))
 	}
 	t.Cleanup(u.give)
 }
