@@ -126,4 +126,4 @@ func (d *twilioDialect) reconnected(meta json.RawMessage) json.RawMessage {
 	return withReconnect(meta, "true")
 }
 
-func (d *twilioDialect) marksAtOnce() int { return playout.MaxMarks }
+func (d *twilioDialect) marksAtOnce() int { return textQueue }

@@ -41,7 +41,7 @@ const (
 	textBytes = 1 << 20
 	// eventBytes bounds the texts that nobody has read from Session.Events yet.
 	eventBytes = 2 << 20
-	// markAnswers bounds the marks that are answered in 20 ms.
+	// markAnswers bounds the marks that are answered in 20 ms on our own protocol.
 	markAnswers = 64
 )
 

@@ -365,12 +365,10 @@ func (ms *marks) answerMarks() {
 	}
 }
 
-// sendMarks answers marks, some of many in each tick: an AI that has set a thousand takes no audio from other calls.
+// sendMarks answers marks, some of many in each tick and as many as there is room for: an AI that has set a thousand takes no audio from other calls, and loses
+// neither its socket nor an answer. The rest stays owed, in order.
 func (ms *marks) sendMarks() {
-	n := min(len(ms.owed), ms.left)
+	n := ms.toAI.sendMarks(ms.owed[:min(len(ms.owed), ms.left)])
 	ms.left -= n
-	for _, m := range ms.owed[:n] {
-		ms.toAI.sendMark(m)
-	}
 	ms.owed = slices.Delete(ms.owed, 0, n)
 }

@@ -14,6 +14,8 @@ const (
 	uplinkQueue = 2 * time.Second
 	// textQueue bounds the text frames that wait.
 	textQueue = 512
+	// markQueue bounds how many of them may be there when a mark is answered: the other half is for what can't wait elsewhere, as marks do.
+	markQueue = textQueue / 2
 	// flushTogether bounds the texts that are written at a time, in bytes.
 	flushTogether = 16 << 10
 )
@@ -92,6 +94,40 @@ func (o *toAI) sendFrame(b []byte) {
 	if len(b) > 0 {
 		o.sendRaw(b)
 	}
+}
+
+// sendMarks answers marks, as many as there is room for, by few writes, and returns how many it answered.
+func (o *toAI) sendMarks(owed []playout.Answer) (sent int) {
+	if s := o.ai.sock; s != nil && !s.corked {
+		s.corked = true
+		defer func() {
+			s.corked = false
+			if o.ai.sock == s {
+				o.flush(o.sh.now())
+			}
+		}()
+	}
+	for ; sent < len(owed); sent++ {
+		if !o.markRoom() && o.ai.sock != nil {
+			o.flush(o.sh.now())
+		}
+		if !o.markRoom() {
+			break
+		}
+		o.sendMark(owed[sent])
+	}
+	return sent
+}
+
+// markRoom tells whether a mark's answer can be sent, or kept for the next socket. Where none will come, nobody is left to be told.
+func (o *toAI) markRoom() bool {
+	switch s := o.ai.sock; {
+	case s != nil:
+		return s.texts < markQueue && s.textBytes < textBytes/2
+	case o.ai.reconnecting && o.dialect.says():
+		return len(o.waiting) < markQueue && o.waitingBytes < textBytes/2
+	}
+	return true
 }
 
 // sendMark answers a mark.

@@ -155,8 +155,13 @@ func (a *aiSocket) refuseCommand(id string, status int, code, detail string) {
 
 // addMark queues a mark, or answers it at once when it can't be played.
 func (ms *marks) addMark(name string) {
-	if !ms.ai.spoken() || len(ms.owed) >= playout.MaxMarks || !ms.tx.queue.AddMark(name) {
-		ms.toAI.sendMark(playout.Answer{Name: name, Cleared: true})
+	unplayed := playout.Answer{Name: name, Cleared: true}
+	switch {
+	case len(ms.owed) >= playout.MaxMarks:
+		ms.toAI.sendMark(unplayed)
+	case !ms.ai.spoken() || !ms.tx.queue.AddMark(name):
+		ms.owed = append(ms.owed, unplayed) // behind those that are owed already
+		ms.sendMarks()
 	}
 }
 

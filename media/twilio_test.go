@@ -15,6 +15,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/playout"
 	"github.com/ringmaster/ringmaster/media/rtp"
 	"github.com/ringmaster/ringmaster/media/sip"
 	"github.com/ringmaster/ringmaster/media/twilio"
@@ -171,6 +172,54 @@ func TestTwilioMarks(t *testing.T) {
 	r.turn()
 	r.turn()
 	require.LessOrEqual(t, loudTail(r.heard()), 5*dsp.SampleRate/1000, "what is heard behind a clear is the fade")
+}
+
+// TestTwilioManyMarks: as many marks as may wait are answered in order, by a clear or by the audio before them, however slowly the AI reads: its socket
+// is not closed over them, and what comes behind them is numbered on.
+func TestTwilioManyMarks(t *testing.T) {
+	t.Parallel()
+	for name, audio := range map[string]bool{"cleared": true, "played at once": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newTwilioRig(t)
+			r.callLaw(0)
+			r.frames()
+			r.say(make([]byte, dsp.FrameSamples))
+			var want []string
+			for i := range playout.MaxMarks {
+				if audio {
+					r.say(make([]byte, dsp.FrameSamples))
+				}
+				want = append(want, strings.Repeat("m", 200)+strconv.Itoa(i))
+				r.mark(want[i])
+			}
+			if audio {
+				r.clear()
+			}
+			for range 10 { // nobody reads
+				r.turn()
+				require.NotNil(t, r.p.ai.sock)
+				require.LessOrEqual(t, r.p.ai.sock.texts, markQueue)
+			}
+			require.NotEmpty(t, r.p.marks.owed, "the connection doesn't take them all")
+			r.mark("behind them")
+			var frames []twilioGot
+			for range 20 {
+				frames = append(frames, r.frames()...)
+				r.turn()
+			}
+			require.NotNil(t, r.p.ai.sock)
+			require.Equal(t, append(want, "behind them"), markNames(frames))
+			last := 0
+			for _, f := range frames {
+				n, err := strconv.Atoi(f.SequenceNumber)
+				require.NoError(t, err)
+				require.Greater(t, n, last)
+				last = n
+			}
+			require.Empty(t, r.p.marks.owed)
+		})
+	}
 }
 
 // loudTail is where the last sample lies that is not silence.
