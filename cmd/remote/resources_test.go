@@ -55,6 +55,7 @@ func TestVoiceAgents(t *testing.T) {
 		"voice-agents get "+anID+" --columns id,name",
 		"voice-agents create sales wss://ai.example/calls --set max_concurrent=50 --set external_agent_id=7 --columns id",
 		"voice-agents update "+anID+" --set status=paused --columns id",
+		"voice-agents update "+anID+" --set transport=openai_realtime --set transport_config={\"greet\":true,\"functions\":[\"hangup\"]} --columns id",
 		"voice-agents archive "+anID+" --columns id",
 		"voice-agents delete "+anID,
 		"voice-agents default",

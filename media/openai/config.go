@@ -157,10 +157,15 @@ func (c *Config) addTools(s object) error {
 	all := []any{}
 	for _, raw := range theirs {
 		var named struct {
-			Name string `json:"name"`
+			Name          string          `json:"name"`
+			Authorization json.RawMessage `json:"authorization"`
+			Headers       json.RawMessage `json:"headers"`
 		}
 		if json.Unmarshal(raw, &named) != nil {
 			return &ConfigError{"session.tools", "must be objects"}
+		}
+		if named.Authorization != nil || named.Headers != nil {
+			return &ConfigError{"session.tools", "may have no authorization and no headers: they are shown as they are; use a connector that keeps its own credentials"}
 		}
 		if !slices.Contains(c.Functions, named.Name) {
 			all = append(all, raw)

@@ -105,6 +105,8 @@ func TestParseConfig(t *testing.T) {
 		`{"session":{"audio":{"output":[]}}}`:                                "session.audio.output",
 		`{"session":{"audio":{"input":{"turn_detection":5}}}}`:               "session.audio.input.turn_detection",
 		`{"session":{"tools":{}}}`:                                           "session.tools",
+		`{"session":{"tools":[{"type":"mcp","authorization":"x"}]}}`:         "session.tools",
+		`{"session":{"tools":[{"type":"mcp","headers":{}}]}}`:                "session.tools",
 		`{"session":{"tools":["hangup"]}}`:                                   "session.tools",
 	} {
 		_, err := openai.ParseConfig(json.RawMessage(raw))
