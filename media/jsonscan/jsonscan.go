@@ -170,13 +170,13 @@ func (s *Scanner) skip(depth int) error {
 	if s.at == len(s.b) || depth > maxDepth {
 		return ErrSyntax
 	}
-	switch c := s.b[s.at]; {
-	case c == '"':
+	switch s.b[s.at] {
+	case '"':
 		_, err := s.string()
 		return err
-	case c == '{':
+	case '{':
 		return s.Object(func([]byte) error { return s.skip(depth + 1) })
-	case c == '[':
+	case '[':
 		return s.array(depth)
 	}
 	return s.literal()

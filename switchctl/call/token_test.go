@@ -110,8 +110,11 @@ func TestOpenAIContext(t *testing.T) {
 		config, carrier string
 		want            media.Encoding
 	}{
-		{``, "", media.EncodingPCMU}, {``, "PCMA", media.EncodingPCMA}, {`{}`, "PCMU", media.EncodingPCMU},
-		{`{"audio_format":"audio/pcmu"}`, "PCMA", media.EncodingPCMU}, {`{"audio_format":"audio/pcma"}`, "PCMU", media.EncodingPCMA},
+		{``, "", media.EncodingPCMU},
+		{``, "PCMA", media.EncodingPCMA},
+		{`{}`, "PCMU", media.EncodingPCMU},
+		{`{"audio_format":"audio/pcmu"}`, "PCMA", media.EncodingPCMU},
+		{`{"audio_format":"audio/pcma"}`, "PCMU", media.EncodingPCMA},
 	} {
 		agent.TransportConfig = json.RawMessage(c.config)
 		f := format
