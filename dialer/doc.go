@@ -43,7 +43,8 @@
 //
 //   - An admission: the tenant's gate, the number, its caller id's row, lead, unit and call, agent, trunk.
 //   - A leg on another route: gate, number, trunk, call, unit.
-//   - The start of an AI session: call, gate, unit. The call is answered by then, so no admission and no other route waits for it.
+//   - The start of an AI session: call, unit, and before the unit the gate where the call holds none of the voice agent's. The call is answered by
+//     then, so no admission and no other route waits for it.
 //   - The end of a call: call, unit, session, trunk, agent, lead.
 //   - A supervisor who claims an escalation: escalation, supervisor's session.
 //   - What an agent does with a call: the number where its owner opts out, call, agent, lead.
