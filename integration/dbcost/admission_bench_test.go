@@ -63,7 +63,7 @@ func newAdmissionWorld(b *testing.B, latency time.Duration, campaigns, leads int
 	storetest.Trunk(b, w.st, w.tenant, "127.0.0.1", 5070, 100_000)
 	storetest.InboundNumber(b, w.st, w.tenant, "+918000000001")
 	w.voiceAgent = storetest.VoiceAgent(b, w.st, w.tenant, "ws://127.0.0.1:9/ai")
-	storetest.Exec(b, w.st, w.tenant, "UPDATE voice_agents SET max_concurrent = 100000")
+	storetest.Exec(b, w.st, w.tenant, "UPDATE voice_agents SET max_concurrent = 10000")
 	storetest.Exec(b, w.st, w.tenant, "UPDATE trunks SET cps = 10000")
 	w.svc, err = dialer.New(dialer.Config{
 		NodeID: "bench", Guard: netguard.Policy{AllowLoopback: true}, Legal: dialer.Hours{From: "00:00", To: "24:00"}, DNC: nobodyListed{},
