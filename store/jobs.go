@@ -21,6 +21,8 @@ const (
 	jobsPoll = 2 * time.Second
 	// jobsCooldown is the least time between two looks into a queue.
 	jobsCooldown = 20 * time.Millisecond
+	// completedKept is how long a job that is done stays in River's table: each call leaves one, and nobody reads them.
+	completedKept = time.Minute
 	// rescueAfter is the age at which River takes a running job for one whose process died, unless its own time-out is longer.
 	rescueAfter = time.Minute
 
@@ -64,7 +66,7 @@ func (s *Store) NewJobs(cfg JobsConfig) (*Jobs, error) {
 	}
 	client, err := river.NewClient(riverpgxv5.New(s.pool), &river.Config{
 		Queues: queues, Workers: cfg.Workers, Logger: riverLogger(cfg.Logger), RescueStuckJobsAfter: rescueAfter,
-		FetchPollInterval: cmp.Or(cfg.Poll, jobsPoll), FetchCooldown: jobsCooldown,
+		FetchPollInterval: cmp.Or(cfg.Poll, jobsPoll), FetchCooldown: jobsCooldown, CompletedJobRetentionPeriod: completedKept,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the workers of the job queues: %w", err)
