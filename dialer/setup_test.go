@@ -138,7 +138,7 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 	return setupOn(t, storetest.New(t), change...)
 }
 
-func setupOn(t *testing.T, st *store.Store, change ...func(*Config)) *bundle {
+func setupOn(t testing.TB, st *store.Store, change ...func(*Config)) *bundle {
 	t.Helper()
 	b := &bundle{
 		st: st, registry: &fakeRegistry{listed: make(map[string]bool)}, clock: storetest.NewClock(time.Now()),
@@ -149,7 +149,7 @@ func setupOn(t *testing.T, st *store.Store, change ...func(*Config)) *bundle {
 }
 
 // another gives a second dialer on the same database.
-func (b *bundle) another(t *testing.T, node string, change ...func(*Config)) *Service {
+func (b *bundle) another(t testing.TB, node string, change ...func(*Config)) *Service {
 	t.Helper()
 	cfg := Config{
 		NodeID: node, Guard: netguard.Policy{AllowLoopback: true}, Legal: Hours{From: "00:00", To: "24:00"}, DNC: b.registry,
@@ -166,7 +166,7 @@ func (b *bundle) another(t *testing.T, node string, change ...func(*Config)) *Se
 
 func (b *bundle) attach(calls desk.Calls) { b.calls, b.desk = calls, b.svc.Desk(calls) }
 
-func (b *bundle) trunkAndNumber(t *testing.T) *bundle {
+func (b *bundle) trunkAndNumber(t testing.TB) *bundle {
 	t.Helper()
 	storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5070, 200)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET cps = 10000")
