@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -199,21 +200,21 @@ func (p *pipeline) Commit(ctx context.Context) error {
 		return p.failed
 	case p.tx == nil && len(p.off) == 0:
 		return nil
-	case len(p.off) == 0:
-		return p.tx.Commit(ctx)
 	}
 	results, err := p.send(ctx, func(b *pgx.Batch) { b.Queue("commit") })
 	if err != nil {
 		return err
 	}
 	tag, err := results.Exec()
-	if ended := results.Close(); err == nil {
-		err = ended
+	// The answer to COMMIT is the truth: a server that is shut down between it and the end of the batch says so in place of that end, and the pool
+	// destroys the connection. What was committed must not be taken for undone, and repeated.
+	if ended := results.Close(); err != nil {
+		return errors.Join(err, ended)
 	}
-	if err == nil && tag.String() == "ROLLBACK" {
-		err = pgx.ErrTxCommitRollback
+	if tag.String() == "ROLLBACK" {
+		return pgx.ErrTxCommitRollback
 	}
-	return err
+	return nil
 }
 
 // Rollback implements pgx.Tx.

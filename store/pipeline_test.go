@@ -202,3 +202,41 @@ func TestEventOfACallThatIsNotThere(t *testing.T) {
 	require.Equal(t, 1, storetest.Count(t, st, "SELECT count(*) FROM events"))
 	require.Equal(t, 1, storetest.Count(t, st, "SELECT count(*) FROM webhook_queue"))
 }
+
+// A transaction whose COMMIT was answered is done, though its connection ends before the batch does: it isn't repeated, and no error is told.
+func TestCommittedBeforeTheServerWasShutDown(t *testing.T) {
+	t.Parallel()
+	st, proxy := storetest.NewProxied(t)
+	tenant := storetest.Tenant(t, st)
+	emit := func(tx *store.Tx) error {
+		_, err := tx.Emit(t.Context(), store.Event{TenantID: tenant, Type: store.EventCallStarted, Data: struct{}{}})
+		return err
+	}
+	for name, do := range map[string]func(tx *store.Tx) error{
+		"at the commit": emit,
+		"on the way": func(tx *store.Tx) error {
+			if err := tx.Q.GateLock(t.Context(), tenant); err != nil {
+				return err
+			}
+			return emit(tx)
+		},
+		"by itself": func(tx *store.Tx) error {
+			if err := emit(tx); err != nil {
+				return err
+			}
+			return tx.Q.GateLock(t.Context(), tenant)
+		},
+	} {
+		require.NoError(t, st.InTenant(t.Context(), tenant, do)) // which has the statements prepared
+		before := storetest.Count(t, st, "SELECT count(*) FROM events")
+		runs := 0
+		happened := proxy.ShutDownAfterCommit()
+		require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+			runs++
+			return do(tx)
+		}), name)
+		require.True(t, happened(), name)
+		require.Equal(t, 1, runs, name)
+		require.Equal(t, before+1, storetest.Count(t, st, "SELECT count(*) FROM events"), name)
+	}
+}

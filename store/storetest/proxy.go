@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"io"
@@ -26,6 +27,7 @@ type Proxy struct {
 	cut          atomic.Bool            // the next message from a client is dropped with its connection
 	lose         atomic.Pointer[string] // the next such statement is carried out, and its answer dropped with the connection
 	mute         atomic.Bool            // what the server says is dropped
+	shutDown     atomic.Bool            // the next answer to a COMMIT is followed by the end of the connection
 
 	mu       sync.Mutex // guards what follows
 	listener net.Listener
@@ -84,6 +86,13 @@ func (p *Proxy) Resume() { p.mute.Store(false) }
 
 // CutAtNextWrite drops the next message from a client with its connection.
 func (p *Proxy) CutAtNextWrite() { p.cut.Store(true) }
+
+// ShutDownAfterCommit has the next COMMIT answered, and then the connection ended as a server does that is shut down at that moment: the end of the
+// batch never comes. It tells whether that has happened.
+func (p *Proxy) ShutDownAfterCommit() (happened func() bool) {
+	p.shutDown.Store(true)
+	return func() bool { return !p.shutDown.Load() }
+}
 
 // LoseAnswer has the next statement of a name carried out, with the end of its transaction where it is a transaction by itself, and its
 // connection end before the answer.
@@ -172,6 +181,12 @@ func (p *Proxy) ask(server io.Writer, client io.Reader, lost *atomic.Bool) {
 	}
 }
 
+// The messages CommandComplete of a COMMIT, and ErrorResponse of a backend that is ended (PostgreSQL, "Message Formats").
+const (
+	committed       = "C\x00\x00\x00\x0bCOMMIT\x00"
+	shutDownMessage = "E\x00\x00\x00\x3bSFATAL\x00VFATAL\x00C57P01\x00Mthe database is being shut down\x00\x00"
+)
+
 // answer passes on what a server says, up to an answer that is to be lost.
 func (p *Proxy) answer(client io.Writer, server io.Reader, lost *atomic.Bool) {
 	buffer := make([]byte, 32<<10)
@@ -182,6 +197,10 @@ func (p *Proxy) answer(client io.Writer, server io.Reader, lost *atomic.Bool) {
 		}
 		if p.mute.Load() {
 			continue
+		}
+		if at := bytes.Index(buffer[:n], []byte(committed)); at >= 0 && p.shutDown.CompareAndSwap(true, false) {
+			_, _ = client.Write(append(buffer[:at+len(committed):at+len(committed)], shutDownMessage...))
+			return
 		}
 		if _, err := client.Write(buffer[:n]); err != nil {
 			return
