@@ -30,6 +30,7 @@ type benchMediaCmd struct {
 	Record      bool   `help:"Record in stereo." default:"true" negatable:""`
 	Dir         string `help:"Folder for the recordings, which are deleted at the end." type:"path" placeholder:"DIR"`
 	Subprotocol string `help:"The AI's subprotocol." default:"audio.alpha.org"`
+	Transport   string `help:"The protocol on the AI's socket: websocket or twilio, whose audio is μ-law." default:"websocket" enum:"websocket,twilio"`
 	Encoding    string `help:"The AI's audio: pcm_s16le, pcmu or pcma." default:"pcm_s16le" enum:"pcm_s16le,pcmu,pcma"`
 	Rate        int    `help:"The AI's sample rate in Hz; 16000, or 8000 for pcmu and pcma, when left out."`
 	Shards      int    `help:"Tick threads of the endpoint; its own choice when left out."`
@@ -77,6 +78,7 @@ func (cmd benchMediaCmd) Run(ctx context.Context, e env) error {
 	start := mediabench.Processes(binary, func(p mediabench.Part) []string { return []string{"stand-in", "bench", string(p)} }, e.stderr)
 	o := mediabench.Options{
 		Calls: cmd.Calls, Seconds: cmd.Seconds, Warm: cmd.Warm, Record: cmd.Record, Dir: cmd.Dir, Subprotocol: cmd.Subprotocol,
+		Transport: cmd.Transport,
 		Encoding: cmd.Encoding, Rate: cmd.Rate, Shards: cmd.Shards, Profile: cmd.Profile,
 		Hostile: cmd.Hostile, CPUBound: cmd.CPUBound,
 	}

@@ -1,6 +1,7 @@
 package mediabench
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -24,6 +25,7 @@ const (
 	// echoPoll is how often the echo looks whether it is to end.
 	echoPoll = 100 // ms
 
+	opText   = 0x1
 	opBinary = 0x2
 	opClose  = 0x8
 )
@@ -173,7 +175,7 @@ func (c *echoConn) frames(b []byte) (used int, open bool) {
 			return used, true
 		}
 		op := rest[0] & 0x0f
-		if op == opBinary || op == opClose {
+		if op == opBinary || op == opText || op == opClose {
 			c.answer(rest[0], rest[head:head+4], rest[head+4:end])
 		}
 		used += end
@@ -189,7 +191,7 @@ func (c *echoConn) answer(first byte, key, payload []byte) {
 		c.lost++
 		return
 	}
-	n := len(payload)
+	n, begin := len(payload), len(c.out)
 	switch {
 	case n < 126:
 		c.out = append(c.out, first, byte(n))
@@ -210,7 +212,13 @@ func (c *echoConn) answer(first byte, key, payload []byte) {
 	for i := range body {
 		body[i] ^= key[i&3]
 	}
+	if first&0x0f == opText && !bytes.HasPrefix(c.out[at:], mediaFrame()) {
+		c.out = c.out[:begin] // metadata, and frames of Twilio's transport that are no audio
+	}
 }
+
+// mediaFrame is what a frame of audio begins with on Twilio's transport.
+func mediaFrame() []byte { return []byte(`{"event":"media"`) }
 
 // flush writes what is queued, as far as it is taken.
 func (c *echoConn) flush() bool {

@@ -24,8 +24,10 @@ type Options struct {
 	// Dir takes the recordings' temporary folder; the system's own when empty.
 	Dir         string `json:"dir,omitempty"`
 	Subprotocol string `json:"subprotocol,omitempty"`
-	Encoding    string `json:"encoding,omitempty"`
-	Rate        int    `json:"rate,omitempty"`
+	// Transport is the protocol on the AI's socket: websocket, the default, or twilio.
+	Transport string `json:"transport,omitempty"`
+	Encoding  string `json:"encoding,omitempty"`
+	Rate      int    `json:"rate,omitempty"`
 	// Shards is the number of the endpoint's tick threads; its own choice when 0.
 	Shards int `json:"shards,omitempty"`
 	// Hostile is how many voice agents flood the endpoint meanwhile, CPUBound how many goroutines compute in its process.

@@ -18,6 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/media/record"
+	"github.com/ringmaster/ringmaster/media/twilio"
 )
 
 // endpoint is the part that is measured: a media.Server with one session for each caller.
@@ -147,6 +148,13 @@ func (e *endpoint) spec(i int, url string, o Options) media.SessionSpec {
 		ID: sessionID(i), CallID: sessionID(i), URL: url, Subprotocol: o.Subprotocol,
 		Audio:        media.AudioFormat{Encoding: media.Encoding(o.Encoding), SampleRateHz: o.Rate},
 		ReconnectFor: 5 * time.Second,
+	}
+	if o.Transport == string(media.TransportTwilio) {
+		id := [16]byte{14: byte(i >> 8), 15: byte(i)}
+		spec.Transport = media.TransportTwilio
+		spec.Twilio = media.TwilioStream{
+			AccountSID: twilio.SID(twilio.AccountPrefix, id), CallSID: twilio.SID(twilio.CallPrefix, id), StreamSID: twilio.SID(twilio.StreamPrefix, id),
+		}
 	}
 	if o.Record {
 		spec.Recording = &record.Spec{Path: filepath.Join(e.dir, spec.ID+".wav"), Start: time.Now()}

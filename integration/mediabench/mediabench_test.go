@@ -34,9 +34,10 @@ func inProcess(ctx context.Context, p Part) (io.WriteCloser, io.Reader, func() e
 // TestRun measures a few calls: every packet comes back, the markers among them, and the recordings have both sides' size.
 func TestRun(t *testing.T) { //nolint:paralleltest // a measurement has the machine to itself
 	for name, o := range map[string]Options{
-		"alpha": {Calls: 4, Seconds: 2, Warm: 1, Record: true, Dir: t.TempDir()},
-		"beta":  {Calls: 4, Seconds: 2, Warm: 1, Subprotocol: "audio.beta.org"},
-		"pcmu":  {Calls: 4, Seconds: 2, Warm: 1, Encoding: "pcmu"},
+		"alpha":  {Calls: 4, Seconds: 2, Warm: 1, Record: true, Dir: t.TempDir()},
+		"beta":   {Calls: 4, Seconds: 2, Warm: 1, Subprotocol: "audio.beta.org"},
+		"pcmu":   {Calls: 4, Seconds: 2, Warm: 1, Encoding: "pcmu"},
+		"twilio": {Calls: 4, Seconds: 2, Warm: 1, Transport: "twilio"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r *Result
