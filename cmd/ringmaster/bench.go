@@ -79,7 +79,7 @@ func (cmd benchMediaCmd) Run(ctx context.Context, e env) error {
 	o := mediabench.Options{
 		Calls: cmd.Calls, Seconds: cmd.Seconds, Warm: cmd.Warm, Record: cmd.Record, Dir: cmd.Dir, Subprotocol: cmd.Subprotocol,
 		Transport: cmd.Transport,
-		Encoding: cmd.Encoding, Rate: cmd.Rate, Shards: cmd.Shards, Profile: cmd.Profile,
+		Encoding:  cmd.Encoding, Rate: cmd.Rate, Shards: cmd.Shards, Profile: cmd.Profile,
 		Hostile: cmd.Hostile, CPUBound: cmd.CPUBound,
 	}
 	if cmd.FindLimit {
