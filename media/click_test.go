@@ -1,6 +1,8 @@
 package media
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -8,17 +10,22 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/rtp"
+	"github.com/ringmaster/ringmaster/media/sip"
 )
 
 // clickLimit is the level above which what a cut adds to the spectrum is heard as a click, dB of full scale.
 const clickLimit = -50
 
 // click is the loudest that any 20 ms of pcm are above 1.5 kHz, where a tone of 440 Hz has nothing.
-func click(pcm []int16) float64 {
-	worst := -200.0
-	for at := 0; at+dsp.FrameSamples <= len(pcm); at += dsp.FrameSamples / 8 {
-		for hz := 1500.0; hz < 3900; hz += 100 {
-			worst = max(worst, dsptest.Power(pcm[at:at+dsp.FrameSamples], hz, dsp.SampleRate))
+func click(pcm []int16) float64 { return clickAt(pcm, dsp.SampleRate) }
+
+// clickAt is click of audio of a rate.
+func clickAt(pcm []int16, rate int) float64 {
+	worst, frame := -200.0, rate/dsp.FramesPerSecond
+	for at := 0; at+frame <= len(pcm); at += frame / 8 {
+		for hz := 1500.0; hz < float64(rate)/2-100; hz += 100 {
+			worst = max(worst, dsptest.Power(pcm[at:at+frame], hz, rate))
 		}
 	}
 	return worst
@@ -33,47 +40,78 @@ func TestCutsDontClick(t *testing.T) {
 	copy(cut, tone[:5+dsp.SampleRate/10])
 	require.Greater(t, click(cut), float64(clickLimit), "a cut without a fade is one")
 
-	clip := &Clip{Samples: tone}
+	clip, silence, soft := &Clip{Samples: tone}, make([]int16, dsp.SampleRate), slices.Repeat([]int16{ringBelow + 1}, dsp.SampleRate)
 	say := func(r *portRig) { r.send(aiAudio(tone)) }
 	play := func(r *portRig) { require.True(t, r.p.tx.extra.add(clip)) }
 	music := func(r *portRig) { r.p.tx.extra.setHold(true, clip) }
-	for name, c := range map[string]struct{ begin, cut func(r *portRig) }{
-		"killAudio":               {say, func(r *portRig) { r.send(aiText(`{"type":"killAudio"}`)) }},
-		"mute":                    {say, func(r *portRig) { r.p.muted[FromAgent] = true }},
-		"hold":                    {say, func(r *portRig) { r.p.tx.extra.setHold(true, nil) }},
-		"a tap that falls silent": {say, func(r *portRig) { r.p.tx.killAudio() }},
-		"a stopped clip":          {play, func(r *portRig) { r.p.tx.extra.stop() }},
-		"killAudio of a clip":     {play, func(r *portRig) { r.send(aiText(`{"type":"killAudio"}`)) }},
-		"the end of music":        {music, func(r *portRig) { r.p.tx.extra.setHold(false, nil) }},
-		"an AI that runs dry":     {func(r *portRig) { r.send(aiAudio(tone[:6*dsp.FrameSamples+37])) }, func(*portRig) {}},
+	kill := func(r *portRig) { r.send(aiText(`{"type":"killAudio"}`)) }
+	ring := func(r *portRig) {
+		r.p.tx.extra.setRing(clip)
+		for range ringAfter + 2 {
+			r.turn()
+			r.heard()
+		}
+	}
+	const runsDry = "an AI that runs dry"
+	for name, c := range map[string]struct {
+		begin, cut func(r *portRig)
+		follows    bool // something is heard thereafter
+	}{
+		"killAudio":               {begin: say, cut: kill},
+		"killAudio twice":         {begin: say, cut: func(r *portRig) { kill(r); kill(r) }},
+		"killAudio around audio":  {begin: say, cut: func(r *portRig) { kill(r); r.send(aiAudio(tone[:dsp.FrameSamples])); kill(r) }},
+		"mute":                    {begin: say, cut: func(r *portRig) { r.p.muted[FromAgent] = true }},
+		"hold":                    {begin: say, cut: func(r *portRig) { r.p.tx.extra.setHold(true, nil) }},
+		"a tap that falls silent": {begin: say, cut: func(r *portRig) { r.p.tx.killAudio() }},
+		"a stopped clip":          {begin: play, cut: func(r *portRig) { r.p.tx.extra.stop() }},
+		"a clip stopped twice":    {begin: play, cut: func(r *portRig) { r.p.tx.extra.stop(); r.p.tx.extra.stop() }},
+		"killAudio of a clip":     {begin: play, cut: kill},
+		"the end of music":        {begin: music, cut: func(r *portRig) { r.p.tx.extra.setHold(false, nil) }},
+		"other music": {begin: music, follows: true, cut: func(r *portRig) {
+			r.p.tx.extra.setHold(true, nil)
+			r.p.tx.extra.setHold(true, &Clip{Samples: silence})
+		}},
+		"a clip over music": {begin: music, follows: true, cut: func(r *portRig) { require.True(t, r.p.tx.extra.add(&Clip{Samples: silence})) }},
+		"music behind a clip": {begin: music, follows: true, cut: func(r *portRig) {
+			require.True(t, r.p.tx.extra.add(&Clip{Samples: silence[:3*dsp.FrameSamples]}))
+		}},
+		"the end of ringback":       {begin: ring, cut: func(r *portRig) { r.p.tx.extra.setRing(nil) }},
+		"ringback and the AI":       {begin: ring, follows: true, cut: func(r *portRig) { r.send(aiAudio(soft)) }},
+		"ringback and a hold":       {begin: ring, cut: func(r *portRig) { r.p.tx.extra.setHold(true, nil) }},
+		"ringback around a clip":    {begin: ring, follows: true, cut: func(r *portRig) { require.True(t, r.p.tx.extra.add(&Clip{Samples: silence[:480]})) }},
+		"the end of it all at once": {begin: music, cut: func(r *portRig) { r.p.tx.extra.setHold(false, nil); kill(r); r.p.tx.extra.setRing(nil) }},
+		runsDry:                     {begin: func(r *portRig) { r.send(aiAudio(tone[:6*dsp.FrameSamples+37])) }, cut: func(*portRig) {}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			worst := -200.0
-			for frames := 3; frames < 9; frames++ { // each ends at another phase
-				r := newPortRig(t, eightKHz())
-				r.connect()
-				r.call()
-				c.begin(r)
-				var heard []int16
-				for range frames {
-					r.turn()
-					heard = append(heard, r.heard()...)
+		for _, rate := range []int{dsp.SampleRate, 16000} {
+			t.Run(fmt.Sprintf("%s, %d Hz", name, rate), func(t *testing.T) {
+				t.Parallel()
+				worst := -200.0
+				for frames := 3; frames < 9; frames++ { // each ends at another phase
+					r := newPortRig(t, eightKHz())
+					r.connect()
+					r.p.leg.setLeg(sip.Media{Remote: r.caller.Local, Codec: rtp.L16, Rate: rate, PT: l16PT, Dir: sip.Direction{Send: true, Recv: true}}, r.now)
+					r.p.leg.speakAt = 0
+					c.begin(r)
+					var heard []int16
+					for range frames {
+						r.turn()
+						heard = append(heard, r.heard()...)
+					}
+					before := len(heard)
+					c.cut(r)
+					for range 10 {
+						r.turn()
+						heard = append(heard, r.heard()...)
+					}
+					if name != runsDry && !c.follows && rate == dsp.SampleRate {
+						require.LessOrEqual(t, loudTail(heard)-before, 5*dsp.SampleRate/1000, "the fade's length")
+					}
+					worst = max(worst, clickAt(heard[before-rate/dsp.FramesPerSecond:], rate))
 				}
-				before := len(heard)
-				c.cut(r)
-				for range 10 {
-					r.turn()
-					heard = append(heard, r.heard()...)
-				}
-				if name != "an AI that runs dry" {
-					require.LessOrEqual(t, loudTail(heard)-before, 5*dsp.SampleRate/1000, "the fade's length")
-				}
-				worst = max(worst, click(heard[before-dsp.FrameSamples:]))
-			}
-			t.Logf("%.1f dBFS", worst)
-			require.Less(t, worst, float64(clickLimit))
-		})
+				t.Logf("%.1f dBFS", worst)
+				require.Less(t, worst, float64(clickLimit))
+			})
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -26,8 +25,8 @@ const (
 	clipBatch = dsp.FrameSamples
 )
 
-// overlay is what the caller hears besides the AI: clips, one after the other, over its speech, and a held caller's music in its place. It belongs
-// to the shard's thread, and allocates nothing in a frame.
+// overlay is what the caller hears besides the AI: clips, one after the other, over its speech, and a held caller's music in its place. What is cut fades for 5 ms, under
+// what follows. It belongs to the shard's thread, and allocates nothing in a frame.
 type overlay struct {
 	clips   []*Clip
 	waiting int // samples of clips
@@ -44,7 +43,20 @@ type overlay struct {
 	hold *dsp.Resampler
 	raw  [clipBatch]int16
 	wide []int16
+
+	heard source
+	rest  []int16 // of what was cut, at the leg's rate: it fades under the next frame
 }
+
+// source is what the newest frame had besides the AI.
+type source uint8
+
+const (
+	nothing source = iota
+	aClip          // which goes on
+	theMusic
+	theRing
+)
 
 // add queues a clip. It reports false when it doesn't fit.
 func (o *overlay) add(c *Clip) bool {
@@ -60,27 +72,34 @@ func (o *overlay) add(c *Clip) bool {
 
 // stop drops the clips; 5 ms of the one that is heard still are, fading.
 func (o *overlay) stop() {
-	last := o.fading(len(o.clips) > 0 && o.at > 0, o.nextClip)
+	if o.heard == aClip {
+		o.cut()
+	}
 	clear(o.clips)
 	o.clips, o.waiting, o.at = o.clips[:0], 0, 0
-	o.end(last)
 }
 
-// fading takes the next 5 ms of what is heard now, faded; nil when nothing is.
-func (o *overlay) fading(heard bool, next func() []int16) *Clip {
-	if !heard {
-		return nil
+// cut keeps the next 5 ms of what is heard, faded, and takes it for silent from now on. It goes through the filter that the audio before it did.
+func (o *overlay) cut() {
+	var pcm []int16
+	to := o.hold
+	switch o.heard {
+	case aClip:
+		pcm, to = o.nextClip(), o.clip
+	case theMusic:
+		pcm = o.loop(o.music, &o.musicAt)
+	case theRing:
+		pcm = o.loop(o.ring, &o.ringAt)
+	case nothing:
+		return
 	}
-	pcm := slices.Clone(next()[:playout.FadeSamples])
 	playout.FadeOut(pcm, dsp.SampleRate)
-	return &Clip{Samples: pcm}
-}
-
-// end has the fading end of something be heard, before all clips.
-func (o *overlay) end(last *Clip) {
-	if last != nil && o.at == 0 {
-		o.clips, o.waiting = slices.Insert(o.clips, 0, last), o.waiting+len(last.Samples)
+	if to != nil {
+		o.wide = to.Process(o.wide[:0], pcm)
+		pcm = o.wide
+		to.Reset()
 	}
+	o.rest, o.heard = append(o.rest[:0], pcm...), nothing
 }
 
 // setHold begins a hold, changes its music, or ends it.
@@ -88,19 +107,21 @@ func (o *overlay) setHold(held bool, music *Clip) {
 	if music != nil && len(music.Samples) == 0 {
 		music = nil
 	}
-	last := o.fading(o.held && o.music != nil && len(o.clips) == 0, func() []int16 { return o.loop(o.music, &o.musicAt) })
+	if o.heard != aClip {
+		o.cut()
+	}
 	o.held, o.music, o.musicAt = held, music, 0
 	if o.hold != nil {
 		o.hold.Reset()
 	}
-	o.end(last)
 }
 
 // setRing begins ringback, or ends it.
 func (o *overlay) setRing(ring *Clip) {
-	last := o.fading(o.rings() && len(o.clips) == 0, func() []int16 { return o.loop(o.ring, &o.ringAt) })
+	if o.heard == theRing {
+		o.cut()
+	}
 	o.ring, o.ringAt, o.quiet = ring, 0, 0
-	o.end(last)
 	if o.hold != nil && !o.held {
 		o.hold.Reset()
 	}
@@ -114,6 +135,9 @@ func (o *overlay) listen(frame []int16) {
 	o.quiet++
 	for _, s := range frame {
 		if s > ringBelow || s < -ringBelow {
+			if o.heard == theRing {
+				o.cut()
+			}
 			o.quiet, o.ringAt = 0, 0
 			return
 		}
@@ -123,8 +147,21 @@ func (o *overlay) listen(frame []int16) {
 // rings tells whether ringback is heard now.
 func (o *overlay) rings() bool { return o.ring != nil && o.quiet > ringAfter && !o.held }
 
+// source is what the next frame has.
+func (o *overlay) source() source {
+	switch {
+	case len(o.clips) > 0:
+		return aClip
+	case o.held && o.music != nil:
+		return theMusic
+	case o.rings():
+		return theRing
+	}
+	return nothing
+}
+
 // active tells whether the caller hears any of it.
-func (o *overlay) active() bool { return len(o.clips) > 0 || o.held && o.music != nil || o.rings() }
+func (o *overlay) active() bool { return len(o.rest) > 0 || o.source() != nothing }
 
 // setRate prepares for a leg's rate.
 func (o *overlay) setRate(rate int) (err error) {
@@ -132,6 +169,7 @@ func (o *overlay) setRate(rate int) (err error) {
 		return nil
 	}
 	o.rate, o.clip, o.hold = rate, nil, nil
+	o.forget()
 	if rate == dsp.SampleRate {
 		return nil
 	}
@@ -142,17 +180,40 @@ func (o *overlay) setRate(rate int) (err error) {
 	return err
 }
 
-// mix puts the next 20 ms over a frame of the leg's rate. While a clip plays the music rests.
+// mix puts the next 20 ms over a frame of the leg's rate. While a clip plays the music rests; it goes on where it was.
 func (o *overlay) mix(frame []int16) {
-	switch {
-	case len(o.clips) > 0:
-		o.over(frame, o.clip, o.nextClip())
-	case o.held && o.music != nil:
-		o.over(frame, o.hold, o.loop(o.music, &o.musicAt))
-	case o.rings():
-		o.over(frame, o.hold, o.loop(o.ring, &o.ringAt))
+	next := o.source()
+	if next != o.heard {
+		o.cut()
 	}
+	switch next {
+	case aClip:
+		o.over(frame, o.clip, o.nextClip())
+		if len(o.clips) == 0 { // it has come to its end
+			next = nothing
+		}
+	case theMusic:
+		o.over(frame, o.hold, o.again(o.music, &o.musicAt, o.heard != theMusic))
+	case theRing:
+		o.over(frame, o.hold, o.again(o.ring, &o.ringAt, o.heard != theRing))
+	case nothing:
+	}
+	o.over(frame, nil, o.rest)
+	o.rest, o.heard = o.rest[:0], next
 }
+
+// again is loop; what goes on after something else was heard fades in.
+func (o *overlay) again(c *Clip, at *int, begins bool) []int16 {
+	begins = begins && *at > 0
+	pcm := o.loop(c, at)
+	if begins {
+		playout.FadeIn(pcm, dsp.SampleRate)
+	}
+	return pcm
+}
+
+// forget takes what was heard for gone: another leg begins.
+func (o *overlay) forget() { o.rest, o.heard = o.rest[:0], nothing }
 
 // over adds samples at 8 kHz to a frame.
 func (o *overlay) over(frame []int16, to *dsp.Resampler, pcm []int16) {

@@ -227,6 +227,8 @@ func (l *portLeg) setLeg(m sip.Media, now int64) {
 		l.up, l.had = true, true
 		l.tx.seq, l.tx.ts, l.tx.ssrc = uint16(rand.Uint32()), rand.Uint32(), rand.Uint32()
 		l.tx.talking, l.tx.count = false, 0
+		l.tx.queue.DropTail()
+		l.tx.extra.forget()
 		l.rec.playPos = 0
 		l.speakAt = now + speakLimit
 		l.rx.resetCaller()

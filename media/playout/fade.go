@@ -44,9 +44,8 @@ type tail struct {
 }
 
 // keepTail keeps the next 5 ms of what is about to be dropped, faded; where there is less, its last sample is held. Nothing is kept of what nobody
-// has begun to hear.
+// has begun to hear; what is kept already is heard all the same.
 func (q *Queue) keepTail() {
-	q.rest.n = 0
 	if !q.sounds {
 		return
 	}
@@ -63,6 +62,9 @@ func (q *Queue) keepTail() {
 	FadeOut(t, q.Rate)
 	q.rest.n, q.sounds, q.last = len(t), false, 0
 }
+
+// DropTail drops what is left of cut audio: nobody is there who has heard what was before it.
+func (q *Queue) DropTail() { q.rest.n = 0 }
 
 // takeTail begins a frame with what is left of cut audio, and returns its length.
 func (q *Queue) takeTail(dst []int16) int {
