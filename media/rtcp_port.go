@@ -25,14 +25,13 @@ func (l *portLeg) closeRTP() {
 	}
 	l.sh.unwatch(l.rtp.FD)
 	l.sh.unwatch(l.rtp.Control.FD)
-	port := int(l.rtp.Local.Port())
+	if l.had { // before another session can bind them
+		l.sh.srv.ports.rest(int(l.rtp.Local.Port()), l.sh.srv.cfg.Clock())
+	}
 	if err := l.rtp.Close(); err != nil {
 		l.log.Debug("closing an RTP socket failed", "error", err)
 	}
 	l.rtp = nil
-	if l.had {
-		l.sh.srv.ports.rest(port, l.sh.srv.cfg.Clock())
-	}
 }
 
 // readRTCP takes the control packets that have arrived on their own port.
