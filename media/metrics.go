@@ -31,8 +31,10 @@ type metrics struct {
 	recordings     record.Metrics
 	amd            *prometheus.CounterVec // event: verdict, greeting_end, beep; class: human, machine, unknown
 	limits         *prometheus.CounterVec // limit: limitLabels
-	lateSlots      prometheus.Counter
-	panics         prometheus.Counter
+	// responsesFailed counts responses of OpenAI's Realtime API.
+	responsesFailed prometheus.Counter
+	lateSlots       prometheus.Counter
+	panics          prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -67,8 +69,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		recordings: record.NewMetrics(),
 		amd:        vec("amd_total", "Findings of the answering-machine detection.", "event", "class"),
 		limits:     vec("ai_limits_total", "Limits that voice agents' sockets have exceeded.", "limit"),
-		lateSlots:  counter("late_slots_total", "Slots of 5 ms that a media thread skipped because it was late."),
-		panics:     counter("panics_total", "Panics caught at the top of a request or a session."),
+		responsesFailed: counter("ai_responses_failed_total",
+			"Responses that OpenAI's Realtime API could not make, or refused."),
+		lateSlots: counter("late_slots_total", "Slots of 5 ms that a media thread skipped because it was late."),
+		panics:    counter("panics_total", "Panics caught at the top of a request or a session."),
 	}
 	m.initialise()
 	if reg == nil {
@@ -78,7 +82,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	for _, c := range append(m.recordings.Collectors(),
 		m.sessions, m.legs, m.tapLegs, m.tapDropped, m.packets, m.rtcp, m.discarded, m.concealed, m.frames, m.framesDropped,
 		m.playoutDropped, m.texts, m.opens, m.reconnects, m.invites, m.digits, m.amd,
-		m.limits, m.lateSlots, m.panics,
+		m.limits, m.responsesFailed, m.lateSlots, m.panics,
 	) {
 		errs = append(errs, reg.Register(c))
 	}

@@ -24,18 +24,22 @@ const (
 	keysPause = int64(15e8)
 	// maxRunning bounds the function calls that are not answered yet, and maxSpoken the items that are not heard yet.
 	maxRunning, maxSpoken = 64, 256
+	// maxKnown bounds the function calls that are known to have been made.
+	maxKnown = 128
+	// responseDeadline is how long a response that was asked for may take to begin, and retryPause the time before one that failed is asked for again.
+	responseDeadline, retryPause = int64(10e9), int64(2e9)
 	// spokenPerSecond counts an item's audio, a multiple of the rates that playout has.
 	spokenPerSecond = 96000
 )
 
 // openaiDialect is TransportOpenAI. What it writes depends on what the server has said, and on what the caller has heard: openaitext.go.
 type openaiDialect struct {
-	cfg        openai.Config
-	update     []byte // the session.update
-	interrupts bool   // the server ends a response by itself when the caller speaks
-	greeted    bool
-	meta       json.RawMessage
-	sessionBy  int64 // when the session must have begun
+	cfg       openai.Config
+	update    []byte // the session.update
+	turns     openai.Turns
+	greeted   bool
+	meta      json.RawMessage
+	sessionBy int64 // when the session must have begun
 
 	openaiTalk
 	errorsLogged int
@@ -47,12 +51,18 @@ type openaiTalk struct {
 	begun    bool // the session.update was sent
 	response string
 	asked    bool // a response was asked for, and has not begun
-	owed     bool // a response is to be asked for
+	askedBy  int64
+	owed     bool   // a response is to be asked for
+	words    string // what the next response is asked to say
+	failures int    // responses that have failed, one behind the other
+	retryAt  int64  // when a response that failed is asked for again
 	cut      string
 	cutItem  string
 	spoken   []spokenItem
 	noted    []openai.Item     // function calls of the response that is under way
 	running  map[string]string // function calls that are not answered yet: their names
+	known    []string          // the newest function calls, a ring whose oldest is next
+	oldest   int
 	leaving  *leavingCall
 	quiet    int // frames for which nothing has been played
 	keys     []byte
@@ -81,7 +91,7 @@ func newOpenAIDialect(spec *SessionSpec) (*openaiDialect, error) {
 	}
 	d := &openaiDialect{cfg: spec.OpenAI.Config, greeted: spec.Reconnected}
 	var err error
-	if d.update, d.interrupts, err = d.cfg.Update(format); err != nil {
+	if d.update, d.turns, err = d.cfg.Update(format); err != nil {
 		return nil, &SpecError{Field: "openai", Message: err.Error()}
 	}
 	return d, nil

@@ -2,7 +2,6 @@ package media
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
 
 	"github.com/ringmaster/ringmaster/media/openai"
@@ -141,13 +140,13 @@ func (a *aiSocket) takeEvent(d *openaiDialect, f *openaiFrame, size int) {
 	case typ == openai.EventSpeechStarted:
 		a.bargeIn(d)
 	case typ == openai.EventResponse:
-		d.response, d.asked, d.noted = f.detail.Response.ID, false, d.noted[:0]
+		d.response, d.asked, d.retryAt, d.noted = f.detail.Response.ID, false, 0, d.noted[:0]
 		d.forgetHeard(a.openaiWaiting())
 	case typ == openai.EventArguments:
 		d.noted = append(d.noted, openai.Item{CallID: f.detail.CallID, Name: f.detail.Name, Arguments: f.detail.Arguments})
 	case typ == openai.EventItemDone:
 		if f.detail.Item.Called() {
-			a.callFunction(d, &f.detail.Item)
+			a.callFunction(d, &f.detail.Item, string(f.event.ResponseID))
 		}
 	case typ == openai.EventResponseDone:
 		a.endResponse(d, &f.detail.Response)
@@ -166,14 +165,15 @@ func (a *aiSocket) beginTalk(d *openaiDialect) {
 		return
 	}
 	d.begun = true
+	a.stableAt = a.sh.now() + int64(a.s.spec.ReconnectFor)
 	a.say(d.update)
 	if len(d.meta) > 0 && string(d.meta) != "{}" {
 		a.say(openai.AppendMessage(nil, openai.RoleSystem, "About this call: "+string(d.meta)))
 	}
 	words, speaks := d.cfg.FirstWords()
 	if speaks && !d.greeted {
-		d.asked = true
-		a.say(openai.AppendRespond(nil, words))
+		d.words = words
+		a.ask(d)
 	}
 	d.greeted = true
 }
@@ -181,7 +181,6 @@ func (a *aiSocket) beginTalk(d *openaiDialect) {
 // openaiError logs what the server complains of, and ends what can't go on.
 func (a *aiSocket) openaiError(d *openaiDialect, err *openai.Error) {
 	a.sh.srv.metrics.texts.WithLabelValues(openai.EventError).Inc()
-	d.asked = false // it may be what was refused
 	if d.errorsLogged < 5 {
 		d.errorsLogged++
 		a.log.Warn("voice agent reports an error; the fifth is the last that is logged",
@@ -189,15 +188,17 @@ func (a *aiSocket) openaiError(d *openaiDialect, err *openai.Error) {
 	}
 	switch {
 	case err.Refused():
-		a.refused(err)
+		a.giveUp(err)
 	case err.Over() || !d.begun:
 		a.socketFailed(err, a.sh.now())
+	case err.OfResponse():
+		a.responseRefused(d, err)
 	}
 }
 
-// refused closes a socket whose session will never be.
-func (a *aiSocket) refused(err error) {
-	a.toAI.write(ws.OpClose, ws.ClosePayload(ws.CloseNormal, "session refused"), false, a.sh.now())
+// giveUp closes a socket that it doesn't help to dial again.
+func (a *aiSocket) giveUp(err error) {
+	a.toAI.write(ws.OpClose, ws.ClosePayload(ws.CloseNormal, "session given up"), false, a.sh.now())
 	if a.sock == nil {
 		return // the write has failed
 	}
@@ -215,115 +216,21 @@ func (a *aiSocket) bargeIn(d *openaiDialect) {
 		a.say(openai.AppendTruncate(nil, item.id, item.content, item.length*1000/spokenPerSecond))
 		d.cutItem = item.id
 	}
-	d.spoken = d.spoken[:0]
+	d.spoken, d.words = d.spoken[:0], ""
+	if d.turns.Responds {
+		d.retryAt = 0
+	}
 	a.tx.killAudio()
 	if d.response != "" {
 		d.cut = d.response
-		if !d.interrupts {
+		if !d.turns.Interrupts {
 			a.say(openai.AppendCancel(nil, d.response))
 		}
 	}
 	if c := d.leaving; c != nil {
 		d.leaving = nil
-		a.answerCall(d, c.id, refusal(errTalkedOver))
+		a.talkedOver(d, c.id)
 	}
-}
-
-// endResponse ends the model's turn: function calls of which nothing else has told are made, unless it was cut.
-func (a *aiSocket) endResponse(d *openaiDialect, r *openai.Response) {
-	if r.Completed() {
-		for i := range r.Output {
-			if r.Output[i].Called() {
-				a.callFunction(d, &r.Output[i])
-			}
-		}
-		for i := range d.noted {
-			if d.noted[i].CallID != "" {
-				a.callFunction(d, &d.noted[i])
-			}
-		}
-	}
-	d.response, d.noted = "", d.noted[:0]
-	a.respond(d)
-}
-
-// callFunction makes a function call of the model a command of the call, once.
-func (a *aiSocket) callFunction(d *openaiDialect, call *openai.Item) {
-	if _, made := d.running[call.CallID]; made || a.sock == nil {
-		return
-	}
-	command, err := d.cfg.Command(call.Name, call.Arguments)
-	if errors.Is(err, openai.ErrNotAllowed) && !d.refusedOnce {
-		d.refusedOnce = true
-		a.log.Warn("the voice agent's model has called a function that it may not call; further calls are only refused", "function", clip(call.Name, 64))
-	}
-	switch {
-	case longName(call.CallID):
-		a.badFrame(openai.EventItemDone, errCallID)
-		return
-	case err == nil && len(d.running) >= maxRunning:
-		err = errTooMany
-	case err == nil && d.leaving != nil && openai.Leaves(call.Name):
-		err = errLeaving
-	}
-	d.running[call.CallID] = call.Name
-	switch {
-	case err != nil:
-		a.answerCall(d, call.CallID, refusal(err))
-	case openai.Leaves(call.Name):
-		d.leaving = &leavingCall{id: call.CallID, command: command, by: a.sh.now() + hearDeadline}
-	default:
-		a.command(d, call.CallID, command)
-	}
-}
-
-// command hands a function call to the call's owner.
-func (a *aiSocket) command(d *openaiDialect, id string, command json.RawMessage) {
-	if !a.s.emit(Text{Type: textCommand, ID: id, Data: command}) {
-		a.answerCall(d, id, CommandResult{ID: id, Status: 429, Error: map[string]any{"code": "rate_limited", "detail": "Too many commands wait to be carried out."}})
-	}
-}
-
-// refusal answers a function call that becomes no command.
-func refusal(err error) CommandResult {
-	return CommandResult{Status: 400, Error: map[string]any{"code": "invalid_request", "detail": err.Error()}}
-}
-
-// answerCall gives a function's result to the model, which goes on talking unless it has left the call.
-func (a *aiSocket) answerCall(d *openaiDialect, id string, r CommandResult) {
-	name, ours := d.running[id]
-	if !ours {
-		return // of an earlier socket
-	}
-	d.running[id] = "" // it stays known: the same call is told twice
-	output, err := json.Marshal(struct {
-		OK     bool `json:"ok"`
-		Status int  `json:"status"`
-		Result any  `json:"result,omitempty"`
-		Error  any  `json:"error,omitempty"`
-	}{r.OK, r.Status, r.Result, r.Error})
-	if err != nil {
-		a.log.Error("encoding a function's result failed", "error", err)
-		return
-	}
-	a.say(openai.AppendOutput(nil, id, output))
-	d.owed = !r.OK || !openai.Leaves(name)
-	a.respond(d)
-}
-
-// respond asks for the response that is owed, as soon as nothing is under way.
-func (a *aiSocket) respond(d *openaiDialect) {
-	if !d.owed || d.busy() || d.leaving != nil || a.sock == nil {
-		return
-	}
-	for _, name := range d.running {
-		if name != "" {
-			return
-		}
-	}
-	clear(d.running)
-	d.owed, d.asked = false, true
-	a.say(openai.AppendRespond(nil, ""))
 }
 
 // tellModel adds a message that the model answers.
@@ -345,6 +252,14 @@ func (a *aiSocket) tickTalk(d *openaiDialect, now int64) {
 	}
 	if d.quiet++; a.tx.queue.Backlog() > 0 || d.busy() {
 		d.quiet = 0
+	}
+	switch {
+	case d.asked && now >= d.askedBy: // it was lost, or the server doesn't say that a response begins
+		d.asked = false
+		a.respond(d)
+	case d.retryAt != 0 && now >= d.retryAt:
+		d.retryAt, d.owed = 0, true
+		a.respond(d)
 	}
 	if c := d.leaving; c != nil && (d.quiet >= heardTicks || now >= c.by) {
 		d.leaving = nil

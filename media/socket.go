@@ -2,6 +2,7 @@ package media
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -65,6 +66,9 @@ func (a *aiSocket) attach(d *ws.Conn, meta []byte, now int64) {
 	s.in.Buffers = &a.sh.srv.buffers
 	a.sock, a.reconnecting = s, false
 	a.stableAt = now + int64(a.s.spec.ReconnectFor)
+	if a.s.spec.Transport == TransportOpenAI {
+		a.stableAt = math.MaxInt64 // until its session has begun
+	}
 	if !a.watchSocket(now) {
 		return
 	}

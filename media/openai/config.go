@@ -74,18 +74,21 @@ func ParseConfig(raw json.RawMessage) (Config, error) {
 	return c, err
 }
 
-// Update is the session.update of a session with a format. interrupts tells that the server ends a response by itself when the caller speaks.
-func (c *Config) Update(format string) (frame []byte, interrupts bool, err error) {
-	session, interrupts, err := c.merged(format)
+// Turns is what the server does by itself when the caller speaks: it ends the response that is under way, and responds to what was said.
+type Turns struct{ Interrupts, Responds bool }
+
+// Update is the session.update of a session with a format.
+func (c *Config) Update(format string) (frame []byte, turns Turns, err error) {
+	session, turns, err := c.merged(format)
 	if err != nil {
-		return nil, false, err
+		return nil, turns, err
 	}
 	frame, err = json.Marshal(struct {
 		Type    string `json:"type"`
 		EventID string `json:"event_id"`
 		Session object `json:"session"`
 	}{"session.update", UpdateID, session})
-	return frame, interrupts, err
+	return frame, turns, err
 }
 
 // object is a JSON object of which a few members matter.
@@ -109,26 +112,26 @@ func (o object) set(name string, v any) {
 }
 
 // merged is the customer's session with what is ours in it.
-func (c *Config) merged(format string) (s object, interrupts bool, err error) {
+func (c *Config) merged(format string) (s object, turns Turns, err error) {
 	if s, err = (object{"session": c.Session}).within("transport_config", "session"); err != nil {
-		return nil, false, &ConfigError{"session", "must be an object"}
+		return nil, turns, &ConfigError{"session", "must be an object"}
 	}
 	var kind string
 	if raw := s["type"]; len(raw) > 0 && (json.Unmarshal(raw, &kind) != nil || kind != "realtime") {
-		return nil, false, &ConfigError{"session.type", "must be realtime, or left out"}
+		return nil, turns, &ConfigError{"session.type", "must be realtime, or left out"}
 	}
 	s.set("type", "realtime")
 	audio, err := s.within("session", "audio")
 	if err != nil {
-		return nil, false, err
+		return nil, turns, err
 	}
 	in, err := audio.within("session.audio", "input")
 	if err != nil {
-		return nil, false, err
+		return nil, turns, err
 	}
 	out, err := audio.within("session.audio", "output")
 	if err != nil {
-		return nil, false, err
+		return nil, turns, err
 	}
 	ours := map[string]string{"type": format}
 	in.set("format", ours)
@@ -137,15 +140,18 @@ func (c *Config) merged(format string) (s object, interrupts bool, err error) {
 	audio.set("output", out)
 	s.set("audio", audio)
 	if err := c.addTools(s); err != nil {
-		return nil, false, err
+		return nil, turns, err
 	}
-	turns := struct {
+	detection := struct {
 		Interrupts *bool `json:"interrupt_response"`
+		Responds   *bool `json:"create_response"`
 	}{}
-	if raw := in["turn_detection"]; len(raw) > 0 && json.Unmarshal(raw, &turns) != nil {
-		return nil, false, &ConfigError{"session.audio.input.turn_detection", "must be an object or null"}
+	if raw := in["turn_detection"]; len(raw) > 0 && json.Unmarshal(raw, &detection) != nil {
+		return nil, turns, &ConfigError{"session.audio.input.turn_detection", "must be an object or null"}
 	}
-	return s, turns.Interrupts == nil || *turns.Interrupts, nil
+	turns.Interrupts = detection.Interrupts == nil || *detection.Interrupts
+	turns.Responds = detection.Responds == nil || *detection.Responds
+	return s, turns, nil
 }
 
 // addTools puts our functions behind the customer's tools, and in place of those of the same name.

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/ringmaster/ringmaster/media/jsonscan"
@@ -135,6 +136,22 @@ type Response struct {
 	ID     string `json:"id"`
 	Status string `json:"status"`
 	Output []Item `json:"output"`
+	// Details say why the response ended as it did; of no matter where they have another form.
+	Details json.RawMessage `json:"status_details"`
+}
+
+// Failed tells whether the server could not make the response.
+func (r Response) Failed() bool { return r.Status == "failed" }
+
+// Fault is why the response failed.
+func (r Response) Fault() *Error {
+	var details struct {
+		Error Error `json:"error"`
+	}
+	if json.Unmarshal(r.Details, &details) != nil || details.Error == (Error{}) {
+		details.Error = Error{Code: "response_failed"}
+	}
+	return &details.Error
 }
 
 // Completed tells whether nothing has ended the response early.
@@ -154,8 +171,17 @@ func (e *Error) Error() string {
 	if code == "" {
 		code = e.Type
 	}
-	return "voice agent's session: " + code + ": " + e.Message
+	return fmt.Sprintf("voice agent's session: %.64s: %.300s", code, e.Message)
 }
+
+// codeBusy: a response was asked for while one is under way.
+const codeBusy = "conversation_already_has_active_response"
+
+// OfResponse tells whether a response that was asked for is refused.
+func (e *Error) OfResponse() bool { return e.EventID == respondID || e.Busy() }
+
+// Busy tells whether a response is refused because another one is under way.
+func (e *Error) Busy() bool { return e.Code == codeBusy }
 
 // Refused tells whether the session, as it was asked for, will never be: to dial again doesn't help.
 func (e *Error) Refused() bool {

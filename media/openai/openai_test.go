@@ -17,8 +17,8 @@ func TestFramesOut(t *testing.T) {
 	for want, got := range map[string][]byte{
 		`{"type":"input_audio_buffer.append","audio":"f/9/"}`:                                              openai.AppendAudio(nil, []byte{0x7f, 0xff, 0x7f}),
 		`{"type":"conversation.item.truncate","item_id":"item_\"1","content_index":1,"audio_end_ms":1500}`: openai.AppendTruncate(nil, `item_"1`, 1, 1500),
-		`{"type":"response.create"}`: openai.AppendRespond(nil, ""),
-		`{"type":"response.create","response":{"instructions":"Say \"hello\"."}}`:                                                   openai.AppendRespond(nil, `Say "hello".`),
+		`{"type":"response.create","event_id":"ringmaster_response"}`: openai.AppendRespond(nil, ""),
+		`{"type":"response.create","event_id":"ringmaster_response","response":{"instructions":"Say \"hello\"."}}`:                                                   openai.AppendRespond(nil, `Say "hello".`),
 		`{"type":"response.cancel","response_id":"resp_1"}`:                                                                         openai.AppendCancel(nil, "resp_1"),
 		`{"type":"conversation.item.create","item":{"type":"function_call_output","call_id":"c1","output":"{\"ok\":true}"}}`:        openai.AppendOutput(nil, "c1", []byte(`{"ok":true}`)),
 		`{"type":"conversation.item.create","item":{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]}}`: openai.AppendMessage(nil, openai.RoleUser, "hi"),
@@ -27,9 +27,9 @@ func TestFramesOut(t *testing.T) {
 	}
 	c, err := openai.ParseConfig(json.RawMessage(`{"session":{"instructions":"Be kind.","audio":{"input":{"turn_detection":null}}},"functions":["send_dtmf"]}`))
 	require.NoError(t, err)
-	frame, interrupts, err := c.Update(openai.FormatPCMA)
+	frame, turns, err := c.Update(openai.FormatPCMA)
 	require.NoError(t, err)
-	require.True(t, interrupts)
+	require.Equal(t, openai.Turns{Interrupts: true, Responds: true}, turns)
 	require.JSONEq(t, `{"type":"session.update","event_id":"ringmaster_session","session":{"type":"realtime","instructions":"Be kind.",
 		"audio":{"input":{"turn_detection":null,"format":{"type":"audio/pcma"}},"output":{"format":{"type":"audio/pcma"}}},
 		"tools":[{"type":"function","name":"send_dtmf","description":"Press keys of the telephone, to get through a menu.","parameters":{"type":"object","additionalProperties":false,

@@ -9,6 +9,9 @@ import (
 // UpdateID is the event_id of our session.update: an error that names it says that the session is refused.
 const UpdateID = "ringmaster_session"
 
+// respondID is the event_id of our response.create.
+const respondID = "ringmaster_response"
+
 // AppendAudio appends an event with the caller's audio.
 func AppendAudio(dst, g711 []byte) []byte {
 	dst = append(dst, `{"type":"input_audio_buffer.append","audio":"`...)
@@ -29,7 +32,7 @@ func AppendTruncate(dst []byte, item string, content, endMS int) []byte {
 
 // AppendRespond appends the event that asks for a response; instructions are for this one alone, and may be empty.
 func AppendRespond(dst []byte, instructions string) []byte {
-	dst = append(dst, `{"type":"response.create"`...)
+	dst = append(dst, `{"type":"response.create","event_id":"`+respondID+`"`...)
 	if instructions != "" {
 		dst = append(dst, `,"response":{"instructions":`...)
 		dst = appendString(dst, instructions)

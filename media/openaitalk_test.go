@@ -1,0 +1,203 @@
+package media
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+)
+
+// log has what the port logs.
+func (r openaiRig) log() *bytes.Buffer {
+	var out bytes.Buffer
+	r.p.log = slog.New(slog.NewTextHandler(&out, nil))
+	return &out
+}
+
+// TestOpenAITalkedOver: a function call that the model completes behind the caller's interruption is not carried out, whoever ends the response.
+func TestOpenAITalkedOver(t *testing.T) {
+	t.Parallel()
+	done := `{"type":"response.done","response":{"id":"resp_1","status":"cancelled"}}`
+	for name, c := range map[string]struct {
+		session, event, done string
+		want                 []string
+	}{
+		"the server ends it": {`{}`, `{"type":"response.output_item.done","response_id":"resp_1","item":%s}`, done, nil},
+		"no id":              {`{}`, `{"type":"response.output_item.done","item":%s}`, done, nil},
+		"we end it": {
+			`{"audio":{"input":{"turn_detection":{"type":"server_vad","interrupt_response":false,"create_response":false}}}}`,
+			`{"type":"response.output_item.done","response_id":"resp_1","item":%s}`, done, []string{"response.create"},
+		},
+		"it is complete": {`{}`, `{"type":"response.done","response":{"id":"resp_1","status":"completed","output":[%s]}}`, `{"type":"rate_limits.updated"}`, nil},
+	} {
+		for _, call := range []string{callItem("call_1", "hangup", `{}`, "completed"), callItem("call_1", "send_dtmf", `{"digits":"1"}`, "completed")} {
+			r := newOpenAIRig(t, `{"functions":["hangup","send_dtmf"],"session":`+c.session+`}`)
+			r.event(`{"type":"response.created","response":{"id":"resp_1"}}`)
+			r.say("resp_1", "item_1", make([]byte, dsp.SampleRate))
+			r.turns(5)
+			r.event(`{"type":"input_audio_buffer.speech_started"}`)
+			r.said()
+			r.event(c.event, call)
+			r.event(`%s`, c.done)
+			r.turns(heardTicks + 5)
+			r.quiet()
+			types, all := r.said()
+			require.Equal(t, append([]string{"conversation.item.create"}, c.want...), types, name)
+			require.Contains(t, all[0].Item.Output, "interrupted")
+		}
+	}
+}
+
+// TestOpenAINeverBegins: a server that accepts each socket and begins no session is dialed for no longer than ReconnectFor.
+func TestOpenAINeverBegins(t *testing.T) {
+	t.Parallel()
+	spec := openaiSpec(`{}`)
+	spec.ReconnectFor = 5 * time.Second
+	r := dialOpenAIRig(t, spec)
+	r.p.s.closed = true
+	for dials := 1; !r.p.ai.socketGone; dials++ {
+		require.LessOrEqual(t, dials, 2)
+		r.turns(501)
+		require.Nil(t, r.p.ai.sock)
+		if r.p.ai.reconnecting {
+			r.connectWith(r.p.s.meta(true))
+		}
+	}
+	r = dialOpenAIRig(t, spec)
+	r.p.s.closed = true
+	for range 3 { // one that lives earns all the time again
+		r.event(`{"type":"session.created"}`)
+		r.turns(260)
+		r.event(`{"type":"error","error":{"code":"session_expired"}}`)
+		require.True(t, r.p.ai.reconnecting)
+		r.connectWith(r.p.s.meta(true))
+	}
+}
+
+// TestOpenAIOnce: a function call that was answered is not carried out again, whatever tells of it.
+func TestOpenAIOnce(t *testing.T) {
+	t.Parallel()
+	r := newOpenAIRig(t, `{"functions":["send_dtmf"]}`)
+	call := callItem("call_1", "send_dtmf", `{"digits":"1"}`, "completed")
+	for _, begin := range []string{"", `{"type":"response.created","response":{"id":"resp_1"}}`} {
+		if begin != "" {
+			r.event(`%s`, begin)
+			r.event(`{"type":"response.created","response":{"id":"resp_other"}}`)
+			call = callItem("call_2", "send_dtmf", `{"digits":"1"}`, "completed")
+		}
+		r.event(`{"type":"response.output_item.done","response_id":"resp_1","item":%s}`, call)
+		c := r.command()
+		r.event(`{"type":"response.done","response":{"id":"resp_other","status":"completed"}}`)
+		r.answer(CommandResult{ID: c.ID, OK: true, Status: 200})
+		r.event(`{"type":"response.done","response":{"id":"resp_1","status":"completed","output":[%s]}}`, call)
+		r.quiet()
+	}
+	for i := range 3 * maxKnown {
+		r.event(`{"type":"response.output_item.done","item":%s}`, callItem(fmt.Sprintf("refused_%d", i), "hangup", `{}`, ""))
+		r.got()
+	}
+	d := r.p.toAI.dialect.(*openaiDialect) //nolint:forcetypeassert // it is
+	require.Len(t, d.known, maxKnown)
+	require.Empty(t, d.running)
+	require.True(t, d.knows(fmt.Sprintf("refused_%d", 3*maxKnown-1)))
+}
+
+// TestOpenAIFailedResponse: a response that the server could not make is asked for again after a pause; when that fails as well, or can't help, the voice
+// agent is broken for good.
+func TestOpenAIFailedResponse(t *testing.T) {
+	t.Parallel()
+	failed := func(response, code string) string {
+		return fmt.Sprintf(`{"type":"response.done","response":{"id":%q,"status":"failed","status_details":{"type":"failed","error":{"type":"server_error","code":%q,"message":%q}}}}`,
+			response, code, strings.Repeat("m", 5000))
+	}
+	r := newOpenAIRig(t, `{}`)
+	out := r.log()
+	for range 2 { // one that works in between begins anew
+		r.event(`{"type":"response.created","response":{"id":"resp_1"}}`)
+		r.event(`%s`, failed("resp_1", "rate_limit_exceeded"))
+		r.said()
+		r.turns(99)
+		types, _ := r.said()
+		require.Empty(t, types)
+		r.turns(2)
+		types, _ = r.said()
+		require.Equal(t, []string{"response.create"}, types)
+		r.event(`{"type":"response.created","response":{"id":"resp_2"}}`)
+		r.event(`{"type":"response.done","response":{"id":"resp_2","status":"completed"}}`)
+	}
+	require.Contains(t, out.String(), "rate_limit_exceeded")
+	require.Less(t, out.Len(), 2000)
+	require.InDelta(t, 2, testutil.ToFloat64(r.p.sh.srv.metrics.responsesFailed), 0)
+	r.p.s.closed = true
+	r.event(`%s`, failed("resp_3", "server_error"))
+	r.turns(101)
+	require.NotNil(t, r.p.ai.sock)
+	r.event(`{"type":"response.done","response":{"id":"resp_4","status":"failed","status_details":"odd"}}`)
+	require.True(t, r.p.ai.socketGone)
+
+	r = newOpenAIRig(t, `{}`)
+	r.p.s.closed = true
+	r.event(`%s`, failed("resp_1", "insufficient_quota"))
+	require.True(t, r.p.ai.socketGone, "it won't be better in 2 s")
+}
+
+// TestOpenAIRefusedResponse: a response that was asked for while the server began one by itself is asked for behind it, with its own words where they have
+// not been said; other errors have nothing to do with it.
+func TestOpenAIRefusedResponse(t *testing.T) {
+	t.Parallel()
+	r := dialOpenAIRig(t, openaiSpec(`{"functions":["send_dtmf"],"first_message":"Hello!"}`))
+	r.event(`{"type":"session.created"}`)
+	r.callLaw(0)
+	r.p.s.closed, r.p.s.events = false, make(chan Event, eventQueue)
+	r.said()
+	refused := `{"type":"error","error":{"type":"invalid_request_error","code":"conversation_already_has_active_response","message":"m","event_id":"ringmaster_response"}}`
+	r.event(`{"type":"error","error":{"type":"server_error","code":"server_error","message":"m","event_id":"ringmaster_response"}}`)
+	r.turns(101)
+	types, all := r.said()
+	require.Equal(t, []string{"response.create"}, types)
+	require.Contains(t, all[0].Response.Instructions, "Hello!")
+	r.event(`{"type":"response.created","response":{"id":"resp_1"}}`)
+	r.event(`{"type":"response.output_item.done","response_id":"resp_1","item":%s}`, callItem("call_1", "send_dtmf", `{"digits":"1"}`, "completed"))
+	r.event(`{"type":"response.done","response":{"id":"resp_1","status":"completed"}}`)
+	r.answer(CommandResult{ID: r.command().ID, OK: true, Status: 200})
+	types, all = r.said()
+	require.Equal(t, []string{"conversation.item.create", "response.create"}, types)
+	require.Empty(t, all[1].Response.Instructions, "it was said")
+	r.event(`{"type":"error","error":{"type":"invalid_request_error","code":"invalid_value","message":"audio_end_ms","event_id":null}}`)
+	r.event(`{"type":"response.created","response":{"id":"resp_2"}}`)
+	r.event(`%s`, refused)
+	r.turns(5)
+	types, _ = r.said()
+	require.Empty(t, types)
+	r.event(`{"type":"response.done","response":{"id":"resp_2","status":"completed"}}`)
+	types, _ = r.said()
+	require.Equal(t, []string{"response.create"}, types)
+	r.event(`%s`, refused) // the other one is over by now
+	r.turns(101)
+	types, _ = r.said()
+	require.Equal(t, []string{"response.create"}, types)
+	r.turns(501)
+	require.NoError(t, r.p.s.SendText(textTransferFailed, nil))
+	(<-r.p.sh.inbox)()
+	types, _ = r.said()
+	require.Equal(t, []string{"conversation.item.create", "response.create"}, types, "it doesn't wait for ever for response.created")
+}
+
+// TestOpenAIErrorLog: what the server complains of may be long, but not in the log.
+func TestOpenAIErrorLog(t *testing.T) {
+	t.Parallel()
+	r := newOpenAIRig(t, `{}`)
+	out := r.log()
+	r.p.s.closed = true
+	r.event(`{"type":"error","error":{"code":%q,"message":%q}}`, "session_expired", strings.Repeat("m", 60<<10))
+	require.Nil(t, r.p.ai.sock)
+	require.Contains(t, out.String(), "session_expired")
+	require.Less(t, out.Len(), 1500)
+}
