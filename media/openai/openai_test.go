@@ -15,10 +15,10 @@ import (
 func TestFramesOut(t *testing.T) {
 	t.Parallel()
 	for want, got := range map[string][]byte{
-		`{"type":"input_audio_buffer.append","audio":"f/9/"}`:                                              openai.AppendAudio(nil, []byte{0x7f, 0xff, 0x7f}),
-		`{"type":"conversation.item.truncate","item_id":"item_\"1","content_index":1,"audio_end_ms":1500}`: openai.AppendTruncate(nil, `item_"1`, 1, 1500),
-		`{"type":"response.create","event_id":"ringmaster_response"}`: openai.AppendRespond(nil, ""),
-		`{"type":"response.create","event_id":"ringmaster_response","response":{"instructions":"Say \"hello\"."}}`:                                                   openai.AppendRespond(nil, `Say "hello".`),
+		`{"type":"input_audio_buffer.append","audio":"f/9/"}`:                                                                       openai.AppendAudio(nil, []byte{0x7f, 0xff, 0x7f}),
+		`{"type":"conversation.item.truncate","item_id":"item_\"1","content_index":1,"audio_end_ms":1500}`:                          openai.AppendTruncate(nil, `item_"1`, 1, 1500),
+		`{"type":"response.create","event_id":"ringmaster_response"}`:                                                               openai.AppendRespond(nil, ""),
+		`{"type":"response.create","event_id":"ringmaster_response","response":{"instructions":"Say \"hello\"."}}`:                  openai.AppendRespond(nil, `Say "hello".`),
 		`{"type":"response.cancel","response_id":"resp_1"}`:                                                                         openai.AppendCancel(nil, "resp_1"),
 		`{"type":"conversation.item.create","item":{"type":"function_call_output","call_id":"c1","output":"{\"ok\":true}"}}`:        openai.AppendOutput(nil, "c1", []byte(`{"ok":true}`)),
 		`{"type":"conversation.item.create","item":{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]}}`: openai.AppendMessage(nil, openai.RoleUser, "hi"),
