@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringmaster/ringmaster/media/openai"
 	"github.com/ringmaster/ringmaster/media/ws"
 )
 
@@ -122,6 +123,8 @@ func (a *aiSocket) Long(head []byte, size int) (bool, error) {
 		return true, nil
 	}
 	switch typ := announcedType(head); {
+	case a.s.spec.Transport == TransportOpenAI && size > maxEvent && !openai.MayBeAudio(typ, head):
+		return false, errTextTooLong(errEventTooLong.Error())
 	case a.s.spec.Transport.foreign(): // it is read with what follows
 	case typ == textPlayAudio:
 	case typ != "":

@@ -219,14 +219,14 @@ func TestOpenAIPassThrough(t *testing.T) {
 		if law == rtp.PCMA { // it has no negative zero to keep
 			down = bytes.ReplaceAll(down, []byte{0x7f}, []byte{0x55})
 		}
-		long := bytes.Repeat(down, 20)
+		long := bytes.Repeat(down, 80) // decoded apart
 		r.say("resp_1", "item_1", down[:1])
 		r.say("resp_1", "item_1", down[1:1001])
 		r.event(`{"delta":%q,"item_id":"item_1","type":"response.audio.delta"}`, strings.TrimRight(base64.StdEncoding.EncodeToString(down[1001:]), "="))
 		r.say("resp_1", "item_1", long)
 		var heard, got []byte
 		h := pion.Header{Version: 2, SSRC: 7, PayloadType: pt}
-		for rest := up; len(heard) < 23*len(down); r.turn() {
+		for rest := up; len(heard) < 83*len(down); r.turn() {
 			if len(rest) > 0 {
 				r.packet(h, rest[:dsp.FrameSamples])
 				h.SequenceNumber, h.Timestamp, rest = h.SequenceNumber+1, h.Timestamp+dsp.FrameSamples, rest[dsp.FrameSamples:]

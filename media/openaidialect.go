@@ -24,6 +24,8 @@ const (
 	keysPause = int64(15e8)
 	// maxRunning bounds the function calls that are not answered yet, and maxSpoken the items that are not heard yet.
 	maxRunning, maxSpoken = 64, 256
+	// maxNoted bounds the function calls that are known by their arguments alone.
+	maxNoted = 16
 	// maxKnown bounds the function calls that are known to have been made.
 	maxKnown = 128
 	// responseDeadline is how long a response that was asked for may take to begin, and retryPause the time before one that failed is asked for again.

@@ -12,6 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/rtp"
+	"github.com/ringmaster/ringmaster/media/sip"
 )
 
 // log has what the port logs.
@@ -200,4 +203,84 @@ func TestOpenAIErrorLog(t *testing.T) {
 	require.Nil(t, r.p.ai.sock)
 	require.Contains(t, out.String(), "session_expired")
 	require.Less(t, out.Len(), 1500)
+}
+
+// TestOpenAIBounds: what a server says is bounded in bytes and in work, whatever its length.
+func TestOpenAIBounds(t *testing.T) {
+	t.Parallel()
+	r := newOpenAIRig(t, `{"functions":["set_disposition"]}`)
+	d := r.p.toAI.dialect.(*openaiDialect) //nolint:forcetypeassert // it is
+	r.said()
+	long := strings.Repeat("x", 300)
+	r.say("resp_1", long, make([]byte, 160))
+	r.say(long, "item_1", make([]byte, 160))
+	r.say("resp_1", strings.Repeat(long, 200), make([]byte, 160))
+	r.event(`{"type":"response.created","response":{"id":%q}}`, long)
+	r.event(`{"type":"response.output_item.done","item":%s}`, callItem(long, "set_disposition", `{}`, ""))
+	r.event(`{"type":"response.function_call_arguments.done","call_id":%q}`, long)
+	require.EqualValues(t, 6, r.p.stats.BadFrames)
+	require.Empty(t, d.spoken)
+	require.Empty(t, d.response)
+
+	for i := range 3 * maxNoted {
+		r.event(`{"type":"response.function_call_arguments.done","call_id":"note_%d","name":"n","arguments":%q}`, i, strings.Repeat("y", 100<<10))
+		r.turns(10)
+	}
+	require.Len(t, d.noted, maxNoted)
+	require.Less(t, len(d.noted[0].Arguments), 50<<10)
+	d.noted = nil
+
+	items := make([]string, 200)
+	for i := range items {
+		items[i] = callItem(fmt.Sprint("many_", i), "x", "", "")
+	}
+	r.event(`{"type":"response.done","response":{"id":"resp_1","status":"completed","output":[%s]}}`, strings.Join(items, ","))
+	_, all := r.said()
+	require.Len(t, all, 65, "the rest of 200 is left out")
+
+	members := make([]string, 40_000)
+	for i := range members {
+		members[i] = fmt.Sprintf(`"%d":1`, i)
+	}
+	for id, args := range map[string]string{"long": "{" + strings.Join(members, ",") + "}", "many": "{" + strings.Join(members[:4000], ",") + "}"} {
+		r.event(`{"type":"response.output_item.done","item":%s}`, callItem(id, "set_disposition", args, ""))
+		r.quiet()
+		types, all := r.said()
+		require.Equal(t, "conversation.item.create", types[0])
+		require.Contains(t, all[0].Item.Output, "argument")
+	}
+	r.event(`{"type":"response.output_item.done","item":%s}`, callItem("notes", "set_disposition", `{"disposition":"busy","notes":"`+strings.Repeat("नम", 5000)+`"}`, ""))
+	require.Equal(t, "notes", r.command().ID)
+}
+
+// TestOpenAILongEvents: only audio may be longer than 1 MiB, and it is converted apart, as much as there is room for.
+func TestOpenAILongEvents(t *testing.T) {
+	t.Parallel()
+	for _, msg := range []string{
+		`{"type":"response.done","response":{"id":"resp_1","x":"` + strings.Repeat("x", 1<<20) + `"}}`,
+		`{"x":"` + strings.Repeat("x", 1<<20) + `","type":"response.done"}`,
+		`{"delta":"` + strings.Repeat("x", 1<<20) + `","type":"response.output_text.delta"}`,
+	} {
+		r := newOpenAIRig(t, ``)
+		r.p.s.closed = true
+		for b := aiText(msg); r.p.ai.sock != nil && len(b) > 0; b = b[min(len(b), 64<<10):] {
+			r.send(b[:min(len(b), 64<<10)])
+		}
+		require.Nil(t, r.p.ai.sock, "%.40s", msg)
+		require.True(t, r.p.ai.socketGone)
+	}
+	r := newOpenAIRig(t, ``)
+	r.p.leg.setLeg(sip.Media{Remote: r.caller.Local, Codec: rtp.L16, Rate: 48000, PT: l16PT, Dir: sip.Direction{Send: true, Recv: true}}, r.now)
+	r.turn()
+	tone := make([]byte, 310*dsp.SampleRate)
+	dsp.EncodeULaw(tone, dsptest.Tone(440, dsp.SampleRate, len(tone)))
+	r.said()
+	r.say("resp_1", "item_1", tone)
+	require.True(t, r.p.tx.texted, "it was converted by the decoder")
+	require.Zero(t, r.p.tx.queue.Room())
+	require.Positive(t, r.p.stats.PlayoutDropped)
+	r.turns(50)
+	r.event(`{"type":"input_audio_buffer.speech_started"}`)
+	_, all := r.said()
+	require.InDelta(t, 1000, all[0].AudioEndMS, 25)
 }

@@ -2,9 +2,12 @@ package media
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/openai"
+	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/media/ws"
 )
 
@@ -12,20 +15,21 @@ import (
 type openaiFrame struct {
 	event  openai.Event
 	detail openai.Detail
-	audio  []byte // G.711
 }
 
 // openaiText is Text for OpenAI's Realtime API. Audio of the usual length is decoded here and allocates nothing; a long event is read off the shard's
 // thread.
 func (a *aiSocket) openaiText(d *openaiDialect, msg []byte) bool {
 	s := a.sock
+	s.dec.to, s.dec.room = a.tx.queue.Rate, max(1, a.tx.queue.Room())
 	s.spend(unitsPerText - 1 + len(msg)/textPerUnit)
 	if len(msg) > inlineText {
 		if len(msg) <= ws.MaxPlainText {
 			msg = slices.Clone(msg) // a longer one is ours
 		}
 		s.paused, s.decoding = true, true
-		a.decodeApart(s, msg, func(_ *textDecoder, msg []byte) (textFrame, error) { return readOpenAI(msg) })
+		law := a.s.spec.Audio.Encoding
+		a.decodeApart(s, msg, func(t *textDecoder, msg []byte) (textFrame, error) { return t.readOpenAI(msg, law) })
 		return false
 	}
 	event, err := openai.Read(msg)
@@ -37,7 +41,7 @@ func (a *aiSocket) openaiText(d *openaiDialect, msg []byte) bool {
 		if a.sh.raw, err = openai.Decode(a.sh.raw, event.Delta); err != nil {
 			a.refuseEvent(string(event.Type), err, len(msg))
 		} else {
-			a.openaiAudio(d, &event, a.sh.raw)
+			a.openaiAudio(d, &event, len(a.sh.raw), func() { a.takeAudio(a.sh.raw) })
 		}
 		return a.sock == s
 	}
@@ -52,9 +56,18 @@ func (a *aiSocket) openaiText(d *openaiDialect, msg []byte) bool {
 	return a.sock == s
 }
 
+// maxEvent bounds an event without audio, in bytes.
+const maxEvent = 1 << 20
+
+// errEventTooLong refuses an event that has no audio.
+var errEventTooLong = errors.New("an event without audio is longer than 1 MiB")
+
 // readOpenAI reads a long event. It keeps no reference to msg.
-func readOpenAI(msg []byte) (textFrame, error) {
+func (t *textDecoder) readOpenAI(msg []byte, law Encoding) (textFrame, error) {
 	event, err := openai.Read(msg)
+	if !event.Audio() && len(msg) > maxEvent {
+		return textFrame{}, errEventTooLong
+	}
 	out := textFrame{typ: string(event.Type)}
 	if err != nil {
 		return out, err
@@ -63,22 +76,55 @@ func readOpenAI(msg []byte) (textFrame, error) {
 		Type: slices.Clone(event.Type), ItemID: slices.Clone(event.ItemID), ResponseID: slices.Clone(event.ResponseID), ContentIndex: event.ContentIndex,
 	}}
 	out.openai = f
-	switch {
-	case event.Audio():
-		f.audio, err = openai.Decode(nil, event.Delta)
-	case openai.HasDetail(event.Type):
+	if openai.HasDetail(event.Type) {
 		f.detail, err = openai.ReadDetail(msg)
 	}
+	if !event.Audio() || err != nil {
+		return out, err
+	}
+	g711, err := openai.Decode(nil, event.Delta)
+	if err != nil {
+		return out, err
+	}
+	out.rate = t.to
+	out.pcm, out.cut, err = t.g711(g711, law)
 	return out, err
+}
+
+// g711 brings audio of a law to playout's rate, as much as there is room for.
+func (t *textDecoder) g711(b []byte, law Encoding) (pcm []int16, cut int, err error) {
+	if t.to == dsp.SampleRate {
+		n := min(len(b), t.room)
+		pcm = make([]int16, n)
+		if law == EncodingPCMA {
+			dsp.DecodeALaw(pcm, b[:n])
+		} else {
+			dsp.DecodeULaw(pcm, b[:n])
+			keepNegativeZeros(pcm, b[:n])
+		}
+		return pcm, len(b) - n, nil
+	}
+	res, err := t.filter(dsp.SampleRate, true)
+	if err != nil {
+		return nil, 0, err
+	}
+	format := uint16(wav.FormatULaw)
+	if law == EncodingPCMA {
+		format = wav.FormatALaw
+	}
+	pcm, cut = t.convert(wav.Info{Format: format, Bits: 8, Channels: 1, Rate: dsp.SampleRate}, b, res)
+	return pcm, cut, nil
 }
 
 // takeLongEvent acts on an event that was read off the shard's thread.
 func (a *aiSocket) takeLongEvent(d *openaiDialect, f textFrame, err error, size int) {
 	switch {
+	case errors.Is(err, errEventTooLong):
+		a.violated(errTextTooLong(err.Error()), a.sh.now())
 	case err != nil:
 		a.refuseEvent(f.typ, err, size)
 	case f.openai.event.Audio():
-		a.openaiAudio(d, &f.openai.event, f.openai.audio)
+		a.openaiAudio(d, &f.openai.event, size, func() { a.playText(f) })
 	default:
 		a.takeEvent(d, f.openai, size)
 	}
@@ -91,10 +137,10 @@ func (a *aiSocket) refuseEvent(typ string, err error, size int) {
 	}
 }
 
-// openaiAudio queues what the model says, unless the caller has spoken since.
-func (a *aiSocket) openaiAudio(d *openaiDialect, e *openai.Event, g711 []byte) {
+// openaiAudio has so many bytes of what the model says queued, unless the caller has spoken since.
+func (a *aiSocket) openaiAudio(d *openaiDialect, e *openai.Event, size int, queue func()) {
 	if !d.begun {
-		a.refuseEvent(string(e.Type), errNotBegun, len(g711))
+		a.refuseEvent(string(e.Type), errNotBegun, size)
 		return
 	}
 	if d.cut != "" && string(e.ResponseID) == d.cut || d.cutItem != "" && string(e.ItemID) == d.cutItem {
@@ -102,12 +148,12 @@ func (a *aiSocket) openaiAudio(d *openaiDialect, e *openai.Event, g711 []byte) {
 		return
 	}
 	s, before := a.sock, a.openaiWaiting()
-	a.takeAudio(g711)
+	queue()
 	if a.sock != s {
 		return
 	}
 	d.queued(e.ItemID, e.ContentIndex, a.openaiWaiting()-before)
-	a.endAudio(len(g711))
+	a.endAudio(size)
 }
 
 // openaiWaiting is what the caller has still to hear, in spokenPerSecond.
@@ -143,6 +189,9 @@ func (a *aiSocket) takeEvent(d *openaiDialect, f *openaiFrame, size int) {
 		d.response, d.asked, d.retryAt, d.noted = f.detail.Response.ID, false, 0, d.noted[:0]
 		d.forgetHeard(a.openaiWaiting())
 	case typ == openai.EventArguments:
+		if len(d.noted) >= maxNoted {
+			return // response.done has it again
+		}
 		d.noted = append(d.noted, openai.Item{CallID: f.detail.CallID, Name: f.detail.Name, Arguments: f.detail.Arguments})
 	case typ == openai.EventItemDone:
 		if f.detail.Item.Called() {

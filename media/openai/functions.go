@@ -1,11 +1,12 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -109,15 +110,16 @@ var ErrNotAllowed = errors.New("this function is not available")
 
 // Command is a call of a function as a control command.
 func (c *Config) Command(name, arguments string) (json.RawMessage, error) {
-	f, ours := find(name)
-	if !ours || !slices.Contains(c.Functions, name) {
+	if !slices.Contains(c.Functions, name) {
 		return nil, ErrNotAllowed
 	}
-	args := map[string]json.RawMessage{}
-	if b := bytes.TrimSpace([]byte(arguments)); len(b) > 0 {
-		if json.Unmarshal(b, &args) != nil || args == nil {
-			return nil, errors.New("the arguments must be a JSON object")
-		}
+	f, ours := find(name)
+	if !ours {
+		return nil, ErrNotAllowed
+	}
+	args, err := f.arguments(arguments)
+	if err != nil {
+		return nil, err
 	}
 	body := map[string]string{"event": name}
 	for _, p := range f.params {
@@ -125,15 +127,51 @@ func (c *Config) Command(name, arguments string) (json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		delete(args, p.name)
 		if given {
 			body[p.name] = v
 		}
 	}
-	for name := range args {
-		return nil, fmt.Errorf("%.64q is no argument of this function", name)
-	}
 	return json.Marshal(body)
+}
+
+// errArguments refuses what are no arguments.
+var errArguments = errors.New("the arguments must be a JSON object")
+
+// arguments reads a function's arguments up to the first that it doesn't have: the tick threads do.
+func (f function) arguments(s string) (map[string]json.RawMessage, error) {
+	if len(s) > maxArguments {
+		return nil, fmt.Errorf("the arguments may have at most %d bytes", maxArguments)
+	}
+	args := map[string]json.RawMessage{}
+	if strings.TrimSpace(s) == "" {
+		return args, nil
+	}
+	dec := json.NewDecoder(strings.NewReader(s))
+	if begin, err := dec.Token(); err != nil || begin != json.Delim('{') {
+		return nil, errArguments
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return nil, errArguments
+		}
+		name, _ := key.(string)
+		if _, again := args[name]; again || !slices.ContainsFunc(f.params, func(p param) bool { return p.name == name }) {
+			return nil, fmt.Errorf("%.64q is no argument of this function, or there twice", name)
+		}
+		var v json.RawMessage
+		if dec.Decode(&v) != nil {
+			return nil, errArguments
+		}
+		args[name] = v
+	}
+	if _, err := dec.Token(); err != nil {
+		return nil, errArguments
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errArguments
+	}
+	return args, nil
 }
 
 // read takes an argument. What a model leaves empty, it leaves away.

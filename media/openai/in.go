@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ringmaster/ringmaster/media/jsonscan"
@@ -37,11 +38,30 @@ func (e *Event) Audio() bool {
 	return string(e.Type) == eventAudio || string(e.Type) == eventAudioBefore
 }
 
+const (
+	// maxID bounds types, names and ids, in bytes.
+	maxID = 256
+	// maxArguments bounds the arguments of a function call, in bytes: notes of 10,000 characters fit in.
+	maxArguments = 48 << 10
+	// maxOutput bounds the items of a response that are looked at.
+	maxOutput = 64
+)
+
+// MayBeAudio tells whether an event may carry what the model says, by its type, or by its beginning where the type stands behind the audio.
+func MayBeAudio(typ string, head []byte) bool {
+	if typ == "" {
+		return bytes.Contains(head, []byte(`"delta"`))
+	}
+	e := Event{Type: []byte(typ)}
+	return e.Audio()
+}
+
 // What is wrong with an event.
 var (
 	ErrNotJSON = errors.New("the event is not a JSON object")
 	ErrNoType  = errors.New("type is missing, or not a string")
 	ErrDelta   = errors.New("delta is missing, empty, or not base64")
+	ErrLong    = fmt.Errorf("a type, a name or an id has more than %d bytes", maxID)
 )
 
 // Read reads an event. It allocates nothing where no string of it has escapes, which audio needs none of.
@@ -71,10 +91,18 @@ func Read(msg []byte) (Event, error) {
 	case err != nil, !s.AtEnd():
 		return e, ErrNotJSON
 	}
-	if len(e.Type) == 0 {
+	switch {
+	case len(e.Type) == 0:
 		return e, ErrNoType
+	case long(e.Type, e.ItemID, e.ResponseID):
+		return e, ErrLong
 	}
 	return e, nil
+}
+
+// long tells whether one of them is longer than maxID.
+func long[T string | []byte](names ...T) bool {
+	return slices.ContainsFunc(names, func(v T) bool { return len(v) > maxID })
 }
 
 // slow reads any message, as Read does.
@@ -206,13 +234,35 @@ type Detail struct {
 	Arguments string   `json:"arguments"`
 }
 
-// ReadDetail reads what lies deeper in an event.
+// ReadDetail reads what lies deeper in an event. What it returns is bounded, but for an error's message.
 func ReadDetail(msg []byte) (Detail, error) {
 	var d Detail
 	if err := json.Unmarshal(msg, &d); err != nil {
-		return d, ErrNotJSON
+		return Detail{}, ErrNotJSON
 	}
+	out := d.Response.Output
+	d.Response.Output = slices.Clone(out[:min(len(out), maxOutput)])
+	own := Item{Name: d.Name, CallID: d.CallID, Arguments: d.Arguments}
+	if own.tooLong() || d.Item.tooLong() || long(d.Response.ID, d.Response.Status) || slices.ContainsFunc(d.Response.Output, func(i Item) bool { return i.tooLong() }) {
+		return Detail{}, ErrLong
+	}
+	for i := range d.Response.Output {
+		d.Response.Output[i].clip()
+	}
+	d.Item.clip()
+	own.clip()
+	d.Arguments = own.Arguments
 	return d, nil
+}
+
+// tooLong tells whether an item has a name that is too long.
+func (i *Item) tooLong() bool { return long(i.ID, i.Type, i.Status, i.Name, i.CallID) }
+
+// clip keeps no more of the arguments than shows that they are too long.
+func (i *Item) clip() {
+	if len(i.Arguments) > maxArguments {
+		i.Arguments = strings.Clone(i.Arguments[:maxArguments+1])
+	}
 }
 
 // HasDetail tells whether an event has a Detail that matters.
