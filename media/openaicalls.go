@@ -143,7 +143,7 @@ func (a *aiSocket) output(d *openaiDialect, id string, r CommandResult) {
 
 // respond asks for the response that is owed, as soon as nothing is under way.
 func (a *aiSocket) respond(d *openaiDialect) {
-	if !d.owed || d.busy() || d.leaving != nil || d.retryAt != 0 || len(d.running) > 0 || a.sock == nil {
+	if !d.owed || d.tap.mute() || d.busy() || d.leaving != nil || d.retryAt != 0 || len(d.running) > 0 || a.sock == nil {
 		return
 	}
 	a.ask(d)

@@ -38,6 +38,8 @@ const (
 type openaiDialect struct {
 	cfg       openai.Config
 	update    []byte // the session.update
+	listens   []byte // that of a tap that must not speak
+	tap       *tapRole
 	turns     openai.Turns
 	greeted   bool
 	meta      json.RawMessage
@@ -91,12 +93,23 @@ func newOpenAIDialect(spec *SessionSpec) (*openaiDialect, error) {
 	if spec.Audio.Encoding == EncodingPCMA {
 		format = openai.FormatPCMA
 	}
-	d := &openaiDialect{cfg: spec.OpenAI.Config, greeted: spec.Reconnected}
+	d := &openaiDialect{cfg: spec.OpenAI.Config, greeted: spec.Reconnected, tap: spec.tap}
 	var err error
-	if d.update, d.turns, err = d.cfg.Update(format); err != nil {
+	if d.update, d.turns, err = d.cfg.Update(format, false); err == nil && d.tap != nil {
+		d.listens, _, err = d.cfg.Update(format, true)
+	}
+	if err != nil {
 		return nil, &SpecError{Field: "openai", Message: err.Error()}
 	}
 	return d, nil
+}
+
+// session describes the session: a tap's is another one while it may speak.
+func (d *openaiDialect) session() []byte {
+	if d.tap.mute() {
+		return d.listens
+	}
+	return d.update
 }
 
 // open begins a conversation: the server speaks first.

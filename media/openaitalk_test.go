@@ -284,3 +284,22 @@ func TestOpenAILongEvents(t *testing.T) {
 	_, all := r.said()
 	require.InDelta(t, 1000, all[0].AudioEndMS, 25)
 }
+
+// TestOpenAITap: a monitor's model makes no responses and has no tools, unless what it says is heard.
+func TestOpenAITap(t *testing.T) {
+	t.Parallel()
+	spec := openaiSpec(`{"session":{"tools":[{"type":"mcp","server_label":"crm"}]}}`)
+	spec.tap = &tapRole{side: TapMixed, socket: true}
+	r := dialOpenAIRig(t, spec)
+	r.event(`{"type":"session.created"}`)
+	for _, speaks := range []bool{false, true, false} {
+		if speaks != r.p.s.spec.tap.speaks {
+			r.p.s.Speak(speaks)
+			(<-r.p.sh.inbox)()
+		}
+		r.aiReads()
+		require.Equal(t, !speaks, strings.Contains(r.texts[0], `"create_response":false`), r.texts[0])
+		require.Equal(t, speaks, strings.Contains(r.texts[0], "crm"))
+		r.texts = nil
+	}
+}

@@ -215,7 +215,7 @@ func (a *aiSocket) beginTalk(d *openaiDialect) {
 	}
 	d.begun = true
 	a.stableAt = a.sh.now() + int64(a.s.spec.ReconnectFor)
-	a.say(d.update)
+	a.say(d.session())
 	if len(d.meta) > 0 && string(d.meta) != "{}" {
 		a.say(openai.AppendMessage(nil, openai.RoleSystem, "About this call: "+string(d.meta)))
 	}

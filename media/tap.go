@@ -117,6 +117,9 @@ func (s *Session) Speak(on bool) {
 		if t := s.spec.tap; t != nil {
 			t.speaks = on
 			s.port.tx.killAudio()
+			if d, ok := s.port.toAI.dialect.(*openaiDialect); ok && d.begun {
+				s.port.ai.say(d.session())
+			}
 		}
 	})
 }

@@ -20,6 +20,8 @@ const (
 	MaxSession = 48 << 10
 	// maxFirstMessage bounds a first message, in characters.
 	maxFirstMessage = 2000
+	// maxDestinations and maxDestination, in characters, bound the destinations of transfers.
+	maxDestinations, maxDestination = 64, 512
 )
 
 // Config is what a voice agent's transport_config says.
@@ -30,6 +32,8 @@ type Config struct {
 	AudioFormat string `json:"audio_format,omitempty"`
 	// Functions are the control verbs that the model may call.
 	Functions []string `json:"functions,omitempty"`
+	// TransferDestinations are the only destinations that the model may name for a transfer; none leaves it to the model.
+	TransferDestinations []string `json:"transfer_destinations,omitempty"`
 	// Greet has the model speak first; FirstMessage is what it says then, word for word.
 	Greet        bool   `json:"greet,omitempty"`
 	FirstMessage string `json:"first_message,omitempty"`
@@ -48,12 +52,13 @@ func ParseConfig(raw json.RawMessage) (Config, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return c, nil
 	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
 	if raw[0] != '{' {
 		return c, &ConfigError{"", "must be an object"}
 	}
-	if err := dec.Decode(&c); err != nil {
+	if err := checkMembers(raw); err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
 		return c, &ConfigError{"", "can't be read: " + strings.TrimPrefix(err.Error(), "json: ")}
 	}
 	if c.AudioFormat != "" && c.AudioFormat != FormatPCMU && c.AudioFormat != FormatPCMA {
@@ -63,6 +68,10 @@ func ParseConfig(raw json.RawMessage) (Config, error) {
 		if _, ok := find(name); !ok || slices.Contains(c.Functions[:i], name) {
 			return c, &ConfigError{"functions", fmt.Sprintf("must be some of %s, each once", strings.Join(FunctionNames(), ", "))}
 		}
+	}
+	if bad := func(d string) bool { return d == "" || utf8.RuneCountInString(d) > maxDestination }; len(c.TransferDestinations) > maxDestinations ||
+		slices.ContainsFunc(c.TransferDestinations, bad) {
+		return c, &ConfigError{"transfer_destinations", fmt.Sprintf("must be at most %d destinations of 1 to %d characters", maxDestinations, maxDestination)}
 	}
 	if utf8.RuneCountInString(c.FirstMessage) > maxFirstMessage {
 		return c, &ConfigError{"first_message", fmt.Sprintf("may have at most %d characters", maxFirstMessage)}
@@ -74,12 +83,35 @@ func ParseConfig(raw json.RawMessage) (Config, error) {
 	return c, err
 }
 
+// checkMembers refuses members that a transport_config doesn't have, names in another case included, and null where it says nothing.
+func checkMembers(raw json.RawMessage) error {
+	var members object
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return &ConfigError{"", "can't be read: " + strings.TrimPrefix(err.Error(), "json: ")}
+	}
+	for name, v := range members {
+		switch name {
+		case "session", "functions", "transfer_destinations":
+		case "audio_format", "greet", "first_message":
+			if string(v) == "null" {
+				return &ConfigError{name, "may not be null; leave it out"}
+			}
+		default:
+			return &ConfigError{"", fmt.Sprintf("has no member %.64q", name)}
+		}
+	}
+	return nil
+}
+
 // Turns is what the server does by itself when the caller speaks: it ends the response that is under way, and responds to what was said.
 type Turns struct{ Interrupts, Responds bool }
 
-// Update is the session.update of a session with a format.
-func (c *Config) Update(format string) (frame []byte, turns Turns, err error) {
+// Update is the session.update of a session with a format. One that only listens makes no responses, and has no tools.
+func (c *Config) Update(format string, listens bool) (frame []byte, turns Turns, err error) {
 	session, turns, err := c.merged(format)
+	if err == nil && listens {
+		err = session.listen()
+	}
 	if err != nil {
 		return nil, turns, err
 	}
@@ -109,6 +141,32 @@ func (o object) within(path, name string) (object, error) {
 // set makes a member something that always encodes.
 func (o object) set(name string, v any) {
 	o[name], _ = json.Marshal(v)
+}
+
+// listen has a session make no responses.
+func (o object) listen() error {
+	o.set("tools", []any{})
+	delete(o, "tool_choice")
+	audio, err := o.within("session", "audio")
+	if err != nil {
+		return err
+	}
+	in, err := audio.within("session.audio", "input")
+	if err != nil || string(in["turn_detection"]) == "null" {
+		return err
+	}
+	turns, err := in.within("session.audio.input", "turn_detection")
+	if err != nil {
+		return err
+	}
+	if len(turns["type"]) == 0 {
+		turns.set("type", "server_vad")
+	}
+	turns.set("create_response", false)
+	in.set("turn_detection", turns)
+	audio.set("input", in)
+	o.set("audio", audio)
+	return nil
 }
 
 // merged is the customer's session with what is ours in it.
@@ -167,18 +225,18 @@ func (c *Config) addTools(s object) error {
 			Authorization json.RawMessage `json:"authorization"`
 			Headers       json.RawMessage `json:"headers"`
 		}
-		if json.Unmarshal(raw, &named) != nil {
+		if json.Unmarshal(raw, &named) != nil || string(raw) == "null" {
 			return &ConfigError{"session.tools", "must be objects"}
 		}
 		if named.Authorization != nil || named.Headers != nil {
-			return &ConfigError{"session.tools", "may have no authorization and no headers: they are shown as they are; use a connector that keeps its own credentials"}
+			return &ConfigError{"session.tools", "may have no authorization and no headers: they are shown as they are; have server_url be a proxy of yours that adds them"}
 		}
 		if !slices.Contains(c.Functions, named.Name) {
 			all = append(all, raw)
 		}
 	}
 	for _, name := range c.Functions {
-		if f, ok := find(name); ok {
+		if f, ok := c.find(name); ok {
 			all = append(all, f.tool())
 		}
 	}

@@ -69,6 +69,15 @@ func find(name string) (function, bool) {
 	return all[i], true
 }
 
+// find is a function of ours as a voice agent has it: it may allow transfers to some destinations alone.
+func (c *Config) find(name string) (function, bool) {
+	f, ok := find(name)
+	if i := slices.IndexFunc(f.params, func(p param) bool { return p.name == "destination" }); i >= 0 {
+		f.params[i].oneOf = c.TransferDestinations
+	}
+	return f, ok
+}
+
 // Leaves tells whether a function ends the conversation: it waits until what was said before it has been heard.
 func Leaves(name string) bool { return name == functionTransfer || name == functionHangup }
 
@@ -113,7 +122,7 @@ func (c *Config) Command(name, arguments string) (json.RawMessage, error) {
 	if !slices.Contains(c.Functions, name) {
 		return nil, ErrNotAllowed
 	}
-	f, ours := find(name)
+	f, ours := c.find(name)
 	if !ours {
 		return nil, ErrNotAllowed
 	}

@@ -27,7 +27,7 @@ func TestFramesOut(t *testing.T) {
 	}
 	c, err := openai.ParseConfig(json.RawMessage(`{"session":{"instructions":"Be kind.","audio":{"input":{"turn_detection":null}}},"functions":["send_dtmf"]}`))
 	require.NoError(t, err)
-	frame, turns, err := c.Update(openai.FormatPCMA)
+	frame, turns, err := c.Update(openai.FormatPCMA, false)
 	require.NoError(t, err)
 	require.Equal(t, openai.Turns{Interrupts: true, Responds: true}, turns)
 	require.JSONEq(t, `{"type":"session.update","event_id":"ringmaster_session","session":{"type":"realtime","instructions":"Be kind.",
@@ -92,6 +92,11 @@ func TestDecodeInto(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts
 func TestParseConfig(t *testing.T) {
 	t.Parallel()
 	for raw, field := range map[string]string{
+		`{"FUNCTIONS":["hangup"]}`: "", `{"Session":{}}`: "",
+		`{"audio_format":null}`: "audio_format", `{"greet":null}`: "greet", `{"first_message":null}`: "first_message",
+		`{"session":{"tools":[null]}}`:                                   "session.tools",
+		`{"transfer_destinations":[""]}`:                                 "transfer_destinations",
+		`{"transfer_destinations":["` + strings.Repeat("1", 513) + `"]}`: "transfer_destinations",
 		`[]`: "", `5`: "", `{"sesion":{}}`: "", `{"greet":"yes"}`: "", `{"functions":"hangup"}`: "",
 		`{"audio_format":"audio/pcm"}`:                                       "audio_format",
 		`{"functions":["get_call_state"]}`:                                   "functions",
@@ -117,5 +122,39 @@ func TestParseConfig(t *testing.T) {
 	for _, raw := range []string{``, `null`, `{}`, ` {"session":null,"functions":[],"greet":true}`} {
 		_, err := openai.ParseConfig(json.RawMessage(raw))
 		require.NoError(t, err, raw)
+	}
+}
+
+// TestListens: a session that only listens makes no responses, and has no tools.
+func TestListens(t *testing.T) {
+	t.Parallel()
+	for raw, turns := range map[string]string{
+		`{"functions":["hangup"]}`: `{"type":"server_vad","create_response":false}`,
+		`{"session":{"tool_choice":"required","tools":[{"type":"mcp"}],"audio":{"input":{"turn_detection":{"type":"semantic_vad","create_response":true}}}}}`: `{"type":"semantic_vad","create_response":false}`,
+		`{"session":{"audio":{"input":{"turn_detection":null}}}}`: `null`,
+	} {
+		c, err := openai.ParseConfig(json.RawMessage(raw))
+		require.NoError(t, err)
+		frame, _, err := c.Update(openai.FormatPCMU, true)
+		require.NoError(t, err)
+		require.JSONEq(t, `{"type":"session.update","event_id":"ringmaster_session","session":{"type":"realtime","tools":[],
+			"audio":{"input":{"format":{"type":"audio/pcmu"},"turn_detection":`+turns+`},"output":{"format":{"type":"audio/pcmu"}}}}}`, string(frame))
+	}
+}
+
+// TestTransferDestinations: a model may name none but those of the list, which it is told.
+func TestTransferDestinations(t *testing.T) {
+	t.Parallel()
+	c, err := openai.ParseConfig(json.RawMessage(`{"functions":["transfer"],"transfer_destinations":["support","+919876543210"]}`))
+	require.NoError(t, err)
+	frame, _, err := c.Update(openai.FormatPCMU, false)
+	require.NoError(t, err)
+	require.Contains(t, string(frame), `"enum":["support","+919876543210"]`)
+	for args, ok := range map[string]bool{
+		`{}`: true, `{"destination":"support"}`: true, `{"destination":"+919876543210","destination_type":"e164"}`: true,
+		`{"destination":"+8835100012345"}`: false, `{"destination":" support"}`: false, `{"destination":"support","destination":"x"}`: false,
+	} {
+		_, err := c.Command("transfer", args)
+		require.Equal(t, ok, err == nil, "%s: %v", args, err)
 	}
 }
