@@ -151,6 +151,28 @@ func TestEventsKeepTheirOrder(t *testing.T) {
 	}
 }
 
+// Deliveries are listed and replayed by their ids.
+func TestDeliveriesKeepTheOrderOfTheirEvents(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.Tenant(t, st)
+	for range 2 {
+		storetest.Subscription(t, st, tenant, nil, "call.*")
+	}
+	const n = 50
+	require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+		for range n {
+			if _, err := tx.Emit(t.Context(), store.Event{TenantID: tenant, Type: store.EventCallStarted, Data: struct{}{}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	require.Equal(t, 2*n, storetest.Count(t, st, "SELECT count(*) FROM webhook_deliveries"))
+	require.Zero(t, storetest.Count(t, st, `SELECT count(*) FROM (
+		SELECT event_id, lag(event_id) OVER (ORDER BY id) AS before FROM webhook_deliveries) d WHERE event_id < before`))
+}
+
 func TestEmitRefusesDataThatIsNoObject(t *testing.T) {
 	t.Parallel()
 	st := storetest.New(t)

@@ -1,7 +1,7 @@
 -- InsertEvent writes an event and its deliveries, which wait for their turn, and names the subscriptions that get it: patterns holds the event's
 -- type and the wildcards that cover it. While the call's answer waits for a verdict the event is held, and nobody gets it yet;
 -- the row's lock waits for a decision that is being committed. An event that is one with its call (of_call) is for one that is there alone. A
--- delivery's id has the event's time.
+-- delivery's id begins as the event's, with its time and its order within the millisecond: lists and replays go by it.
 -- name: InsertEvent :many
 WITH waits AS (
   SELECT c.id FROM calls c
@@ -20,7 +20,7 @@ WITH waits AS (
   RETURNING id
 ), delivery AS (
   INSERT INTO webhook_deliveries (tenant_id, id, subscription_id, event_id, event_type, next_attempt_at)
-  SELECT @tenant_id, encode(substring(uuid_send(@id::uuid) FOR 7) || substring(uuid_send(gen_random_uuid()) FROM 8), 'hex')::uuid, s.id, i.id, @type::text, now()
+  SELECT @tenant_id, encode(substring(uuid_send(@id::uuid) FOR 8) || substring(uuid_send(gen_random_uuid()) FROM 9), 'hex')::uuid, s.id, i.id, @type::text, now()
   FROM inserted i JOIN webhook_subscriptions s ON s.tenant_id = @tenant_id AND s.is_active AND s.event_types && @patterns::text[]
     AND (s.campaign_id IS NULL OR s.campaign_id = sqlc.narg(campaign_id)::uuid)
   RETURNING id, subscription_id
