@@ -1,10 +1,12 @@
-// Package jsonscan reads the members of JSON objects that matter, for the tick threads: it allocates nothing, and refuses what needs encoding/json.
+// Package jsonscan reads the members of JSON objects that matter, for the tick threads: it allocates nothing, and either resolves escapes in the
+// message's own memory or refuses what needs encoding/json.
 package jsonscan
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -24,12 +26,17 @@ const (
 
 // Scanner walks over JSON (RFC 8259).
 type Scanner struct {
-	b  []byte
-	at int
+	b        []byte
+	at       int
+	resolves bool
 }
 
 // New begins to read a message.
 func New(msg []byte) Scanner { return Scanner{b: msg} }
+
+// NewResolving begins to read a message that is the reader's own: escapes are resolved in its memory, so that any message costs the time of its
+// length. What is not UTF-8 stays as it is, and [ErrUnusual] doesn't come.
+func NewResolving(msg []byte) Scanner { return Scanner{b: msg, resolves: true} }
 
 func (s *Scanner) space() {
 	for s.at < len(s.b) {
@@ -138,7 +145,7 @@ func (s *Scanner) Index(to *int) error {
 // Skip takes a value that doesn't matter.
 func (s *Scanner) Skip() error { return s.skip(0) }
 
-// string takes a string without escapes.
+// string takes a string, which has no escapes unless they are resolved.
 func (s *Scanner) string() ([]byte, error) {
 	if s.at == len(s.b) || s.b[s.at] != '"' {
 		return nil, ErrSyntax
@@ -149,6 +156,9 @@ func (s *Scanner) string() ([]byte, error) {
 	}
 	v := s.b[s.at+1 : s.at+1+end]
 	if bytes.IndexByte(v, '\\') >= 0 {
+		if s.resolves {
+			return s.escaped()
+		}
 		return nil, ErrUnusual
 	}
 	if len(v) <= checked {
@@ -157,12 +167,94 @@ func (s *Scanner) string() ([]byte, error) {
 				return nil, ErrSyntax
 			}
 		}
-		if !utf8.Valid(v) {
+		if !s.resolves && !utf8.Valid(v) {
 			return nil, ErrUnusual // encoding/json replaces what is not
 		}
 	}
 	s.at += end + 2
 	return v, nil
+}
+
+// escaped takes a string, and resolves its escapes where it lies: none is shorter than what it stands for.
+func (s *Scanner) escaped() ([]byte, error) {
+	begin := s.at + 1
+	out := s.b[begin:begin]
+	for at := begin; at < len(s.b); {
+		c := s.b[at]
+		switch {
+		case c == '"':
+			s.at = at + 1
+			return out, nil
+		case c < 0x20:
+			return nil, ErrSyntax
+		case c != '\\':
+			out = append(out, c)
+			at++
+			continue
+		}
+		r, n := escape(s.b[at:])
+		if n == 0 {
+			return nil, ErrSyntax
+		}
+		out = utf8.AppendRune(out, r)
+		at += n
+	}
+	return nil, ErrSyntax
+}
+
+// escape reads an escape, of n bytes; 0 when it is none.
+func escape(b []byte) (r rune, n int) {
+	if len(b) < 2 {
+		return 0, 0
+	}
+	switch c := b[1]; c {
+	case '"', '\\', '/':
+		return rune(c), 2
+	case 'b':
+		return '\b', 2
+	case 'f':
+		return '\f', 2
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	}
+	r, ok := unit(b)
+	if !ok {
+		return 0, 0
+	}
+	if utf16.IsSurrogate(r) {
+		if low, ok := unit(b[6:]); ok {
+			if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
+				return pair, 12
+			}
+		}
+		r = utf8.RuneError // a half of a pair stands for nothing
+	}
+	return r, 6
+}
+
+// unit reads \uXXXX.
+func unit(b []byte) (r rune, ok bool) {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return 0, false
+	}
+	for _, c := range b[2:6] {
+		switch {
+		case '0' <= c && c <= '9':
+			c -= '0'
+		case 'a' <= c && c <= 'f':
+			c -= 'a' - 10
+		case 'A' <= c && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
 }
 
 func (s *Scanner) skip(depth int) error {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -121,12 +123,12 @@ func TestReadsFrames(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	for _, s := range []string{
 		`{"event":"media","streamSid":"MZ1","media":{"payload":"AAEC"}}`, `{"event":"mark","streamSid":"MZ1","mark":{"name":"\u0928"}}`,
-		`{"event":"clear","streamSid":"MZ1","x":[1,2.5e-3,{"y":null}]}`,
+		`{"event":"clear","streamSid":"MZ1","x":[1,2.5e-3,{"y":null}]}`, `{"\u0065vent":"m\u0061rk","streamSid":"MZ1","mark":{"name":"\ud83d\ude00\ud83d\/\"x"}}`,
 	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, msg []byte) {
-		got, err := twilio.Read(msg, "MZ1")
+		got, err := twilio.Read(bytes.Clone(msg), "MZ1")
 		if err != nil {
 			return
 		}
@@ -150,6 +152,75 @@ func FuzzRead(f *testing.F) {
 			require.Equal(t, m.Name, string(got.Name))
 		}
 	})
+}
+
+// TestEscapes compares what a scanner makes of strings, valid or not, with encoding/json.
+func TestEscapes(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	parts := []string{
+		`\u0041`, `\ud83d\ude00`, `\ud83d`, `\ude00`, `\uD83D\u0041`, `\/`, `\"`, `\\`, `\b`, `\f`, `\n`, `\r`, `\t`, `\u00e9`, `\uFFFF`, `\u0000`, "x", "न", "\xff",
+		`\x`, `\u12`, `\u12g4`, "\n", `\`,
+	}
+	right := 0
+	for range 20000 {
+		valid := len(parts)
+		if rnd.IntN(2) == 0 {
+			valid -= 5
+		}
+		var text strings.Builder
+		for range 1 + rnd.IntN(6) {
+			text.WriteString(parts[rnd.IntN(valid)])
+		}
+		for _, v := range []string{text.String(), text.String() + strings.Repeat("y", 2000)} {
+			msg := `{"event":"mark","streamSid":"M\u005a1","x":"` + v + `","m\u0061rk":{"name":"` + text.String() + `"}}`
+			var want struct{ Mark struct{ Name string } }
+			wrong := json.Unmarshal([]byte(msg), &want)
+			got, err := twilio.Read([]byte(msg), "MZ1")
+			if wrong != nil {
+				require.Error(t, err, msg)
+				continue
+			}
+			require.NoError(t, err, msg)
+			require.Equal(t, want.Mark.Name, string(got.Name), msg)
+			right++
+		}
+	}
+	require.Greater(t, right, 10000)
+}
+
+// TestUnusualFramesCostTheirLength: escapes, wherever they are, and members in any number take no memory besides the message.
+func TestUnusualFramesCostTheirLength(t *testing.T) {
+	members := func(size int) string {
+		var b strings.Builder
+		for i := 0; b.Len() < size; i++ {
+			fmt.Fprintf(&b, `"\u0041%x":1,`, i)
+		}
+		return b.String()
+	}
+	for name, c := range map[string]struct {
+		msg   string
+		audio int
+	}{
+		"a payload's slashes": {`{"event":"media","streamSid":"MZ1","media":{"payload":"` + strings.Repeat(`AA\/C`, 1<<19) + `"}}`, 3 << 19},
+		"all of a payload":    {`{"event":"media","streamSid":"MZ1","media":{"payload":"` + strings.Repeat(`\u0041`, 1<<18) + `"}}`, 3 << 16},
+		"many members":        {`{` + members(2<<20) + `"event":"clear","streamSid":"MZ1"}`, 0},
+		"a deep array":        {`{"event":"clear","streamSid":"MZ1","x":"\u0041","y":` + strings.Repeat("[", 32) + strings.Repeat("]", 32) + `}`, 0},
+	} {
+		msg, audio := make([]byte, len(c.msg)), make([]byte, 0, c.audio+3)
+		require.Zero(t, testing.AllocsPerRun(1, func() {
+			copy(msg, c.msg)
+			f, err := twilio.Read(msg, "MZ1")
+			if err != nil {
+				panic(name + ": " + err.Error())
+			}
+			if c.audio > 0 {
+				if audio, err = twilio.Audio(audio, f.Payload); err != nil || len(audio) != c.audio {
+					panic(name)
+				}
+			}
+		}), name)
+	}
 }
 
 // TestNoAllocations holds the frames of audio to no allocation, both ways.
@@ -180,5 +251,23 @@ func BenchmarkFrames(b *testing.B) {
 		buf = s.AppendMedia(buf[:0], 12345, ulaw)
 		f, _ := twilio.Read(in, s.StreamSID)
 		audio, _ = twilio.Audio(audio, f.Payload)
+	}
+}
+
+// BenchmarkManyMembers reads the worst that is read on a tick thread: 15 KiB of members that don't matter.
+func BenchmarkManyMembers(b *testing.B) {
+	var m strings.Builder
+	m.WriteString(`{"x":"\u0041",`)
+	for i := 0; m.Len() < 15<<10; i++ {
+		fmt.Fprintf(&m, `"%x":1,`, i)
+	}
+	m.WriteString(`"event":"clear","streamSid":"MZ1"}`)
+	msg := make([]byte, m.Len())
+	b.ReportAllocs()
+	for b.Loop() {
+		copy(msg, m.String())
+		if _, err := twilio.Read(msg, "MZ1"); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
