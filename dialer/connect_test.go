@@ -37,7 +37,7 @@ func TestConnectURL(t *testing.T) {
 	b := setup(t, func(c *Config) { c.Web = web })
 	const own, other, url = "wss://127.0.0.1/own", "wss://127.0.0.2/other", "https://127.0.0.1/connect"
 	made, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[voiceagents.Input](t,
-		`{"name":"a","ws_url":"`+own+`","auth_token":"12345","connect_url":"`+url+`"}`))
+		`{"name":"a","ws_url":"`+own+`","auth_token":"12345","connect_url":"HTTPS`+url[len("https"):]+`"}`))
 	require.NoError(t, err)
 	require.Equal(t, url, *made.ConnectURL)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET default_voice_agent_id = $1 WHERE id = $2", made.ID, b.tenant)
@@ -70,6 +70,9 @@ func TestConnectURL(t *testing.T) {
 	require.Equal(t, own+"?lang=hi", leg.connects[0].Agent.WsUrl)
 	require.NotEmpty(t, leg.connects[0].Agent.AuthTokenSealed)
 
+	leg = run(`{"ws_url":"WSS`+other[len("wss"):]+`"}`, nil)
+	require.Equal(t, other, leg.connects[0].Agent.WsUrl)
+
 	leg = run(`{"parameters":{"a":"b"}}`, nil)
 	require.Equal(t, own, leg.connects[0].Agent.WsUrl)
 	require.Equal(t, map[string]string{"a": "b"}, leg.connects[0].Parameters)
@@ -91,6 +94,9 @@ func TestConnectURL(t *testing.T) {
 		`<Response><Say>Hello</Say></Response>`: "connect_url: TwiML: <Say> is not supported",
 		`{"ws_url":"wss://a","twiml":"<a/>"}`:   "both",
 		`{"ws_url":"https://a"}`:                "no ws or wss URL",
+		`{"ws_url":"wss://a/\u0000"}`:           "no ws or wss URL",
+		`{"parameters":{"a":"\u0000"}}`:         "has a NUL",
+		`{"parameters":{"\u0000":"a"}}`:         "has a NUL",
 		`hello`:                                 "neither JSON",
 		``:                                      "neither JSON",
 	} {
@@ -102,4 +108,31 @@ func TestConnectURL(t *testing.T) {
 	leg = run("", errors.New("the server answered 500"))
 	require.Equal(t, "connect_url: the server answered 500", leg.connects[0].Note)
 	require.Equal(t, own, leg.connects[0].Agent.WsUrl)
+}
+
+// TestConnectURLKeepsTheToken: a voice agent's auth token is sent to the host of its ws_url only; for OpenAI it is the key that is billed. Twilio's is
+// never sent: it signs.
+func TestConnectURLKeepsTheToken(t *testing.T) {
+	t.Parallel()
+	web := &connectServer{}
+	b := setup(t, func(c *Config) { c.Web = web })
+	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
+	for transport, kept := range map[string]bool{"websocket": false, "openai_realtime": false, "twilio": true} {
+		made, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[voiceagents.Input](t,
+			`{"name":"`+transport+`","ws_url":"wss://127.0.0.1/own","auth_token":"sk-12345","transport":"`+transport+`","connect_url":"https://127.0.0.1/connect"}`))
+		require.NoError(t, err)
+		storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET default_voice_agent_id = $1 WHERE id = $2", made.ID, b.tenant)
+		call, err := b.svc.Answers.Route(t.Context(), inbound("8000000001"))
+		require.NoError(t, err)
+		for body, sent := range map[string]bool{
+			`{"ws_url":"wss://127.0.0.2/own"}`: kept, `{"ws_url":"wss://127.0.0.1:8443/own"}`: kept,
+			`<Response><Connect><Stream url="wss://127.0.0.2/own"/></Connect></Response>`: kept,
+			`{"ws_url":"wss://127.0.0.1/other"}`:                                          true,
+		} {
+			web.body = body
+			leg := &fakeLeg{call: call}
+			require.NoError(t, b.svc.Answers.Answered(t.Context(), leg))
+			require.Equal(t, sent, len(leg.connects[0].Agent.AuthTokenSealed) > 0, "%s %s", transport, body)
+		}
+	}
 }

@@ -190,8 +190,12 @@ func readConnect(body []byte) ([]twiml.Step, error) {
 	if a.WSURL != "" && a.TwiML != "" {
 		return nil, errors.New("the answer has both ws_url and twiml")
 	}
-	if a.WSURL != "" && !strings.HasPrefix(a.WSURL, "ws://") && !strings.HasPrefix(a.WSURL, "wss://") {
-		return nil, errors.New("the answer's ws_url is no ws or wss URL")
+	if a.WSURL != "" {
+		address, ok := twiml.SocketURL(a.WSURL)
+		if !ok {
+			return nil, errors.New("the answer's ws_url is no ws or wss URL")
+		}
+		a.WSURL = address
 	}
 	parameters, err := a.strings()
 	if err != nil {
@@ -225,6 +229,9 @@ func (a connectAnswer) strings() (map[string]string, error) {
 		}
 		if len(name)+len(s) > twiml.MaxParameter {
 			return nil, fmt.Errorf("the parameter %.64q is longer than %d bytes", name, twiml.MaxParameter)
+		}
+		if strings.ContainsRune(name+s, 0) {
+			return nil, fmt.Errorf("the parameter %.64q has a NUL", name)
 		}
 		out[name] = s
 	}

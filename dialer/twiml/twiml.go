@@ -9,6 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -69,7 +72,7 @@ func Parse(doc []byte) ([]Step, error) {
 		return nil, err
 	}
 	if root.name != "Response" {
-		return nil, fmt.Errorf("TwiML: the document is <%s>, not <Response>", root.name)
+		return nil, fmt.Errorf("TwiML: the document is <%.64s>, not <Response>", root.name)
 	}
 	if len(root.kids) > maxSteps {
 		return nil, fmt.Errorf("TwiML: more than %d verbs", maxSteps)
@@ -86,7 +89,7 @@ func Parse(doc []byte) ([]Step, error) {
 			return steps, nil
 		case Stream, Dial:
 			if rest := root.kids[i+1:]; len(rest) > 0 && rest[0].name != "Hangup" {
-				return nil, fmt.Errorf("TwiML: <%s> behind <%s> is not supported: the call ends there, or goes on as ws_disconnect_action says", rest[0].name, verb.name)
+				return nil, fmt.Errorf("TwiML: <%.64s> behind <%s> is not supported: the call ends there, or goes on as ws_disconnect_action says", rest[0].name, verb.name)
 			}
 			return steps, nil
 		}
@@ -110,7 +113,7 @@ func (e element) read() (Step, error) {
 	case "Say":
 		return nil, errors.New("TwiML: <Say> is not supported: this service doesn't turn text into speech. Play a file with <Play>, or let the voice agent speak")
 	}
-	return nil, fmt.Errorf("TwiML: <%s> is not supported; <Connect>, <Dial>, <Play>, <Pause> and <Hangup> are", e.name)
+	return nil, fmt.Errorf("TwiML: <%.64s> is not supported; <Connect>, <Dial>, <Play>, <Pause> and <Hangup> are", e.name)
 }
 
 func (e element) play() (Step, error) {
@@ -133,24 +136,43 @@ func (e element) pause() (Step, error) {
 	return nil, fmt.Errorf("TwiML: the attribute length of <Pause> must be 0 to %d seconds", int(maxPause.Seconds()))
 }
 
+// only refuses the attributes that aren't among those.
+func (e element) only(attrs ...string) error {
+	for _, name := range slices.Sorted(maps.Keys(e.attrs)) {
+		if !slices.Contains(attrs, name) {
+			return fmt.Errorf("TwiML: the attribute %.64s of <%s> is not supported", name, e.name)
+		}
+	}
+	return nil
+}
+
 func (e element) connect() (Step, error) {
+	if err := e.only(); err != nil {
+		return nil, err
+	}
 	if len(e.kids) != 1 || e.kids[0].name != "Stream" {
 		return nil, errors.New("TwiML: <Connect> needs one <Stream>, and nothing else")
 	}
 	s := e.kids[0]
-	url := s.attrs["url"]
-	if !strings.HasPrefix(url, "ws://") && !strings.HasPrefix(url, "wss://") {
+	if err := s.only("url", "name", "track", "statusCallback", "statusCallbackMethod"); err != nil {
+		return nil, err
+	}
+	if cmp.Or(s.attrs["track"], "inbound_track") != "inbound_track" {
+		return nil, errors.New("TwiML: the attribute track of <Stream> must be inbound_track")
+	}
+	address, ok := SocketURL(s.attrs["url"])
+	if !ok {
 		return nil, errors.New("TwiML: the attribute url of <Stream> must be a ws or wss URL")
 	}
 	if len(s.kids) > MaxParameters {
 		return nil, fmt.Errorf("TwiML: <Stream> has more than %d parameters", MaxParameters)
 	}
-	out := Stream{URL: url, Parameters: map[string]string{}}
+	out := Stream{URL: address, Parameters: map[string]string{}}
 	for _, p := range s.kids {
 		name, value := p.attrs["name"], p.attrs["value"]
 		switch {
 		case p.name != "Parameter":
-			return nil, fmt.Errorf("TwiML: <%s> in <Stream> is not supported", p.name)
+			return nil, fmt.Errorf("TwiML: <%.64s> in <Stream> is not supported", p.name)
 		case name == "":
 			return nil, errors.New("TwiML: a <Parameter> has no name")
 		case len(name)+len(value) > MaxParameter:
@@ -161,7 +183,24 @@ func (e element) connect() (Step, error) {
 	return out, nil
 }
 
+// SocketURL gives a ws or wss URL with its scheme in small letters.
+func SocketURL(raw string) (string, bool) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Hostname() == "" {
+		return "", false
+	}
+	return u.Scheme + raw[len(u.Scheme):], true
+}
+
 func (e element) dial() (Step, error) {
+	if err := e.only("timeout", "answerOnBridge"); err != nil {
+		return nil, err
+	}
+	for _, k := range e.kids {
+		if err := k.only("statusCallback", "statusCallbackEvent", "statusCallbackMethod"); err != nil && (k.name == "Number" || k.name == "Sip") {
+			return nil, err
+		}
+	}
 	to, sip := e.text, false
 	switch {
 	case len(e.kids) > 1:
@@ -171,7 +210,7 @@ func (e element) dial() (Step, error) {
 	case len(e.kids) == 1 && e.kids[0].name == "Sip":
 		to, sip = e.kids[0].text, true
 	case len(e.kids) == 1:
-		return nil, fmt.Errorf("TwiML: <%s> in <Dial> is not supported; <Number> and <Sip> are", e.kids[0].name)
+		return nil, fmt.Errorf("TwiML: <%.64s> in <Dial> is not supported; <Number> and <Sip> are", e.kids[0].name)
 	}
 	if to == "" {
 		return nil, errors.New("TwiML: <Dial> has no destination")

@@ -77,6 +77,9 @@ func (in Input) apply(ctx context.Context, c *input.Form, guard input.Guard, to 
 		c.Fail("auth_token", "must have at most 4096 printable ASCII characters")
 	}
 	if v, ok := input.Given(c, "connect_url", in.ConnectURL); ok && (v == "" || c.Address(ctx, guard, "connect_url", v, "http", "https")) {
+		if scheme, rest, ok := strings.Cut(v, "://"); ok {
+			v = strings.ToLower(scheme) + "://" + rest
+		}
 		to.ConnectUrl = input.OrNil(v)
 	}
 	if v, ok := input.Given(c, "transport", in.Transport); ok && c.OneOf("transport", v, TransportWebSocket, TransportTwilio, TransportOpenAI) {

@@ -1582,7 +1582,7 @@ type CreateVoiceAgentRequest struct {
 	// AuthToken Sent as a bearer token when the socket is dialed; the transport twilio has it sign the handshake (X-Twilio-Signature) instead. Empty for none. One that comes back masked, as it was shown, changes nothing.
 	AuthToken nullable.Nullable[string] `json:"auth_token,omitempty"`
 
-	// ConnectURL Asked before each session: a POST of {call_id, direction, from, to, campaign_id, voice_agent_id, lead} (with auth_token signed, as X-Twilio-Signature of the URL) is answered within a second by {ws_url or twiml, parameters}, or by TwiML itself; parameters go to the voice agent. Without a good answer the socket is the one of ws_url, and the session's log says why. Of TwiML, <Play>, <Pause>, <Connect> with <Stream> and <Parameter>, <Dial> and <Hangup> are carried out. Empty for none.
+	// ConnectURL Asked before each session: a POST of {call_id, direction, from, to, campaign_id, voice_agent_id, lead} (with auth_token signed, as X-Twilio-Signature of the URL) is answered within a second by {ws_url or twiml, parameters}, or by TwiML itself; parameters go to the voice agent: in the metadata frame, as Twilio's custom parameters, or in what OpenAI's model is told of the call. Without a good answer the socket is the one of ws_url, and the session's log says why. Of TwiML, <Play>, <Pause>, <Connect> with <Stream> and <Parameter>, <Dial> and <Hangup> are carried out. The timeout and answerOnBridge of <Dial> and the name and statusCallback of <Stream> are ignored; attributes that would change the call, as callerId and action do, are no good answer. Empty for none.
 	ConnectURL      nullable.Nullable[string] `json:"connect_url,omitempty"`
 	ExternalAgentID nullable.Nullable[string] `json:"external_agent_id,omitempty"`
 
@@ -3008,7 +3008,7 @@ type VoiceAgentFields struct {
 	// AuthToken Sent as a bearer token when the socket is dialed; the transport twilio has it sign the handshake (X-Twilio-Signature) instead. Empty for none. One that comes back masked, as it was shown, changes nothing.
 	AuthToken nullable.Nullable[string] `json:"auth_token,omitempty"`
 
-	// ConnectURL Asked before each session: a POST of {call_id, direction, from, to, campaign_id, voice_agent_id, lead} (with auth_token signed, as X-Twilio-Signature of the URL) is answered within a second by {ws_url or twiml, parameters}, or by TwiML itself; parameters go to the voice agent. Without a good answer the socket is the one of ws_url, and the session's log says why. Of TwiML, <Play>, <Pause>, <Connect> with <Stream> and <Parameter>, <Dial> and <Hangup> are carried out. Empty for none.
+	// ConnectURL Asked before each session: a POST of {call_id, direction, from, to, campaign_id, voice_agent_id, lead} (with auth_token signed, as X-Twilio-Signature of the URL) is answered within a second by {ws_url or twiml, parameters}, or by TwiML itself; parameters go to the voice agent: in the metadata frame, as Twilio's custom parameters, or in what OpenAI's model is told of the call. Without a good answer the socket is the one of ws_url, and the session's log says why. Of TwiML, <Play>, <Pause>, <Connect> with <Stream> and <Parameter>, <Dial> and <Hangup> are carried out. The timeout and answerOnBridge of <Dial> and the name and statusCallback of <Stream> are ignored; attributes that would change the call, as callerId and action do, are no good answer. Empty for none.
 	ConnectURL      nullable.Nullable[string] `json:"connect_url,omitempty"`
 	ExternalAgentID nullable.Nullable[string] `json:"external_agent_id,omitempty"`
 

@@ -26,7 +26,11 @@ func openaiSession(agent db.VoiceAgent, carrier string, format *media.AudioForma
 
 // openaiContext is what the model is told about the call.
 func openaiContext(f *metadataFrame) (json.RawMessage, error) {
-	raw, err := json.Marshal(callParameters(f))
+	p := callParameters(f)
+	if err := addParameters(p, f.Parameters); err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(p)
 	if err != nil {
 		return nil, fmt.Errorf("switchctl: encode the model's context: %w", err)
 	}

@@ -23,16 +23,25 @@ func twilioStream(call db.Call, session uuid.UUID) media.TwilioStream {
 func twilioParameters(f *metadataFrame) (json.RawMessage, error) {
 	p := callParameters(f)
 	p["service_callback_token"], p["control_url"] = f.Token, f.ControlURL
-	if len(f.Parameters) > 0 { // the customer's own, for whom they are
-		if err := json.Unmarshal(f.Parameters, &p); err != nil {
-			return nil, fmt.Errorf("switchctl: read connect_url's parameters: %w", err)
-		}
+	if err := addParameters(p, f.Parameters); err != nil {
+		return nil, err
 	}
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return nil, fmt.Errorf("switchctl: encode custom parameters: %w", err)
 	}
 	return raw, nil
+}
+
+// addParameters adds what connect_url has answered: the customer's own words win, for it is them whom they are for.
+func addParameters(p map[string]string, own json.RawMessage) error {
+	if len(own) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(own, &p); err != nil {
+		return fmt.Errorf("switchctl: read connect_url's parameters: %w", err)
+	}
+	return nil
 }
 
 // callParameters are the prompt variables, and what is known of the call, under the names that clients look for. What a call doesn't have is left out,
