@@ -155,6 +155,46 @@ func TestClaimOfRetriesGoesRound(t *testing.T) {
 	require.Equal(t, []string{"b", "c", "fresh too"}, c.take(t, 3), "from the head retries come before fresh leads")
 }
 
+// TestClaimsGiveLittleBack: a claimer that dials retries and fresh leads by turns takes what it wants. Only the claim in which retries fall due after
+// fresh leads alone has asked for both.
+func TestClaimsGiveLittleBack(t *testing.T) {
+	t.Parallel()
+	const n = 10
+	c := newClaims(t)
+	var order []string
+	for i := range 80 {
+		order = append(order, fmt.Sprintf("fresh %02d", i))
+	}
+	c.add(t, order...)
+	storetest.Exec(t, c.st, c.tenant, "CREATE SEQUENCE lead_updates")
+	storetest.Exec(t, c.st, c.tenant, `CREATE FUNCTION count_update() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN PERFORM nextval('lead_updates'); RETURN NEW; END $$`)
+	storetest.Exec(t, c.st, c.tenant, "CREATE TRIGGER count_update BEFORE UPDATE ON leads FOR EACH ROW EXECUTE FUNCTION count_update()")
+	claim := func(names []string, extra int) {
+		t.Helper()
+		before := storetest.Count(t, c.st, "SELECT last_value FROM lead_updates")
+		require.Equal(t, names, c.take(t, n))
+		require.Equal(t, before+n+extra, storetest.Count(t, c.st, "SELECT last_value FROM lead_updates"), "updates of leads for %v", names)
+		c.stay()
+	}
+	claim(order[:n], -1) // a sequence's first value and none look alike
+	claim(order[n:2*n], 0)
+	order = order[2*n:]
+	var due []string
+	for i := range 35 {
+		due = append(due, fmt.Sprintf("retry %02d", i))
+	}
+	c.add(t, due...)
+	for i, name := range due {
+		c.due(t, name, leads.StatusRetry, time.Duration(1000-i)*time.Second)
+	}
+	claim(due[:n], 2*n) // as many fresh ones went back
+	order = append(due[n:], order...)
+	for ; len(order) > n; order = order[n:] {
+		claim(order[:n], 0)
+	}
+}
+
 // TestClaimsOfOthers: a campaign has one pacer, so that another pacer's claim is that of a dead one; an agent's counts while it lasts,
 // and so does one's own.
 func TestClaimsOfOthers(t *testing.T) {

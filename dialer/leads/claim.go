@@ -33,9 +33,20 @@ type Claimer struct {
 	Lease    time.Duration
 	At       Position
 	Unopened int // leads of the last claim whose tenant's key doesn't open
-	// mixed: the last claim took leads of several kinds, so that each is asked for what the one before has left.
+	// mixed: the last claim took leads of several kinds, or was filled before it had asked for each, so that the next asks for each kind what the one
+	// before has left. Kinds that are asked for together are each asked for all that the claim wants.
 	mixed bool
 }
+
+// kind is what a lead is to a claim.
+type kind int
+
+const (
+	callback kind = iota
+	retry
+	fresh
+	kinds
+)
 
 // Position is how far a claimer has come. The zero value is the head.
 type Position struct {
@@ -83,29 +94,39 @@ func (c *Claimer) ClaimFrom(ctx context.Context, tx *store.Tx, n int, now time.T
 	if err := tx.Later(ctx, func(q *db.Queries) error { return q.PlanByValues(ctx) }); err != nil {
 		return nil, 0, err
 	}
-	take := func(found []db.LeadsClaimFreshRow, err error) error {
+	var took [kinds]bool
+	take := func(k kind, found []db.LeadsClaimFreshRow, err error) error {
 		for _, lead := range found {
 			if err == nil {
 				out, err = c.hold(ctx, tx, out, lead)
 			}
 		}
+		took[k] = took[k] || len(found) > 0
 		taken += len(found)
 		return err
 	}
-	if !c.mixed && len(at.levels) > 0 {
-		found, err := c.together(ctx, tx, n, now, &at.levels[0])
-		if err := take(found, err); err != nil || taken == n {
+	left := true // there may be leads of a kind that wasn't asked for, or went back
+	together := !c.mixed && len(at.levels) > 0
+	defer func() {
+		several := took[callback] && took[retry] || took[callback] && took[fresh] || took[retry] && took[fresh]
+		c.mixed = several || left
+	}()
+	if together {
+		var found [kinds][]db.LeadsClaimFreshRow
+		found, left, err = c.together(ctx, tx, n, now, &at.levels[0])
+		for k := range kinds {
+			err = take(k, found[k], err)
+		}
+		if err != nil || taken == n {
 			return out, taken, err
 		}
 		at.levels = at.levels[1:]
-	} else if err := take(c.callbacks(ctx, tx.Q, n, now)); err != nil || taken == n {
-		return out, taken, err
+	} else {
+		found, err := c.callbacks(ctx, tx.Q, n, now)
+		if err := take(callback, found, err); err != nil || taken == n {
+			return out, taken, err
+		}
 	}
-	kinds := 0
-	if taken > 0 {
-		kinds++
-	}
-	defer func() { c.mixed = kinds > 1 }()
 	for fromHead := len(at.levels) == 0; ; fromHead = true {
 		if fromHead {
 			if at.levels, err = c.levels(ctx, tx, now); err != nil {
@@ -113,14 +134,14 @@ func (c *Claimer) ClaimFrom(ctx context.Context, tx *store.Tx, n int, now time.T
 			}
 		}
 		for len(at.levels) > 0 {
-			before := taken
-			if err := take(c.retries(ctx, tx.Q, n-taken, now, &at.levels[0])); err != nil || taken == n {
+			left = true
+			found, err := c.retries(ctx, tx.Q, n-taken, now, &at.levels[0])
+			if err := take(retry, found, err); err != nil || taken == n {
 				return out, taken, err
 			}
-			if taken > before {
-				kinds++
-			}
-			if err := take(c.fresh(ctx, tx.Q, n-taken, now, &at.levels[0])); err != nil || taken == n {
+			left = false
+			found, err = c.fresh(ctx, tx.Q, n-taken, now, &at.levels[0])
+			if err := take(fresh, found, err); err != nil || taken == n {
 				return out, taken, err
 			}
 			at.levels = at.levels[1:]
@@ -131,33 +152,37 @@ func (c *Claimer) ClaimFrom(ctx context.Context, tx *store.Tx, n int, now time.T
 	}
 }
 
-// together claims up to n callbacks, retries and fresh leads of a level in one round trip. What is more than n altogether goes back.
-func (c *Claimer) together(ctx context.Context, tx *store.Tx, n int, now time.Time, at *level) (found []db.LeadsClaimFreshRow, err error) {
+// together claims up to n callbacks, retries and fresh leads of a level in one round trip. What is more than n altogether goes
+// back, and is claimed next.
+func (c *Claimer) together(ctx context.Context, tx *store.Tx, n int, now time.Time, at *level) (found [kinds][]db.LeadsClaimFreshRow, back bool, err error) {
 	was := *at
-	var kinds [3][]db.LeadsClaimFreshRow
 	err = tx.Together(ctx, func(q *db.Queries) (err error) {
-		kinds[0], err = c.callbacks(ctx, q, n, now)
+		found[callback], err = c.callbacks(ctx, q, n, now)
 		return err
 	}, func(q *db.Queries) (err error) {
-		kinds[1], err = c.retries(ctx, q, n, now, at)
+		found[retry], err = c.retries(ctx, q, n, now, at)
 		return err
 	}, func(q *db.Queries) (err error) {
-		kinds[2], err = c.fresh(ctx, q, n, now, at)
+		found[fresh], err = c.fresh(ctx, q, n, now, at)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return found, false, err
 	}
-	found = slices.Concat(kinds[:]...)
-	if len(found) <= n {
-		return found, nil
+	left := n
+	var over []uuid.UUID
+	for k, of := range found {
+		keep := min(left, len(of))
+		for _, lead := range of[keep:] {
+			over = append(over, lead.ID)
+		}
+		found[k], left = of[:keep], left-keep
 	}
-	c.mixed, *at = true, was // the head of what went back is claimed next
-	var back []uuid.UUID
-	for _, lead := range found[n:] {
-		back = append(back, lead.ID)
+	if len(over) == 0 {
+		return found, false, nil
 	}
-	return found[:n], tx.Later(ctx, func(q *db.Queries) error { return q.LeadsRelease(ctx, c.Tenant, back, c.Claimant) })
+	*at = was
+	return found, true, tx.Later(ctx, func(q *db.Queries) error { return q.LeadsRelease(ctx, c.Tenant, over, c.Claimant) })
 }
 
 // levels gives the priorities that there are, each from its head.
