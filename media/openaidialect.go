@@ -3,6 +3,7 @@ package media
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/ringmaster/ringmaster/media/openai"
 	"github.com/ringmaster/ringmaster/media/playout"
@@ -63,6 +64,7 @@ type openaiTalk struct {
 	cut      string
 	cutItem  string
 	spoken   []spokenItem
+	pending  int               // of spoken, in the queue
 	noted    []openai.Item     // function calls of the response that is under way
 	running  map[string]string // function calls that are not answered yet: their names
 	known    []string          // the newest function calls, a ring whose oldest is next
@@ -74,12 +76,17 @@ type openaiTalk struct {
 	keysBy   int64
 }
 
-// spokenItem is audio of the model in the playout queue.
+// spokenItem is audio of the model, one piece of an item. Lengths are in spokenPerSecond.
 type spokenItem struct {
 	id      string
 	content int
-	length  int // of what was queued, in spokenPerSecond
+	left    int  // in the playout queue
+	heard   int  // by the caller
+	lost    bool // some of it was not heard: held, muted, or of a leg that has gone
 }
+
+// missed tells whether the caller has not heard all of it.
+func (s *spokenItem) missed() bool { return s.left > 0 || s.lost }
 
 // leavingCall is a function call that waits for what was said before it.
 type leavingCall struct {
@@ -145,41 +152,79 @@ func (d *openaiDialect) reconnected(meta json.RawMessage) json.RawMessage {
 // busy tells whether a response is under way.
 func (t *openaiTalk) busy() bool { return t.response != "" || t.asked }
 
-// queued adds to what the caller has still to hear of an item.
-func (t *openaiTalk) queued(id []byte, content, length int) {
-	if n := len(t.spoken); n > 0 {
+// queued adds to what the caller has still to hear of an item. With lost, some of it came too far ahead of its time, or for nobody.
+func (t *openaiTalk) queued(id []byte, content, length int, lost bool) {
+	t.pending += length
+	last := t.piece(id, content, false)
+	last.left += length
+	if lost && !last.lost { // what comes behind is another piece
+		t.piece(id, content, true).lost = true
+	}
+}
+
+// piece is the newest piece of what was queued, a new one where that is another item's.
+func (t *openaiTalk) piece(id []byte, content int, anew bool) *spokenItem {
+	if n := len(t.spoken); n > 0 && !anew {
 		if last := &t.spoken[n-1]; last.id == string(id) && last.content == content {
-			last.length += length
-			return
+			return last
 		}
 	}
 	if len(t.spoken) >= maxSpoken {
+		t.pending -= t.spoken[0].left
 		t.spoken = append(t.spoken[:0], t.spoken[1:]...)
 	}
-	t.spoken = append(t.spoken, spokenItem{id: string(id), content: content, length: length})
+	t.spoken = append(t.spoken, spokenItem{id: string(id), content: content})
+	return &t.spoken[len(t.spoken)-1]
 }
 
-// unheard finds the items of which the caller has not heard all, when so much of the queue is left: length becomes what was heard.
-func (t *openaiTalk) unheard(waiting int) []spokenItem {
-	first := len(t.spoken)
-	for first > 0 && waiting > 0 {
-		first--
-		item := &t.spoken[first]
-		rest := min(waiting, item.length)
-		item.length -= rest
-		waiting -= rest
+// played takes from the queue what is not waiting there any more: it was heard, or lost. What comes behind something that was lost doesn't count as heard.
+func (t *openaiTalk) played(waiting int, heard bool) {
+	gone := t.pending - waiting
+	if gone <= 0 {
+		return
 	}
-	return t.spoken[first:]
+	t.pending = waiting
+	for i := range t.spoken {
+		item := &t.spoken[i]
+		n := min(gone, item.left)
+		if n == 0 {
+			continue
+		}
+		item.left -= n
+		if heard && !item.lost {
+			item.heard += n
+		} else {
+			item.lost = true
+		}
+		if gone -= n; gone == 0 {
+			return
+		}
+	}
 }
 
-// forgetHeard drops the items that the caller has heard, when so much of the queue is left.
-func (t *openaiTalk) forgetHeard(waiting int) {
-	keep := len(t.spoken)
-	for keep > 0 && waiting > 0 {
-		keep--
-		waiting -= t.spoken[keep].length
+// unheard finds the items of which the caller has not heard all, each once: heard is how much was, up to what was not.
+func (t *openaiTalk) unheard() (items []spokenItem) {
+	for _, piece := range t.spoken {
+		i := slices.IndexFunc(items, func(s spokenItem) bool { return s.id == piece.id && s.content == piece.content })
+		if i < 0 {
+			items = append(items, piece)
+		} else if item := &items[i]; !item.missed() {
+			item.heard, item.left, item.lost = item.heard+piece.heard, piece.left, piece.lost
+		}
 	}
-	t.spoken = t.spoken[:copy(t.spoken, t.spoken[min(keep, max(0, len(t.spoken)-1)):])]
+	return slices.DeleteFunc(items, func(s spokenItem) bool { return !s.missed() })
+}
+
+// forgetHeard drops the items that the caller has heard, but those that something was missed of.
+func (t *openaiTalk) forgetHeard() {
+	first := slices.IndexFunc(t.spoken, func(s spokenItem) bool { return s.missed() })
+	if first < 0 {
+		t.spoken = t.spoken[:0]
+		return
+	}
+	id := t.spoken[first].id
+	keep := slices.IndexFunc(t.spoken, func(s spokenItem) bool { return s.id == id })
+	t.spoken = t.spoken[:copy(t.spoken, t.spoken[keep:])]
 }
 
 // errors of a conversation.

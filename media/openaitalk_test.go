@@ -303,3 +303,62 @@ func TestOpenAITap(t *testing.T) {
 		r.texts = nil
 	}
 }
+
+// TestOpenAIHeard: what was held, muted, or lost with a leg was not heard, and an item that alternates with another one is known as a whole.
+func TestOpenAIHeard(t *testing.T) {
+	t.Parallel()
+	second := make([]byte, dsp.SampleRate)
+	for name, c := range map[string]struct {
+		between func(r openaiRig)
+		want    map[string]int
+	}{
+		"held": {func(r openaiRig) {
+			r.p.tx.extra.setHold(true, nil)
+			r.turns(50)
+			r.p.tx.extra.setHold(false, nil)
+			r.turns(5)
+		}, map[string]int{"item_1": 200}},
+		"muted to its end": {func(r openaiRig) {
+			r.p.tx.muted[FromAgent] = true
+			r.turns(150)
+			r.p.tx.muted[FromAgent] = false
+			r.event(`{"type":"response.created","response":{"id":"resp_2"}}`)
+		}, map[string]int{"item_1": 200}},
+		"a leg between": {func(r openaiRig) {
+			r.p.leg.endLeg()
+			r.say("resp_1", "item_2", second)
+			r.callLaw(0)
+			r.say("resp_1", "item_3", second)
+			r.turns(5)
+		}, map[string]int{"item_1": 200, "item_2": 0, "item_3": 100}},
+		"in turns": {func(r openaiRig) {
+			r.turns(95)
+			for range 5 {
+				r.say("resp_1", "item_2", second[:800])
+				r.say("resp_1", "item_3", second[:800])
+			}
+			r.turns(25)
+		}, map[string]int{"item_2": 300, "item_3": 200}},
+		"heard": {func(r openaiRig) { r.turns(100) }, map[string]int{}},
+	} {
+		r := newOpenAIRig(t, `{}`)
+		r.said()
+		r.event(`{"type":"response.created","response":{"id":"resp_1"}}`)
+		r.say("resp_1", "item_1", second)
+		r.say("resp_1", "item_1", second)
+		r.turns(10)
+		c.between(r)
+		r.event(`{"type":"input_audio_buffer.speech_started"}`)
+		_, all := r.said()
+		got := map[string]int{}
+		for _, e := range all {
+			if e.Type == "conversation.item.truncate" {
+				got[e.ItemID] = e.AudioEndMS
+			}
+		}
+		require.Len(t, got, len(c.want), "%s: %v", name, got)
+		for item, ms := range c.want {
+			require.InDelta(t, ms, got[item], 6, "%s: %v", name, got) // a fade takes 5 ms of the first frame
+		}
+	}
+}

@@ -147,18 +147,24 @@ func (a *aiSocket) openaiAudio(d *openaiDialect, e *openai.Event, size int, queu
 		a.countFlood(1)
 		return
 	}
-	s, before := a.sock, a.openaiWaiting()
+	s, before, dropped := a.sock, a.tx.waiting(), a.stats.PlayoutDropped
+	d.played(before, false)
 	queue()
 	if a.sock != s {
 		return
 	}
-	d.queued(e.ItemID, e.ContentIndex, a.openaiWaiting()-before)
+	d.queued(e.ItemID, e.ContentIndex, a.tx.waiting()-before, !a.spoken() || a.stats.PlayoutDropped != dropped)
 	a.endAudio(size)
 }
 
-// openaiWaiting is what the caller has still to hear, in spokenPerSecond.
-func (a *aiSocket) openaiWaiting() int {
-	return a.tx.queue.Backlog() * spokenPerSecond / a.tx.queue.Rate
+// waiting is what the caller has still to hear, in spokenPerSecond.
+func (tx *toCaller) waiting() int { return tx.queue.Backlog() * spokenPerSecond / tx.queue.Rate }
+
+// account takes what has left the playout queue off the model's items, as heard or as lost.
+func (tx *toCaller) account(heard bool) {
+	if d, ok := tx.ai.toAI.dialect.(*openaiDialect); ok {
+		d.played(tx.waiting(), heard)
+	}
 }
 
 // say writes an event of ours.
@@ -187,7 +193,7 @@ func (a *aiSocket) takeEvent(d *openaiDialect, f *openaiFrame, size int) {
 		a.bargeIn(d)
 	case typ == openai.EventResponse:
 		d.response, d.asked, d.retryAt, d.noted = f.detail.Response.ID, false, 0, d.noted[:0]
-		d.forgetHeard(a.openaiWaiting())
+		d.forgetHeard()
 	case typ == openai.EventArguments:
 		if len(d.noted) >= maxNoted {
 			return // response.done has it again
@@ -261,11 +267,11 @@ func (a *aiSocket) giveUp(err error) {
 
 // bargeIn cuts what the caller has not heard, and has the model forget it.
 func (a *aiSocket) bargeIn(d *openaiDialect) {
-	for _, item := range d.unheard(a.openaiWaiting()) {
-		a.say(openai.AppendTruncate(nil, item.id, item.content, item.length*1000/spokenPerSecond))
+	for _, item := range d.unheard() {
+		a.say(openai.AppendTruncate(nil, item.id, item.content, item.heard*1000/spokenPerSecond))
 		d.cutItem = item.id
 	}
-	d.spoken, d.words = d.spoken[:0], ""
+	d.spoken, d.words, d.pending = d.spoken[:0], "", 0
 	if d.turns.Responds {
 		d.retryAt = 0
 	}

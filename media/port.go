@@ -337,6 +337,7 @@ func (p *port) tick(now, due int64) {
 func (tx *toCaller) killAudio() {
 	tx.marks.answerMarks()
 	tx.queue.Clear()
+	tx.account(false)
 	tx.extra.stop()
 	tx.down.reset()
 	if s := tx.ai.sock; s != nil && s.paused {

@@ -23,6 +23,7 @@ func (tx *toCaller) play(due int64) {
 	heard := (!silenced || !tx.silenced) && tx.leg.media.Dir.Send
 	was := tx.silenced
 	tx.silenced = silenced
+	tx.account(!silenced && tx.leg.media.Dir.Send)
 	if silenced && was {
 		clear(frame)
 	} else if silenced {
