@@ -36,7 +36,8 @@ func TestOpenAITalkedOver(t *testing.T) {
 		"no id":              {`{}`, `{"type":"response.output_item.done","item":%s}`, done, nil},
 		"we end it": {
 			`{"audio":{"input":{"turn_detection":{"type":"server_vad","interrupt_response":false,"create_response":false}}}}`,
-			`{"type":"response.output_item.done","response_id":"resp_1","item":%s}`, done, []string{"response.create"},
+			`{"type":"response.output_item.done","response_id":"resp_1","item":%s}`, done,
+			[]string{"response.create"},
 		},
 		"it is complete": {`{}`, `{"type":"response.done","response":{"id":"resp_1","status":"completed","output":[%s]}}`, `{"type":"rate_limits.updated"}`, nil},
 	} {

@@ -24,13 +24,14 @@ func (tx *toCaller) play(due int64) {
 	was := tx.silenced
 	tx.silenced = silenced
 	tx.account(!silenced && tx.leg.media.Dir.Send)
-	if silenced && was {
+	switch {
+	case silenced && was:
 		clear(frame)
-	} else if silenced {
+	case silenced:
 		playout.FadeOut(frame, tx.queue.Rate)
-	} else if was {
+	case was:
 		playout.FadeIn(frame, tx.queue.Rate)
-	} else if n == 0 && (tx.ai.reconnecting || tx.ai.socketGone) && tx.s.spec.tap == nil {
+	case n == 0 && (tx.ai.reconnecting || tx.ai.socketGone) && tx.s.spec.tap == nil:
 		tx.comfort(frame)
 	}
 	// 3. At the leg's rate.
