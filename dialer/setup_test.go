@@ -138,19 +138,19 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 	return setupOn(t, storetest.New(t), change...)
 }
 
-func setupOn(t testing.TB, st *store.Store, change ...func(*Config)) *bundle {
-	t.Helper()
+func setupOn(tb testing.TB, st *store.Store, change ...func(*Config)) *bundle {
+	tb.Helper()
 	b := &bundle{
 		st: st, registry: &fakeRegistry{listed: make(map[string]bool)}, clock: storetest.NewClock(time.Now()),
-		tenant: storetest.Tenant(t, st), prompts: &fakePrompts{got: make(map[string]bool)},
+		tenant: storetest.Tenant(tb, st), prompts: &fakePrompts{got: make(map[string]bool)},
 	}
-	b.svc = b.another(t, "node-1", change...)
+	b.svc = b.another(tb, "node-1", change...)
 	return b
 }
 
 // another gives a second dialer on the same database.
-func (b *bundle) another(t testing.TB, node string, change ...func(*Config)) *Service {
-	t.Helper()
+func (b *bundle) another(tb testing.TB, node string, change ...func(*Config)) *Service {
+	tb.Helper()
 	cfg := Config{
 		NodeID: node, Guard: netguard.Policy{AllowLoopback: true}, Legal: Hours{From: "00:00", To: "24:00"}, DNC: b.registry,
 		CarrierNetworks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, // tests' inbound calls
@@ -160,17 +160,17 @@ func (b *bundle) another(t testing.TB, node string, change ...func(*Config)) *Se
 		f(&cfg)
 	}
 	svc, err := New(cfg, b.st)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return svc
 }
 
 func (b *bundle) attach(calls desk.Calls) { b.calls, b.desk = calls, b.svc.Desk(calls) }
 
-func (b *bundle) trunkAndNumber(t testing.TB) *bundle {
-	t.Helper()
-	storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5070, 200)
-	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET cps = 10000")
-	storetest.InboundNumber(t, b.st, b.tenant, "+918000"+randomDigits(6))
+func (b *bundle) trunkAndNumber(tb testing.TB) *bundle {
+	tb.Helper()
+	storetest.Trunk(tb, b.st, b.tenant, "127.0.0.1", 5070, 200)
+	storetest.Exec(tb, b.st, b.tenant, "UPDATE trunks SET cps = 10000")
+	storetest.InboundNumber(tb, b.st, b.tenant, "+918000"+randomDigits(6))
 	return b
 }
 

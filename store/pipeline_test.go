@@ -153,7 +153,7 @@ func TestWhatWasPutOffFails(t *testing.T) {
 	require.Equal(t, 1, storetest.Count(t, st, "SELECT count(*) FROM events"))
 }
 
-var errMine = errors.New("the function's own") //nolint:gochecknoglobals // a sentinel
+var errMine = errors.New("the function's own")
 
 // A transaction of one round trip whose answer never came may be done: it isn't repeated. On a connection that the server has ended it is.
 func TestTransactionOfOneRoundTripIsLost(t *testing.T) {

@@ -53,8 +53,10 @@ const (
 	maxSteps = 16
 	maxPause = time.Minute
 	maxDepth = 8
-	// MaxParameters and MaxParameter bound a stream's parameters, the latter a name and a value together, in bytes.
-	MaxParameters, MaxParameter = 64, 4096
+	// MaxParameters bounds a stream's parameters.
+	MaxParameters = 64
+	// MaxParameter bounds the name and the value of one together, in bytes.
+	MaxParameter = 4096
 )
 
 // element is any element, with its children in order.

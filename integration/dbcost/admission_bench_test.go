@@ -41,13 +41,12 @@ func (s *silentSwitch) Originate(_ context.Context, granted *admission.Admission
 
 // admissionWorld is a tenant with campaigns that have leads, on a database that is so far away.
 type admissionWorld struct {
-	svc         *dialer.Service
-	st          *store.Store
-	wire        *dbcost.Wire
-	tenant      uuid.UUID
-	voiceAgent  uuid.UUID
-	campaigns   []uuid.UUID
-	nextRequest func() admission.Request
+	svc        *dialer.Service
+	st         *store.Store
+	wire       *dbcost.Wire
+	tenant     uuid.UUID
+	voiceAgent uuid.UUID
+	campaigns  []uuid.UUID
 }
 
 func newAdmissionWorld(b *testing.B, latency time.Duration, campaigns, leads int) *admissionWorld {
@@ -106,7 +105,7 @@ func (w *admissionWorld) end(b *testing.B) (stop func()) {
 				return
 			}
 			select {
-			case <-time.After(200 * time.Millisecond): //nolint:forbidigo // a benchmark's pace
+			case <-time.After(200 * time.Millisecond):
 			case <-ctx.Done():
 			}
 			for _, c := range w.campaigns {
@@ -183,7 +182,9 @@ func BenchmarkAdmission(b *testing.B) {
 				b.ReportMetric(float64(w.wire.RoundTrips()-trips)/n, "trips/call")
 			}
 			cancel()
-			<-done
+			if err := <-done; ctx.Err() == nil {
+				b.Error(err)
+			}
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -87,9 +88,7 @@ func newRealtimeBot(t *testing.T) *realtimeBot {
 // tell sends an event.
 func (c *realtimeConn) tell(typ string, members map[string]any) {
 	e := map[string]any{"type": typ, "event_id": "event_" + typ}
-	for k, v := range members {
-		e[k] = v
-	}
+	maps.Copy(e, members)
 	_ = c.ws.WriteJSON(e) // a session that has ended is seen by the reader
 }
 
@@ -100,8 +99,7 @@ func (c *realtimeConn) read() {
 		_, b, err := c.ws.ReadMessage()
 		c.mu.Lock()
 		if err != nil {
-			var closed *websocket.CloseError
-			if errors.As(err, &closed) {
+			if closed, ok := errors.AsType[*websocket.CloseError](err); ok {
 				c.code = closed.Code
 			}
 			c.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -75,8 +76,7 @@ func (c *twilioConn) read() {
 		_, b, err := c.ws.ReadMessage()
 		c.mu.Lock()
 		if err != nil {
-			var closed *websocket.CloseError
-			if errors.As(err, &closed) {
+			if closed, ok := errors.AsType[*websocket.CloseError](err); ok {
 				c.code = closed.Code
 			}
 			c.mu.Unlock()
@@ -161,9 +161,7 @@ func (c *twilioConn) marked(t *testing.T, n int) []twilioFrame {
 func (c *customer) twilioCampaign(t *testing.T, bot *twilioBot, number string, more map[string]any) (campaign, lead string) {
 	t.Helper()
 	agent := map[string]any{"ws_url": bot.url, "transport": "twilio", "auth_token": "12345"}
-	for k, v := range more {
-		agent[k] = v
-	}
+	maps.Copy(agent, more)
 	campaign = c.campaign(t, c.voiceAgent(t, "", agent), nil)
 	lead = c.push(t, campaign, number)
 	c.start(t, campaign)

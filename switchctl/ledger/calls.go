@@ -388,14 +388,6 @@ func (l *Ledger) OpenCalls(ctx context.Context, node string) ([]OpenCall, error)
 	return open, nil
 }
 
-// leadOf reads what events tell of the call's lead; nil without one.
-func leadOf(ctx context.Context, tx *store.Tx, call db.Call) (lead *LeadContext, err error) {
-	if call.LeadID != nil {
-		err = readLead(ctx, call, &lead)(tx.Q)
-	}
-	return lead, err
-}
-
 // readLead reads the lead of a call that has one; it leaves nil for one that was deleted meanwhile.
 func readLead(ctx context.Context, call db.Call, lead **LeadContext) func(q *db.Queries) error {
 	return func(q *db.Queries) error {
