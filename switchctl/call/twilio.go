@@ -44,11 +44,24 @@ func addParameters(p map[string]string, own json.RawMessage) error {
 	return nil
 }
 
+// ourParameter tells whether a name is one of ours. No prompt variable may pass for it, even where the call lacks what it names.
+func ourParameter(name string) bool {
+	switch name {
+	case "from_number", "to_number", "direction", "call_id", "tenant_id", "voice_agent_id", "external_agent_id", "campaign_id", "lead_id",
+		"purpose", "target_call_id", "service_callback_token", "control_url", "reconnect":
+		return true
+	}
+	return false
+}
+
 // callParameters are the prompt variables, and what is known of the call, under the names that clients look for. What a call doesn't have is left out,
 // and no credential is among them.
 func callParameters(f *metadataFrame) map[string]string {
 	p := map[string]string{}
 	for name, raw := range f.Variables {
+		if ourParameter(name) {
+			continue
+		}
 		var s string
 		if json.Unmarshal(raw, &s) != nil {
 			s = string(raw)
