@@ -4,15 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/media/twilio"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // connectServer is a voice agent's connect_url: it answers by body, or fails with err.
@@ -134,5 +140,52 @@ func TestConnectURLKeepsTheToken(t *testing.T) {
 			require.NoError(t, b.svc.Answers.Answered(t.Context(), leg))
 			require.Equal(t, sent, len(leg.connects[0].Agent.AuthTokenSealed) > 0, "%s %s", transport, body)
 		}
+	}
+}
+
+// TestTwiMLServesTheCallee: a campaign's callee who heard a file was served; one whom the answer hangs up on at once, or whose file can't be had, met
+// nobody, which is an abandoned call and another attempt. Machine detection listens until a session does.
+func TestTwiMLServesTheCallee(t *testing.T) {
+	t.Parallel()
+	web := &connectServer{}
+	b := setup(t, func(c *Config) { c.Web = web }).trunkAndNumber(t)
+	campaign := b.running(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET max_attempts = 3, amd = true")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE voice_agents SET connect_url = 'https://127.0.0.1/connect'")
+	const play = `<Play>https://a.example/x.wav</Play>`
+	for i, c := range []struct {
+		name, body string
+		playErr    error
+		listens    int
+		abandoned  bool
+		lead       leads.Status
+	}{
+		{"hears a file", play + `<Hangup/>`, nil, 1, false, leads.StatusCompleted},
+		{"hung up on", `<Hangup/>`, nil, 1, true, leads.StatusRetry},
+		{"the file can't be had", play, switchctl.ErrAudio, 1, true, leads.StatusRetry},
+		{"connected at once", `<Connect><Stream url="wss://127.0.0.1/a"/></Connect>`, nil, 0, false, leads.StatusRetry},
+	} {
+		lead := b.push(t, campaign.ID, fmt.Sprintf("98765431%02d", i))
+		call := b.dial(t, campaign, lead)
+		answered := b.clock.Now()
+		storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET status = 'answered', answer_time = $2, amd = true WHERE id = $1", call.ID, answered)
+		call.AnswerTime, call.Amd = &answered, true
+		web.body = "<Response>" + c.body + "</Response>"
+		leg := &fakeLeg{call: call, playErr: c.playErr}
+		require.NoError(t, b.svc.Answers.Answered(t.Context(), leg), c.name)
+		require.Equal(t, c.listens, leg.detects, c.name)
+		cause := ledger.CauseNormalClearing
+		if len(leg.hangups) > 0 {
+			cause = leg.hangups[0]
+		}
+		require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+			closed, err := tx.Q.CallClose(t.Context(), db.CallCloseParams{
+				TenantID: b.tenant, ID: call.ID, Status: ledger.StatusCompleted, EndTime: answered.Add(time.Second), HangupCause: cause, AnswerTime: &answered,
+			})
+			require.NoError(t, err)
+			return b.svc.Answers.Ended(t.Context(), tx, closed)
+		}))
+		require.Equal(t, string(c.lead), b.lead(t, lead.ID).Status, c.name)
+		require.Equal(t, c.abandoned, storetest.Count(t, b.st, "SELECT count(*) FROM calls WHERE abandoned AND id = $1", call.ID) == 1, c.name)
 	}
 }

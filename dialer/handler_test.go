@@ -29,11 +29,13 @@ type fakeLeg struct {
 	connects []switchctl.VoiceConnect
 	played   []string
 	dialed   []string
+	playErr  error
+	detects  int
 }
 
 func (l *fakeLeg) Play(_ context.Context, url string) error {
 	l.played = append(l.played, url)
-	return nil
+	return l.playErr
 }
 
 func (l *fakeLeg) Transfer(_ context.Context, kind, to string) (switchctl.Outcome, error) {
@@ -66,7 +68,10 @@ func (l *fakeLeg) ConnectAgent(context.Context, switchctl.AgentConnect) (switchc
 
 func (l *fakeLeg) OnMachine(context.Context, switchctl.MachineAction) error { return nil }
 func (l *fakeLeg) Announce(context.Context, switchctl.Announcement) error   { return nil }
-func (l *fakeLeg) DetectMachine(context.Context) error                      { return nil }
+func (l *fakeLeg) DetectMachine(context.Context) error {
+	l.detects++
+	return nil
+}
 
 func (l *fakeLeg) StartMusic(context.Context, string) error { return nil }
 func (l *fakeLeg) StopMusic(context.Context) error          { return nil }

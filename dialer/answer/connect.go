@@ -48,15 +48,23 @@ func (o legOperations) connectVoice(ctx context.Context, to switchctl.VoiceConne
 	return o.follow(ctx, steps, to)
 }
 
-// follow does what connect_url has answered.
+// follow does what connect_url has answered. A callee of a campaign who is told something by Play, or bridged by Dial, was served; one whom the
+// answer hangs up on at once met nobody.
 func (o legOperations) follow(ctx context.Context, steps []twiml.Step, to switchctl.VoiceConnect) (switchctl.Outcome, error) {
+	campaign := o.leg.Call().CampaignID != nil && !to.KeepCaller
+	if _, atOnce := steps[0].(twiml.Stream); campaign && !atOnce && !o.detects { // a session has ears of its own
+		defer o.h.detect(ctx, o.leg)()
+	}
+	served := !campaign || o.leg.Call().AgentConnectTime != nil
 	for _, step := range steps {
 		var err error
 		switch step := step.(type) {
 		case twiml.Play:
-			if err = o.leg.Play(ctx, step.URL); errors.Is(err, switchctl.ErrAudio) {
+			if err = o.play(ctx, step.URL, campaign); errors.Is(err, switchctl.ErrAudio) {
 				o.silent(ctx, err)
 				err = nil
+			} else if err == nil {
+				served = true
 			}
 		case twiml.Pause:
 			if err = o.leg.Answer(ctx); err == nil {
@@ -74,13 +82,30 @@ func (o legOperations) follow(ctx context.Context, steps []twiml.Step, to switch
 		case twiml.Dial:
 			return o.dialTwiML(ctx, step, to.KeepCaller)
 		case twiml.Hangup:
-			return switchctl.OutcomeEnded, o.leg.Hangup(ctx, ledger.CauseNormalClearing)
+			cause := ledger.CauseNormalClearing
+			if !served {
+				cause = ledger.CauseServiceUnavailable
+			}
+			return switchctl.OutcomeEnded, o.leg.Hangup(ctx, cause)
 		}
 		if err != nil {
 			return switchctl.OutcomeEnded, err
 		}
 	}
 	return switchctl.OutcomeEnded, nil
+}
+
+// play plays a file. A campaign's callee who hears it is told something, as by an announcement.
+func (o legOperations) play(ctx context.Context, url string, campaign bool) error {
+	if campaign {
+		noted := make(chan struct{})
+		go func() { // beside: the callee doesn't wait for the database
+			defer close(noted)
+			o.h.noteAnnounced(ctx, o.leg.Call())
+		}()
+		defer func() { <-noted }()
+	}
+	return o.leg.Play(ctx, url)
 }
 
 // dialTwiML leads the caller to somebody else. Behind that a flow goes on, and a call without one ends.

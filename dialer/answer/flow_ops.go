@@ -20,6 +20,8 @@ import (
 type legOperations struct {
 	h   *Service
 	leg switchctl.Leg
+	// detects says that machine detection listens already.
+	detects bool
 }
 
 func (o legOperations) ConnectVoiceAgent(ctx context.Context, id uuid.UUID) (string, error) {

@@ -223,7 +223,8 @@ func (h *Service) Answered(ctx context.Context, leg switchctl.Leg) error {
 	case plan.flow != nil:
 		return h.runFlow(ctx, leg, plan.flow)
 	}
-	outcome, err := legOperations{h: h, leg: leg}.connectVoice(ctx, switchctl.VoiceConnect{Agent: plan.agent})
+	detects := plan.campaign == nil || plan.detectsBeside(h, plan.campaign)
+	outcome, err := legOperations{h: h, leg: leg, detects: detects}.connectVoice(ctx, switchctl.VoiceConnect{Agent: plan.agent})
 	if err != nil {
 		return fmt.Errorf("connect the voice agent: %w", err)
 	}

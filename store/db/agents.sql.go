@@ -620,7 +620,7 @@ const callAnnounced = `-- name: CallAnnounced :exec
 UPDATE calls SET announced_at = coalesce(announced_at, $1::timestamptz) WHERE tenant_id = $2 AND id = $3
 `
 
-// CallAnnounced notes that a callee begins to hear the campaign's announcement.
+// CallAnnounced notes that a callee begins to hear the campaign's announcement, or is served by what a connect_url has answered.
 func (q *Queries) CallAnnounced(ctx context.Context, at time.Time, tenantID uuid.UUID, iD uuid.UUID) error {
 	_, err := q.db.Exec(ctx, callAnnounced, at, tenantID, iD)
 	return err

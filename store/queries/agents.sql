@@ -124,7 +124,7 @@ WHERE tenant_id = @tenant_id AND id = @id AND agent_id IS NULL;
 UPDATE calls SET abandoned = true, answered_by_amd = CASE WHEN amd_confidence < 0.95 AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END
 WHERE tenant_id = @tenant_id AND id = @id AND agent_connect_time IS NULL;
 
--- CallAnnounced notes that a callee begins to hear the campaign's announcement.
+-- CallAnnounced notes that a callee begins to hear the campaign's announcement, or is served by what a connect_url has answered.
 -- name: CallAnnounced :exec
 UPDATE calls SET announced_at = coalesce(announced_at, @at::timestamptz) WHERE tenant_id = @tenant_id AND id = @id;
 

@@ -40,6 +40,13 @@ func (k *core) noteConnected(ctx context.Context, agent *uuid.UUID, at time.Time
 	k.record(ctx, "agent connected", func(ctx context.Context) error { return k.c.ledger.AgentConnected(ctx, call, at) }, nil)
 }
 
+// noteServed writes that a campaign's callee is bridged with somebody who is neither agent nor voice agent.
+func (k *core) noteServed(ctx context.Context, at time.Time) {
+	if call := k.call; call.CampaignID != nil && call.AgentConnectTime == nil {
+		k.record(ctx, "served", func(ctx context.Context) error { return k.c.ledger.Served(ctx, call, at) }, nil)
+	}
+}
+
 // noteVerdict sets what machine detection says; noteAnsweredBy sets what call.answered says. writeVerdict writes both.
 func (k *core) noteVerdict(class string, confidence float64, afterMS int32) {
 	k.call.AmdClass, k.call.AmdConfidence, k.call.AmdAfterMs = &class, &confidence, &afterMS

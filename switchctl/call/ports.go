@@ -146,6 +146,8 @@ type (
 		Quality(ctx context.Context, call db.Call, quality json.RawMessage) error
 		// AgentConnected commits that the caller and a voice agent, or call.AgentID, hear each other.
 		AgentConnected(ctx context.Context, call db.Call, at time.Time) error
+		// Served commits that a campaign's callee has met somebody else.
+		Served(ctx context.Context, call db.Call, at time.Time) error
 		// Reroute moves a leg's unit to the first of the trunks that has room for it, and tells which: -1 for none of them, or when the
 		// gate doesn't let the leg be dialed any more. nil stands for a trunk without ceilings. failed is the trunk that it had and that
 		// has failed, silently or not; nil for none that is known.

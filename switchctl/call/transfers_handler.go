@@ -78,6 +78,7 @@ func (x *transfers) handlerTransfer(ctx context.Context, m transferCommand) erro
 func (x *transfers) handlerBridged(ctx context.Context, at time.Time) {
 	t := x.now
 	x.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.DestinationType)
+	x.noteServed(ctx, at)
 	if x.rec.second != "" {
 		return // the switch has recorded the call for some time, and goes on
 	}

@@ -116,6 +116,11 @@ func (l *Ledger) AgentConnected(ctx context.Context, call db.Call, at time.Time)
 	})
 }
 
+// Served commits that a campaign's callee has met somebody who is neither agent nor voice agent.
+func (l *Ledger) Served(ctx context.Context, call db.Call, at time.Time) error {
+	return l.put(ctx, call.TenantID, func(q *db.Queries) error { return q.CallAnnounced(ctx, at, call.TenantID, call.ID) })
+}
+
 // put commits what one statement writes, in one round trip.
 func (l *Ledger) put(ctx context.Context, tenant uuid.UUID, write func(*db.Queries) error) error {
 	return l.st.InTenant(ctx, tenant, func(tx *store.Tx) error { return tx.Later(ctx, write) })
