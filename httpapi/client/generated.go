@@ -2532,7 +2532,7 @@ type OpenAIRealtimeConfig struct {
 	Greet *bool `json:"greet,omitempty"`
 
 	// Session The session of session.update, as OpenAI documents it: instructions, audio.output.voice, audio.input.turn_detection, tools and so on, at most 48 KiB. The formats of its audio are set by this service, and the functions are added to its tools. It is shown as it is: tools with authorization or headers are refused.
-	Session map[string]interface{} `json:"session,omitempty"`
+	Session map[string]interface{} `json:"session,omitzero"`
 
 	// TransferDestinations The only destinations that the model may name when it calls transfer: numbers, SIP URIs, queues or agents, as they stand here. None leaves it to the model, which a caller may talk into any number that the tenant's calls may reach. A transfer without a destination goes to transfer_destination.
 	TransferDestinations []string `json:"transfer_destinations,omitzero"`
