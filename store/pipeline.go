@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -21,6 +22,8 @@ type pipeline struct {
 	tx pgx.Tx
 	// off is what was put off, in its order.
 	off []*part
+	// taking: something of it is given its results. The commit may have been sent, so that nothing more can be put off.
+	taking bool
 	// failed is what something of it said; the transaction can't be committed then.
 	failed error
 }
@@ -70,7 +73,10 @@ func (p *pipeline) send(ctx context.Context, more func(*pgx.Batch)) (pgx.BatchRe
 		}
 	}
 	for i, o := range off {
-		if p.failed = o.take(results); p.failed != nil {
+		p.taking = true
+		err := o.take(results)
+		p.taking = false
+		if p.failed = cmp.Or(p.failed, err); p.failed != nil {
 			giveUp(off[i+1:])
 			_ = results.Close()
 			return nil, p.failed
@@ -310,10 +316,17 @@ func (t *Tx) Together(ctx context.Context, asks ...func(*db.Queries) error) erro
 	return translate(results.Close())
 }
 
+var errPutOffTwice = errors.New("a function that was put off puts off another when it has its results")
+
 // Later puts off the query of a function until the transaction sends its next one, or its commit, so that it costs no round trip. It is for what nothing
 // in the transaction waits for. A refusal of the server undoes the transaction, and is its error. When the function gets the results the commit may
-// have gone along: an error of its own, as for a row that isn't there, is returned by the transaction, but undoes nothing.
+// have gone along: an error of its own, as for a row that isn't there, is returned by the transaction, but undoes nothing. For the same reason a function
+// that has its results can put nothing off: that is the transaction's error.
 func (t *Tx) Later(ctx context.Context, ask func(*db.Queries) error) error {
+	if t.tx.taking {
+		t.tx.failed = errPutOffTwice
+		return errPutOffTwice
+	}
 	parts, err := partsOf(ctx, txFailed, []func(*db.Queries) error{ask})
 	t.tx.off = append(t.tx.off, parts...)
 	return err

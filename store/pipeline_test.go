@@ -99,6 +99,29 @@ func TestTogetherSeesWhatTheLockWasWaitedFor(t *testing.T) {
 	require.Equal(t, "seen", *seen.Label)
 }
 
+// What is put off by a function that has its results, which the commit may have brought, is not lost without a word.
+func TestNothingIsPutOffTwice(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.Tenant(t, st)
+	for name, then := range map[string]func(tx *store.Tx) error{
+		"at the commit": func(*store.Tx) error { return nil },
+		"with a query":  func(tx *store.Tx) error { return tx.Q.GateLock(t.Context(), tenant) },
+	} {
+		runs := 0
+		err := st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+			runs++
+			return errors.Join(tx.Later(t.Context(), func(q *db.Queries) error {
+				err := q.GateLock(t.Context(), tenant)
+				_, _ = tx.Emit(t.Context(), store.Event{TenantID: tenant, Type: store.EventCallStarted, Data: struct{}{}})
+				return err
+			}), then(tx))
+		})
+		require.ErrorContains(t, err, "puts off another", name)
+		require.Equal(t, 1, runs, name)
+	}
+}
+
 // What was put off and is refused undoes the transaction, wherever it is sent, and its error is the transaction's.
 func TestWhatWasPutOffFails(t *testing.T) {
 	t.Parallel()
