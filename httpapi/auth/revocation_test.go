@@ -93,10 +93,11 @@ func (h *host) token(tb testing.TB, tenant uuid.UUID, life time.Duration) (wire 
 	token, err := callbacktoken.Mint(h.callbackKeys(), tenant, call, time.Now(), life)
 	require.NoError(tb, err)
 	require.NoError(tb, h.st.InTenant(tb.Context(), tenant, func(tx *store.Tx) error {
-		return tx.Q.CallbackTokenInsert(tb.Context(), db.CallbackTokenInsertParams{
+		_, err := tx.Q.CallbackTokenInsert(tb.Context(), db.CallbackTokenInsertParams{
 			TenantID: tenant, JtiHash: token.Hash(), CallID: call, SessionID: storetest.NewID(tb), Jwt: token.Kept, Scope: callbacktoken.Scope,
 			ExpiresAt: token.ExpiresAt, CreatedAt: token.CreatedAt,
 		})
+		return err
 	}))
 	return token.Wire(), func() error {
 		_, _, err := Tokens{Store: h.st, Now: time.Now}.Revoke(tb.Context(), tenant, call, token.Wire())

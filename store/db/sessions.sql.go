@@ -46,9 +46,17 @@ func (q *Queries) CallbackTokenGet(ctx context.Context, tenantID uuid.UUID, jtiH
 	return i, err
 }
 
-const callbackTokenInsert = `-- name: CallbackTokenInsert :exec
-INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7::timestamptz, $8::timestamptz)
+const callbackTokenInsert = `-- name: CallbackTokenInsert :one
+WITH inserted AS (
+  INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at, created_at)
+  VALUES ($1, $2, $3, $4, $5, $6, $7::timestamptz, $8::timestamptz)
+  ON CONFLICT (tenant_id, jti_hash) DO NOTHING
+  RETURNING jti_hash
+)
+SELECT i.jti_hash FROM inserted i
+UNION ALL
+SELECT c.jti_hash FROM callback_tokens c
+WHERE c.tenant_id = $1 AND c.jti_hash = $2 AND c.call_id = $3 AND c.session_id = $4 AND c.jwt = $5
 `
 
 type CallbackTokenInsertParams struct {
@@ -62,8 +70,9 @@ type CallbackTokenInsertParams struct {
 	CreatedAt time.Time
 }
 
-func (q *Queries) CallbackTokenInsert(ctx context.Context, arg CallbackTokenInsertParams) error {
-	_, err := q.db.Exec(ctx, callbackTokenInsert,
+// CallbackTokenInsert writes a token. No row comes back where its id is another token's already; the same one may be written again.
+func (q *Queries) CallbackTokenInsert(ctx context.Context, arg CallbackTokenInsertParams) (string, error) {
+	row := q.db.QueryRow(ctx, callbackTokenInsert,
 		arg.TenantID,
 		arg.JtiHash,
 		arg.CallID,
@@ -73,7 +82,9 @@ func (q *Queries) CallbackTokenInsert(ctx context.Context, arg CallbackTokenInse
 		arg.ExpiresAt,
 		arg.CreatedAt,
 	)
-	return err
+	var jti_hash string
+	err := row.Scan(&jti_hash)
+	return jti_hash, err
 }
 
 const callbackTokenRevoke = `-- name: CallbackTokenRevoke :execrows

@@ -51,9 +51,18 @@ FROM ai_session_logs WHERE tenant_id = @tenant_id AND session_id = @session_id;
 -- name: SessionSetToken :execrows
 UPDATE ai_sessions SET token_hash = @token_hash::text WHERE tenant_id = @tenant_id AND id = @id;
 
--- name: CallbackTokenInsert :exec
-INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at, created_at)
-VALUES (@tenant_id, @jti_hash, @call_id, @session_id, @jwt, @scope, @expires_at::timestamptz, @created_at::timestamptz);
+-- CallbackTokenInsert writes a token. No row comes back where its id is another token's already; the same one may be written again.
+-- name: CallbackTokenInsert :one
+WITH inserted AS (
+  INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at, created_at)
+  VALUES (@tenant_id, @jti_hash, @call_id, @session_id, @jwt, @scope, @expires_at::timestamptz, @created_at::timestamptz)
+  ON CONFLICT (tenant_id, jti_hash) DO NOTHING
+  RETURNING jti_hash
+)
+SELECT i.jti_hash FROM inserted i
+UNION ALL
+SELECT c.jti_hash FROM callback_tokens c
+WHERE c.tenant_id = @tenant_id AND c.jti_hash = @jti_hash AND c.call_id = @call_id AND c.session_id = @session_id AND c.jwt = @jwt;
 
 -- CallbackTokenRevokeOfSession gives the hashes of those that it ends. Controllers aren't told by the transaction itself: see Tx.ForgetTokenLater.
 -- name: CallbackTokenRevokeOfSession :many

@@ -106,10 +106,14 @@ func takeAgentUnit(ctx context.Context, tx *store.Tx, s SessionStart) error {
 
 func insertToken(ctx context.Context, tx *store.Tx, call db.Call, session uuid.UUID, t callbacktoken.Token) error {
 	return tx.Later(ctx, func(q *db.Queries) error {
-		return q.CallbackTokenInsert(ctx, db.CallbackTokenInsertParams{
+		_, err := q.CallbackTokenInsert(ctx, db.CallbackTokenInsertParams{
 			TenantID: call.TenantID, JtiHash: t.Hash(), CallID: call.ID, SessionID: session, Jwt: t.Kept, Scope: callbacktoken.Scope,
 			ExpiresAt: t.ExpiresAt, CreatedAt: t.CreatedAt,
 		})
+		if errors.Is(err, store.ErrNotFound) {
+			return errors.New("the id of the callback token is another token's")
+		}
+		return err
 	})
 }
 
@@ -272,7 +276,7 @@ func (end SessionEnd) revoke(ctx context.Context, tx *store.Tx, call db.Call) fu
 	}
 }
 
-// AddToken writes a further callback token of a session, which takes the place of the one before.
+// AddToken writes a further callback token of a session, which takes the place of the one before. It may be repeated where a commit's answer was lost.
 func (l *Ledger) AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbacktoken.Token) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		return errors.Join(insertToken(ctx, tx, call, session, token), tx.Later(ctx, func(q *db.Queries) error {
