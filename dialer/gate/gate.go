@@ -241,17 +241,22 @@ func (c *candidate) read(ctx context.Context, tx *store.Tx) error {
 			c.today, err = q.GateDialedToday(ctx, db.GateDialedTodayParams{
 				// Ids are made by the host's clock, whatever clock the rules go by.
 				TenantID: tenant, PhoneHash: c.hash, FromID: store.IDFloor(time.Now().Add(began.Sub(c.now) - store.ClockSkew)), Since: began,
+				Cap: int32(c.gate.DailyCap), //nolint:gosec // a handful of calls
 			})
 			return err
 		})
 	}
 	if c.kind&toAnything != 0 {
+		asked := []string{}
+		if c.req.From != "" {
+			asked = campaigns.Spellings(c.req.From)
+		}
 		asks = append(asks, func(q *db.Queries) (err error) {
 			c.trunks, err = store.TrunksInUse(ctx, q, tenant)
 			return err
 		}, func(q *db.Queries) (err error) {
 			c.numbers, err = q.GateNumbers(ctx, db.GateNumbersParams{
-				TenantID: tenant, CampaignID: c.req.CampaignID, Series: campaigns.AllSeries(), Asked: campaigns.Spellings(c.req.From),
+				TenantID: tenant, CampaignID: c.req.CampaignID, Series: campaigns.AllSeries(), Asked: asked,
 			})
 			return err
 		})

@@ -203,11 +203,14 @@ func (q *Queries) GateAdmit(ctx context.Context, arg GateAdmitParams) (Call, err
 }
 
 const gateDialedToday = `-- name: GateDialedToday :one
-SELECT count(*) FROM calls c
-WHERE c.tenant_id = $1 AND c.peer_hash = $2 AND c.id >= $3 AND c.direction = 'outbound'
-  AND c.environment = 'live' AND c.dial_time >= $4::timestamptz
-  AND NOT (c.status = 'failed' AND c.ring_time IS NULL AND c.sip_status IS NULL AND c.hangup_disposition IS NULL
-    AND c.hangup_cause <> 'HOST_LOST')
+SELECT count(*) FROM (
+  SELECT FROM calls c
+  WHERE c.tenant_id = $1 AND c.peer_hash = $2 AND c.id >= $3 AND c.direction = 'outbound'
+    AND c.environment = 'live' AND c.dial_time >= $4::timestamptz
+    AND NOT (c.status = 'failed' AND c.ring_time IS NULL AND c.sip_status IS NULL AND c.hangup_disposition IS NULL
+      AND c.hangup_cause <> 'HOST_LOST')
+  LIMIT (SELECT coalesce(least(t.daily_cap, nullif($5::int, 0)) + 1, 0) FROM tenants t WHERE t.id = $1)
+) today
 `
 
 type GateDialedTodayParams struct {
@@ -215,16 +218,19 @@ type GateDialedTodayParams struct {
 	PhoneHash []byte
 	FromID    uuid.UUID
 	Since     time.Time
+	Cap       int32
 }
 
 // GateDialedToday counts the calls that a number got since a moment, from whichever of the tenant's campaigns: what the switch never
 // had a channel for is none; of the calls of a lost host nobody knows, so they count. from_id is the smallest call id of a somewhat earlier moment.
+// It counts no further than one beyond the lower of the caps, the deployment's (0 for none) and the tenant's, and nothing where there is none.
 func (q *Queries) GateDialedToday(ctx context.Context, arg GateDialedTodayParams) (int64, error) {
 	row := q.db.QueryRow(ctx, gateDialedToday,
 		arg.TenantID,
 		arg.PhoneHash,
 		arg.FromID,
 		arg.Since,
+		arg.Cap,
 	)
 	var count int64
 	err := row.Scan(&count)
@@ -394,20 +400,29 @@ func (q *Queries) GateNumberShown(ctx context.Context, tenantID uuid.UUID, iD uu
 }
 
 const gateNumbers = `-- name: GateNumbers :many
-SELECT DISTINCT ON (c.trunk_id, c.series, c.asked) c.id, c.e164, c.trunk_id, c.shown_at, c.asked FROM (
-  SELECT n.id, n.e164, n.trunk_id, n.shown_at, coalesce((SELECT max(s.begins) FROM unnest($1::text[]) AS s(begins) WHERE starts_with(n.e164, s.begins)), '') AS series,
-    coalesce(n.e164 = ANY($2::text[]) OR n.e164 = k.caller_id, false)::bool AS asked
-  FROM numbers n LEFT JOIN campaigns k ON k.tenant_id = $3 AND k.id = $4::uuid
-  WHERE n.tenant_id = $3 AND n.is_active
-) c
-ORDER BY c.trunk_id, c.series, c.asked, c.shown_at NULLS FIRST, c.id
+WITH named AS (
+  SELECT a.e164 FROM unnest($1::text[]) AS a(e164)
+  UNION ALL
+  SELECT k.caller_id FROM campaigns k
+  WHERE k.tenant_id = $2 AND k.id = $3::uuid AND k.caller_id <> '' AND cardinality($1::text[]) = 0
+), turns AS (
+  SELECT DISTINCT ON (c.trunk_id, c.series) c.id, c.e164, c.trunk_id, c.shown_at FROM (
+    SELECT n.id, n.e164, n.trunk_id, n.shown_at, coalesce((SELECT max(s.begins) FROM unnest($4::text[]) AS s(begins) WHERE starts_with(n.e164, s.begins)), '') AS series
+    FROM numbers n WHERE n.tenant_id = $2 AND n.is_active AND NOT EXISTS (SELECT 1 FROM named)
+  ) c
+  ORDER BY c.trunk_id, c.series, c.shown_at NULLS FIRST, c.id
+)
+SELECT n.id, n.e164, n.trunk_id, n.shown_at, true AS asked FROM numbers n
+WHERE n.tenant_id = $2 AND n.is_active AND n.e164 = ANY(ARRAY(SELECT d.e164 FROM named d))
+UNION ALL
+SELECT t.id, t.e164, t.trunk_id, t.shown_at, false FROM turns t
 `
 
 type GateNumbersParams struct {
-	Series     []string
 	Asked      []string
 	TenantID   uuid.UUID
 	CampaignID *uuid.UUID
+	Series     []string
 }
 
 type GateNumbersRow struct {
@@ -418,14 +433,14 @@ type GateNumbersRow struct {
 	Asked   bool
 }
 
-// GateNumbers gives the active numbers that a call may show: those that are asked for, and, of each trunk's and of those of none, by the series
-// that they begin with, the one whose turn is longest ago. asked are the spellings of a number, beside the campaign's own.
+// GateNumbers gives the active numbers that a call may show. Where one is asked for, in any of its spellings, or is the campaign's own, it is that
+// one alone. Else they are, of each trunk's and of those of none, by the series that they begin with, the one whose turn is longest ago.
 func (q *Queries) GateNumbers(ctx context.Context, arg GateNumbersParams) ([]GateNumbersRow, error) {
 	rows, err := q.db.Query(ctx, gateNumbers,
-		arg.Series,
 		arg.Asked,
 		arg.TenantID,
 		arg.CampaignID,
+		arg.Series,
 	)
 	if err != nil {
 		return nil, err

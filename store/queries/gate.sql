@@ -57,23 +57,36 @@ WHERE t.id = @tenant_id;
 
 -- GateDialedToday counts the calls that a number got since a moment, from whichever of the tenant's campaigns: what the switch never
 -- had a channel for is none; of the calls of a lost host nobody knows, so they count. from_id is the smallest call id of a somewhat earlier moment.
+-- It counts no further than one beyond the lower of the caps, the deployment's (0 for none) and the tenant's, and nothing where there is none.
 -- name: GateDialedToday :one
-SELECT count(*) FROM calls c
-WHERE c.tenant_id = @tenant_id AND c.peer_hash = @phone_hash AND c.id >= @from_id AND c.direction = 'outbound'
-  AND c.environment = 'live' AND c.dial_time >= @since::timestamptz
-  AND NOT (c.status = 'failed' AND c.ring_time IS NULL AND c.sip_status IS NULL AND c.hangup_disposition IS NULL
-    AND c.hangup_cause <> 'HOST_LOST');
+SELECT count(*) FROM (
+  SELECT FROM calls c
+  WHERE c.tenant_id = @tenant_id AND c.peer_hash = @phone_hash AND c.id >= @from_id AND c.direction = 'outbound'
+    AND c.environment = 'live' AND c.dial_time >= @since::timestamptz
+    AND NOT (c.status = 'failed' AND c.ring_time IS NULL AND c.sip_status IS NULL AND c.hangup_disposition IS NULL
+      AND c.hangup_cause <> 'HOST_LOST')
+  LIMIT (SELECT coalesce(least(t.daily_cap, nullif(@cap::int, 0)) + 1, 0) FROM tenants t WHERE t.id = @tenant_id)
+) today;
 
--- GateNumbers gives the active numbers that a call may show: those that are asked for, and, of each trunk's and of those of none, by the series
--- that they begin with, the one whose turn is longest ago. asked are the spellings of a number, beside the campaign's own.
+-- GateNumbers gives the active numbers that a call may show. Where one is asked for, in any of its spellings, or is the campaign's own, it is that
+-- one alone. Else they are, of each trunk's and of those of none, by the series that they begin with, the one whose turn is longest ago.
 -- name: GateNumbers :many
-SELECT DISTINCT ON (c.trunk_id, c.series, c.asked) c.id, c.e164, c.trunk_id, c.shown_at, c.asked FROM (
-  SELECT n.id, n.e164, n.trunk_id, n.shown_at, coalesce((SELECT max(s.begins) FROM unnest(@series::text[]) AS s(begins) WHERE starts_with(n.e164, s.begins)), '') AS series,
-    coalesce(n.e164 = ANY(@asked::text[]) OR n.e164 = k.caller_id, false)::bool AS asked
-  FROM numbers n LEFT JOIN campaigns k ON k.tenant_id = @tenant_id AND k.id = sqlc.narg('campaign_id')::uuid
-  WHERE n.tenant_id = @tenant_id AND n.is_active
-) c
-ORDER BY c.trunk_id, c.series, c.asked, c.shown_at NULLS FIRST, c.id;
+WITH named AS (
+  SELECT a.e164 FROM unnest(@asked::text[]) AS a(e164)
+  UNION ALL
+  SELECT k.caller_id FROM campaigns k
+  WHERE k.tenant_id = @tenant_id AND k.id = sqlc.narg('campaign_id')::uuid AND k.caller_id <> '' AND cardinality(@asked::text[]) = 0
+), turns AS (
+  SELECT DISTINCT ON (c.trunk_id, c.series) c.id, c.e164, c.trunk_id, c.shown_at FROM (
+    SELECT n.id, n.e164, n.trunk_id, n.shown_at, coalesce((SELECT max(s.begins) FROM unnest(@series::text[]) AS s(begins) WHERE starts_with(n.e164, s.begins)), '') AS series
+    FROM numbers n WHERE n.tenant_id = @tenant_id AND n.is_active AND NOT EXISTS (SELECT 1 FROM named)
+  ) c
+  ORDER BY c.trunk_id, c.series, c.shown_at NULLS FIRST, c.id
+)
+SELECT n.id, n.e164, n.trunk_id, n.shown_at, true AS asked FROM numbers n
+WHERE n.tenant_id = @tenant_id AND n.is_active AND n.e164 = ANY(ARRAY(SELECT d.e164 FROM named d))
+UNION ALL
+SELECT t.id, t.e164, t.trunk_id, t.shown_at, false FROM turns t;
 
 -- GateNumberShown ends a number's turn.
 -- name: GateNumberShown :exec
