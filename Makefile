@@ -47,7 +47,7 @@ GOTEST   := env GORACE=atexit_sleep_ms=0 RINGMASTER_BINARY=$(CURDIR)/$(BIN) RING
 E2E      := /integration/e2e$$
 CLOCK    := /(media|integration)(/|$$)
 LONGEST  := /(dialer|httpapi|store)$$
-PLAIN    := /(cmd/ringmaster|cmd/remote|dialer/pacing|dialer/pacing/sim|dialer/staffing|httpapi/apitest|httpapi/openapi|media/amd|media/dsp|media/dtmf|media/playout|media/rtp|media/wav)$$
+PLAIN    := /(cmd/ringmaster|cmd/remote|dialer/pacing|dialer/pacing/sim|dialer/staffing|httpapi/apitest|httpapi/openapi|media/amd|media/dsp|media/dtmf|media/jsonscan|media/openai|media/playout|media/rtp|media/twilio|media/wav)$$
 RACED    := ^TestSeedsBesideEachOther$$
 LEFTOVER := $(shell chrt -i 0 true 2>/dev/null && echo chrt -i 0 || echo nice -n 19)
 

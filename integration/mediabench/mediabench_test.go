@@ -156,8 +156,8 @@ func TestEcho(t *testing.T) {
 
 func masked(op byte, p []byte) []byte {
 	var c echoConn
-	c.answer(0x80|op, []byte{1, 2, 3, 4}, p) // masking is its own inverse
+	c.answer(0x80|opBinary, []byte{1, 2, 3, 4}, p) // masking is its own inverse, and what is binary is echoed whatever it says
 	head := c.out[:len(c.out)-len(p)]
-	head[1] |= 0x80
+	head[0], head[1] = 0x80|op, head[1]|0x80
 	return append(append(append([]byte(nil), head...), 1, 2, 3, 4), c.out[len(head):]...)
 }
