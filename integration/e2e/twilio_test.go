@@ -19,6 +19,7 @@ import (
 	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/twilio"
+	"github.com/ringmaster/ringmaster/store"
 )
 
 // twilioFrame is a frame that a voice agent of Twilio Media Streams gets.
@@ -297,6 +298,11 @@ func TestConnectURL(t *testing.T) {
 		})
 		c.hangUp(t, "9876190007")
 		c.ended(t, campaign, 1, 30*time.Second)
+		var lead string
+		require.NoError(t, c.open(t).InSystem(t.Context(), func(tx *store.Tx) error {
+			return tx.Pgx().QueryRow(t.Context(), "SELECT status FROM leads WHERE campaign_id = $1", campaign).Scan(&lead)
+		}))
+		require.Equal(t, "completed", lead, "who was bridged was served, and isn't dialed again")
 		require.Empty(t, own.conns)
 		require.Empty(t, other.conns)
 	})
