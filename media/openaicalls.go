@@ -9,29 +9,29 @@ import (
 )
 
 // endResponse ends the model's turn: function calls of which nothing else has told are made, unless it was cut.
-func (a *aiSocket) endResponse(d *openaiDialect, r *openai.Response) {
+func (d *openaiDialect) endResponse(a *aiSocket, r *openai.Response) {
 	if !r.Failed() {
 		d.failures, d.words = 0, ""
 	}
 	if r.Completed() {
 		for i := range r.Output {
 			if r.Output[i].Called() {
-				a.callFunction(d, &r.Output[i], r.ID)
+				d.callFunction(a, &r.Output[i], r.ID)
 			}
 		}
 		for i := range d.noted {
 			if d.noted[i].CallID != "" {
-				a.callFunction(d, &d.noted[i], r.ID)
+				d.callFunction(a, &d.noted[i], r.ID)
 			}
 		}
 	}
 	cut := d.cutOff(r.ID)
 	d.response, d.noted = "", d.noted[:0]
 	if r.Failed() && !cut {
-		a.responseFailed(d, r.Fault())
+		d.responseFailed(a, r.Fault())
 		return
 	}
-	a.respond(d)
+	d.respond(a)
 }
 
 // cutOff tells whether the caller has talked over a response; one without an id is that which is under way.
@@ -43,7 +43,7 @@ func (t *openaiTalk) cutOff(response string) bool {
 }
 
 // callFunction makes a function call of a response a command of the call, once.
-func (a *aiSocket) callFunction(d *openaiDialect, call *openai.Item, response string) {
+func (d *openaiDialect) callFunction(a *aiSocket, call *openai.Item, response string) {
 	if a.sock == nil || d.knows(call.CallID) {
 		return
 	}
@@ -66,13 +66,13 @@ func (a *aiSocket) callFunction(d *openaiDialect, call *openai.Item, response st
 	d.running[call.CallID] = call.Name
 	switch {
 	case d.cutOff(response):
-		a.talkedOver(d, call.CallID)
+		d.talkedOver(a, call.CallID)
 	case err != nil:
-		a.answerCall(d, call.CallID, refusal(err))
+		d.answerCall(a, call.CallID, refusal(err))
 	case openai.Leaves(call.Name):
 		d.leaving = &leavingCall{id: call.CallID, command: command, by: a.sh.now() + hearDeadline}
 	default:
-		a.command(d, call.CallID, command)
+		d.command(a, call.CallID, command)
 	}
 }
 
@@ -93,9 +93,9 @@ func (t *openaiTalk) know(id string) {
 }
 
 // command hands a function call to the call's owner.
-func (a *aiSocket) command(d *openaiDialect, id string, command json.RawMessage) {
+func (d *openaiDialect) command(a *aiSocket, id string, command json.RawMessage) {
 	if !a.s.emit(Text{Type: textCommand, ID: id, Data: command}) {
-		a.answerCall(d, id, CommandResult{ID: id, Status: 429, Error: map[string]any{"code": "rate_limited", "detail": "Too many commands wait to be carried out."}})
+		d.answerCall(a, id, CommandResult{ID: id, Status: 429, Error: map[string]any{"code": "rate_limited", "detail": "Too many commands wait to be carried out."}})
 	}
 }
 
@@ -105,28 +105,28 @@ func refusal(err error) CommandResult {
 }
 
 // talkedOver answers a function call that the caller has interrupted. The model listens now, and answers what the caller says.
-func (a *aiSocket) talkedOver(d *openaiDialect, id string) {
+func (d *openaiDialect) talkedOver(a *aiSocket, id string) {
 	if _, ours := d.running[id]; !ours {
 		return
 	}
-	a.output(d, id, refusal(errTalkedOver))
+	d.output(a, id, refusal(errTalkedOver))
 	d.owed = d.owed || !d.turns.Responds
-	a.respond(d)
+	d.respond(a)
 }
 
 // answerCall gives a function's result to the model, which goes on talking unless it has left the call.
-func (a *aiSocket) answerCall(d *openaiDialect, id string, r CommandResult) {
+func (d *openaiDialect) answerCall(a *aiSocket, id string, r CommandResult) {
 	name, ours := d.running[id]
 	if !ours {
 		return // of an earlier socket
 	}
-	a.output(d, id, r)
+	d.output(a, id, r)
 	d.owed = !r.OK || !openai.Leaves(name)
-	a.respond(d)
+	d.respond(a)
 }
 
 // output tells the model a function's result.
-func (a *aiSocket) output(d *openaiDialect, id string, r CommandResult) {
+func (d *openaiDialect) output(a *aiSocket, id string, r CommandResult) {
 	delete(d.running, id)
 	output, err := json.Marshal(struct {
 		OK     bool `json:"ok"`
@@ -142,24 +142,24 @@ func (a *aiSocket) output(d *openaiDialect, id string, r CommandResult) {
 }
 
 // respond asks for the response that is owed, as soon as nothing is under way.
-func (a *aiSocket) respond(d *openaiDialect) {
+func (d *openaiDialect) respond(a *aiSocket) {
 	if !d.owed || d.tap.mute() || d.busy() || d.leaving != nil || d.retryAt != 0 || len(d.running) > 0 || a.sock == nil {
 		return
 	}
-	a.ask(d)
+	d.ask(a)
 }
 
 // ask asks for a response.
-func (a *aiSocket) ask(d *openaiDialect) {
+func (d *openaiDialect) ask(a *aiSocket) {
 	d.owed, d.asked, d.askedBy = false, true, a.sh.now()+responseDeadline
 	a.say(openai.AppendRespond(nil, d.words))
 }
 
 // responseRefused asks again for the response that the server hasn't begun: behind the one that is under way, if that is why.
-func (a *aiSocket) responseRefused(d *openaiDialect, err *openai.Error) {
+func (d *openaiDialect) responseRefused(a *aiSocket, err *openai.Error) {
 	d.asked = false
 	if !err.Busy() {
-		a.responseFailed(d, err)
+		d.responseFailed(a, err)
 		return
 	}
 	d.owed = true
@@ -170,7 +170,7 @@ func (a *aiSocket) responseRefused(d *openaiDialect, err *openai.Error) {
 
 // responseFailed asks once more for a response that has failed, after a pause: the caller would hear nothing any more. When that fails as well, or can't
 // help, the voice agent is broken.
-func (a *aiSocket) responseFailed(d *openaiDialect, err *openai.Error) {
+func (d *openaiDialect) responseFailed(a *aiSocket, err *openai.Error) {
 	a.sh.srv.metrics.responsesFailed.Inc()
 	d.failures++
 	a.log.Warn("voice agent's response failed", "error", err, "failures", d.failures)

@@ -19,7 +19,7 @@ type openaiFrame struct {
 
 // openaiText is Text for OpenAI's Realtime API. Audio of the usual length is decoded here and allocates nothing; a long event is read off the shard's
 // thread.
-func (a *aiSocket) openaiText(d *openaiDialect, msg []byte) bool {
+func (d *openaiDialect) openaiText(a *aiSocket, msg []byte) bool {
 	s := a.sock
 	s.dec.to, s.dec.room = a.tx.queue.Rate, max(1, a.tx.queue.Room())
 	s.spend(unitsPerText - 1 + len(msg)/textPerUnit)
@@ -41,7 +41,7 @@ func (a *aiSocket) openaiText(d *openaiDialect, msg []byte) bool {
 		if a.sh.raw, err = openai.Decode(a.sh.raw, event.Delta); err != nil {
 			a.refuseEvent(string(event.Type), err, len(msg))
 		} else {
-			a.openaiAudio(d, &event, len(a.sh.raw), func() { a.takeAudio(a.sh.raw) })
+			d.openaiAudio(a, &event, len(a.sh.raw), func() { a.takeAudio(a.sh.raw) })
 		}
 		return a.sock == s
 	}
@@ -52,7 +52,7 @@ func (a *aiSocket) openaiText(d *openaiDialect, msg []byte) bool {
 			return a.sock == s
 		}
 	}
-	a.takeEvent(d, &f, len(msg))
+	d.takeEvent(a, &f, len(msg))
 	return a.sock == s
 }
 
@@ -117,16 +117,16 @@ func (t *textDecoder) g711(b []byte, law Encoding) (pcm []int16, cut int, err er
 }
 
 // takeLongEvent acts on an event that was read off the shard's thread.
-func (a *aiSocket) takeLongEvent(d *openaiDialect, f textFrame, err error, size int) {
+func (d *openaiDialect) takeLongEvent(a *aiSocket, f textFrame, err error, size int) {
 	switch {
 	case errors.Is(err, errEventTooLong):
 		a.violated(errTextTooLong(err.Error()), a.sh.now())
 	case err != nil:
 		a.refuseEvent(f.typ, err, size)
 	case f.openai.event.Audio():
-		a.openaiAudio(d, &f.openai.event, size, func() { a.playText(f) })
+		d.openaiAudio(a, &f.openai.event, size, func() { a.playText(f) })
 	default:
-		a.takeEvent(d, f.openai, size)
+		d.takeEvent(a, f.openai, size)
 	}
 }
 
@@ -138,7 +138,7 @@ func (a *aiSocket) refuseEvent(typ string, err error, size int) {
 }
 
 // openaiAudio has so many bytes of what the model says queued, unless the caller has spoken since.
-func (a *aiSocket) openaiAudio(d *openaiDialect, e *openai.Event, size int, queue func()) {
+func (d *openaiDialect) openaiAudio(a *aiSocket, e *openai.Event, size int, queue func()) {
 	if !d.begun {
 		a.refuseEvent(string(e.Type), errNotBegun, size)
 		return
@@ -175,22 +175,22 @@ func (a *aiSocket) say(event []byte) {
 }
 
 // takeEvent acts on an event of so many bytes that has no audio.
-func (a *aiSocket) takeEvent(d *openaiDialect, f *openaiFrame, size int) {
+func (d *openaiDialect) takeEvent(a *aiSocket, f *openaiFrame, size int) {
 	if a.countFlood(1 + size/floodBytes); a.sock == nil {
 		return
 	}
 	typ := string(f.event.Type)
 	switch {
 	case typ == openai.EventError:
-		a.openaiError(d, &f.detail.Error)
+		d.openaiError(a, &f.detail.Error)
 		return
 	case typ == openai.EventSessionCreated:
-		a.beginTalk(d)
+		d.beginTalk(a)
 	case !d.begun:
 		a.badFrame(typ, errNotBegun)
 		return
 	case typ == openai.EventSpeechStarted:
-		a.bargeIn(d)
+		d.bargeIn(a)
 	case typ == openai.EventResponse:
 		d.response, d.asked, d.retryAt, d.noted = f.detail.Response.ID, false, 0, d.noted[:0]
 		d.forgetHeard()
@@ -201,10 +201,10 @@ func (a *aiSocket) takeEvent(d *openaiDialect, f *openaiFrame, size int) {
 		d.noted = append(d.noted, openai.Item{CallID: f.detail.CallID, Name: f.detail.Name, Arguments: f.detail.Arguments})
 	case typ == openai.EventItemDone:
 		if f.detail.Item.Called() {
-			a.callFunction(d, &f.detail.Item, string(f.event.ResponseID))
+			d.callFunction(a, &f.detail.Item, string(f.event.ResponseID))
 		}
 	case typ == openai.EventResponseDone:
-		a.endResponse(d, &f.detail.Response)
+		d.endResponse(a, &f.detail.Response)
 	case !openai.Known(f.event.Type):
 		a.unknownText(typ)
 		return
@@ -215,7 +215,7 @@ func (a *aiSocket) takeEvent(d *openaiDialect, f *openaiFrame, size int) {
 }
 
 // beginTalk describes the session, once it is there.
-func (a *aiSocket) beginTalk(d *openaiDialect) {
+func (d *openaiDialect) beginTalk(a *aiSocket) {
 	if d.begun {
 		return
 	}
@@ -228,13 +228,13 @@ func (a *aiSocket) beginTalk(d *openaiDialect) {
 	words, speaks := d.cfg.FirstWords()
 	if speaks && !d.greeted {
 		d.words = words
-		a.ask(d)
+		d.ask(a)
 	}
 	d.greeted = true
 }
 
 // openaiError logs what the server complains of, and ends what can't go on.
-func (a *aiSocket) openaiError(d *openaiDialect, err *openai.Error) {
+func (d *openaiDialect) openaiError(a *aiSocket, err *openai.Error) {
 	a.sh.srv.metrics.texts.WithLabelValues(openai.EventError).Inc()
 	if d.errorsLogged < 5 {
 		d.errorsLogged++
@@ -247,7 +247,7 @@ func (a *aiSocket) openaiError(d *openaiDialect, err *openai.Error) {
 	case err.Over() || !d.begun:
 		a.socketFailed(err, a.sh.now())
 	case err.OfResponse():
-		a.responseRefused(d, err)
+		d.responseRefused(a, err)
 	}
 }
 
@@ -266,7 +266,7 @@ func (a *aiSocket) giveUp(err error) {
 }
 
 // bargeIn cuts what the caller has not heard, and has the model forget it.
-func (a *aiSocket) bargeIn(d *openaiDialect) {
+func (d *openaiDialect) bargeIn(a *aiSocket) {
 	for _, item := range d.unheard() {
 		a.say(openai.AppendTruncate(nil, item.id, item.content, item.heard*1000/spokenPerSecond))
 		d.cutItem = item.id
@@ -284,19 +284,19 @@ func (a *aiSocket) bargeIn(d *openaiDialect) {
 	}
 	if c := d.leaving; c != nil {
 		d.leaving = nil
-		a.talkedOver(d, c.id)
+		d.talkedOver(a, c.id)
 	}
 }
 
 // tellModel adds a message that the model answers.
-func (a *aiSocket) tellModel(d *openaiDialect, role openai.Role, text string) {
+func (d *openaiDialect) tellModel(a *aiSocket, role openai.Role, text string) {
 	a.say(openai.AppendMessage(nil, role, text))
 	d.owed = true
-	a.respond(d)
+	d.respond(a)
 }
 
 // tickTalk is the conversation's 20 ms.
-func (a *aiSocket) tickTalk(d *openaiDialect, now int64) {
+func (d *openaiDialect) tickTalk(a *aiSocket, now int64) {
 	switch {
 	case d.begun:
 	case now >= d.sessionBy:
@@ -311,20 +311,20 @@ func (a *aiSocket) tickTalk(d *openaiDialect, now int64) {
 	switch {
 	case d.asked && now >= d.askedBy: // it was lost, or the server doesn't say that a response begins
 		d.asked = false
-		a.respond(d)
+		d.respond(a)
 	case d.retryAt != 0 && now >= d.retryAt:
 		d.retryAt, d.owed = 0, true
-		a.respond(d)
+		d.respond(a)
 	}
 	if c := d.leaving; c != nil && (d.quiet >= heardTicks || now >= c.by) {
 		d.leaving = nil
-		a.command(d, c.id, c.command)
+		d.command(a, c.id, c.command)
 	}
-	a.tickKeys(d, now)
+	d.tickKeys(a, now)
 }
 
 // tickKeys tells the model what the caller has pressed.
-func (a *aiSocket) tickKeys(d *openaiDialect, now int64) {
+func (d *openaiDialect) tickKeys(a *aiSocket, now int64) {
 	n := len(d.keys)
 	switch {
 	case n == 0:
@@ -339,7 +339,7 @@ func (a *aiSocket) tickKeys(d *openaiDialect, now int64) {
 	}
 	text := "The caller has pressed on the telephone's keypad: " + string(d.keys)
 	d.keys, d.keysSeen = d.keys[:0], 0
-	a.tellModel(d, openai.RoleUser, text)
+	d.tellModel(a, openai.RoleUser, text)
 }
 
 // openaiSend is SendText for OpenAI's Realtime API: the answers of functions, and that a transfer has failed.
@@ -350,7 +350,7 @@ func (s *Session) openaiSend(typ string, data any) error {
 	var do func(a *aiSocket, d *openaiDialect)
 	switch r := data.(type) {
 	case CommandResult:
-		do = func(a *aiSocket, d *openaiDialect) { a.answerCall(d, r.ID, r) }
+		do = func(a *aiSocket, d *openaiDialect) { d.answerCall(a, r.ID, r) }
 	default:
 		if typ != textTransferFailed {
 			return nil
@@ -360,7 +360,7 @@ func (s *Session) openaiSend(typ string, data any) error {
 			return err
 		}
 		do = func(a *aiSocket, d *openaiDialect) {
-			a.tellModel(d, openai.RoleSystem, "The transfer has failed, the caller is with you again: "+string(b))
+			d.tellModel(a, openai.RoleSystem, "The transfer has failed, the caller is with you again: "+string(b))
 		}
 	}
 	if !s.post(func() {

@@ -424,7 +424,7 @@ func (a *aiSocket) tickSocket(now int64) {
 		a.toAI.write(ws.OpPing, nil, false, now)
 	}
 	if d, ok := a.toAI.dialect.(*openaiDialect); ok && a.sock == s {
-		a.tickTalk(d, now)
+		d.tickTalk(a, now)
 	}
 }
 

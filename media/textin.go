@@ -30,7 +30,7 @@ func (a *aiSocket) Text(msg []byte) bool {
 	case *twilioDialect:
 		return a.twilioText(d, msg)
 	case *openaiDialect:
-		return a.openaiText(d, msg)
+		return d.openaiText(a, msg)
 	}
 	s := a.sock
 	s.dec.to, s.dec.room = a.tx.queue.Rate, max(1, a.tx.queue.Room())
@@ -88,7 +88,7 @@ func (a *aiSocket) decoded(s *socket, f textFrame, err error, size int) {
 	}
 	if d, ok := a.toAI.dialect.(*openaiDialect); ok {
 		if a.sock == s {
-			a.takeLongEvent(d, f, err, size)
+			d.takeLongEvent(a, f, err, size)
 		}
 	} else {
 		a.takeText(f, err, size)
