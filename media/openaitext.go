@@ -24,10 +24,6 @@ func (d *openaiDialect) openaiText(a *aiSocket, msg []byte) bool {
 	s.dec.to, s.dec.room = a.tx.queue.Rate, max(1, a.tx.queue.Room())
 	s.spend(unitsPerText - 1 + len(msg)/textPerUnit)
 	if len(msg) > inlineText {
-		if len(msg) <= ws.MaxPlainText {
-			msg = slices.Clone(msg) // a longer one is ours
-		}
-		s.paused, s.decoding = true, true
 		law := a.s.spec.Audio.Encoding
 		a.decodeApart(s, msg, func(t *textDecoder, msg []byte) (textFrame, error) { return t.readOpenAI(msg, law) })
 		return false

@@ -296,3 +296,35 @@ func eightKHz() AudioFormat      { return AudioFormat{SampleRateHz: dsp.SampleRa
 func markText(name, ev string) string {
 	return `{"type":"mark","data":{"name":"` + name + `","event":"` + ev + `"}}`
 }
+
+// allocatesNothing has the caller say ulaw and the voice agent frame, 20 ms after 20 ms: sockets and ticks included, nothing is allocated.
+func (r *portRig) allocatesNothing(ulaw, frame []byte) {
+	r.t.Helper()
+	buf := make([]byte, 64<<10)
+	h := pion.Header{Version: 2, SSRC: 7}
+	packet := make([]byte, rtp.HeaderSize+dsp.FrameSamples)
+	copy(packet[rtp.HeaderSize:], ulaw)
+	step := func() {
+		h.SequenceNumber++
+		h.Timestamp += dsp.FrameSamples
+		_, err := h.MarshalTo(packet)
+		require.NoError(r.t, err)
+		r.p.leg.packet(packet, r.caller.Local, r.now)
+		_, err = unix.Write(r.ai, frame)
+		require.NoError(r.t, err)
+		r.turn()
+		for err == nil {
+			_, err = unix.Read(r.ai, buf)
+		}
+		for err = nil; err == nil; {
+			_, _, _, err = r.rd.Read(r.caller)
+		}
+	}
+	for range 300 { // until queues and pools have grown
+		step()
+	}
+	require.Zero(r.t, testing.AllocsPerRun(500, step))
+	require.Zero(r.t, r.p.stats.BadFrames)
+	require.Greater(r.t, r.p.stats.FramesToAI, uint64(700))
+	require.Greater(r.t, r.p.stats.FramesFromAI, uint64(700))
+}

@@ -43,17 +43,17 @@ func (a *aiSocket) Text(msg []byte) bool {
 			return a.sock == s
 		}
 	}
-	if len(msg) <= ws.MaxPlainText {
-		msg = slices.Clone(msg) // a longer one is ours
-	}
-	s.paused, s.decoding = true, true
 	a.decodeApart(s, msg, func(t *textDecoder, msg []byte) (textFrame, error) { return t.decode(msg, true) })
 	return false
 }
 
-// decodeApart decodes a text frame off the shard's thread. Owners take turns, and audio that somebody waits for goes before what
+// decodeApart decodes a text frame off the shard's thread; nothing more is read until it is done. Owners take turns, and audio that somebody waits for goes before what
 // is done in the background.
 func (a *aiSocket) decodeApart(s *socket, msg []byte, decode func(*textDecoder, []byte) (textFrame, error)) {
+	if len(msg) <= ws.MaxPlainText {
+		msg = slices.Clone(msg) // a longer one is ours
+	}
+	s.paused, s.decoding = true, true
 	dec, srv := s.dec, a.sh.srv
 	size := len(msg)
 	srv.spawn(func() {

@@ -1,12 +1,9 @@
 package media
 
 import (
-	"slices"
-
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/twilio"
 	"github.com/ringmaster/ringmaster/media/wav"
-	"github.com/ringmaster/ringmaster/media/ws"
 )
 
 // twilioText is Text for Twilio Media Streams. Audio of the usual length is decoded here and allocates nothing; a long frame is decoded off the
@@ -16,10 +13,6 @@ func (a *aiSocket) twilioText(d *twilioDialect, msg []byte) bool {
 	s.dec.to, s.dec.room = a.tx.queue.Rate, max(1, a.tx.queue.Room())
 	s.spend(unitsPerText - 1 + len(msg)/textPerUnit)
 	if len(msg) > inlineText {
-		if len(msg) <= ws.MaxPlainText {
-			msg = slices.Clone(msg) // a longer one is ours
-		}
-		s.paused, s.decoding = true, true
 		sid := d.stream.StreamSID
 		a.decodeApart(s, msg, func(t *textDecoder, msg []byte) (textFrame, error) { return t.readTwilio(msg, sid) })
 		return false

@@ -18,6 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/integration/stack"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 // Kinds of calls of a mix: the first two are not answered, the others leave three seconds after their answer.
@@ -221,14 +222,14 @@ func (r *callsRun) measure(ctx context.Context) (*CallsResult, error) {
 	}
 	defer func() { _ = meter.Close(context.WithoutCancel(ctx)) }()
 	r.meter = meter
-	if err := r.pass(ctx, settle); err != nil {
+	if err := retry.Pause(ctx, settle); err != nil {
 		return nil, err
 	}
 	idle, err := r.reading(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.pass(ctx, atRest); err != nil {
+	if err := retry.Pause(ctx, atRest); err != nil {
 		return nil, err
 	}
 	before, err := r.reading(ctx)
@@ -280,7 +281,7 @@ func (r *callsRun) dial(ctx context.Context) error {
 	}
 	const each = 10 * time.Second
 	for left := r.o.Duration; left > 0; left -= each {
-		if err := r.pass(ctx, min(left, each)); err != nil {
+		if err := retry.Pause(ctx, min(left, each)); err != nil {
 			return err
 		}
 		open, _, err := r.unfinished(ctx)
@@ -298,12 +299,12 @@ func (r *callsRun) dial(ctx context.Context) error {
 			return err
 		}
 		if open == 0 && jobs == 0 {
-			return r.pass(ctx, settle) // until the counters have come
+			return retry.Pause(ctx, settle) // until the counters have come
 		}
 		if time.Now().After(until) {
 			return fmt.Errorf("%w: %d open, %d jobs", errNotAtRest, open, jobs)
 		}
-		if err := r.pass(ctx, drivePause); err != nil {
+		if err := retry.Pause(ctx, drivePause); err != nil {
 			return err
 		}
 	}
@@ -319,15 +320,6 @@ func (r *callsRun) unfinished(ctx context.Context) (open, jobs int, err error) {
 		return 0, 0, fmt.Errorf("count what is unfinished: %w", err)
 	}
 	return open, jobs, nil
-}
-
-func (r *callsRun) pass(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // callsReading is everything at one moment.

@@ -7,12 +7,11 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ringmaster/ringmaster/integration/dbcost"
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/integration/stack"
 	"github.com/ringmaster/ringmaster/store/retry"
@@ -80,15 +79,9 @@ func (c *benchCustomer) awaitLive(b *testing.B, carrier string, calls int) {
 // cpuTime is the user and system time of a process (proc(5), stat fields 14 and 15, in ticks of 10 ms).
 func cpuTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	used, err := dbcost.CPU(pid)
 	check(b, err)
-	_, after, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(after)
-	user, err := strconv.Atoi(fields[11])
-	check(b, err)
-	system, err := strconv.Atoi(fields[12])
-	check(b, err)
-	return time.Duration(user+system) * 10 * time.Millisecond
+	return used
 }
 
 type benchCustomer struct {
