@@ -37,17 +37,19 @@ $(TOOLS)/%:
 # `make lint` vets. Tests that work (units) run first, three packages at a time, since they wait for the database, the longest first. Then, with the
 # processor to themselves, those that go by the clock: real audio, whole stacks, phones, and last the end-to-end suite. Beside one another on two
 # processors either kind was late. Those that compute (plain) run beside all of it on what processor time is left over, which chrt(1) sees to: nothing
-# in them is late or early. Trimmed paths have clean clones share what is compiled.
+# in them is late or early. Those that start programs (PROGRAMS) run before, at their turn: a database that has to be up in a minute isn't while others
+# leave nothing. Trimmed paths have clean clones share what is compiled.
 # The packages of plain start no goroutine, or none that shares anything: the race detector, under which they take seven times as long, has nothing to
 # find there. The exceptions are tested with it: the seeds that a grid of days computes side by side (RACED); the document that apitest and openapi
 # load once, by the tests of httpapi; the log's queue, in cmd/logqueue.
 # The race detector would have each process sleep for a second when it ends.
-GOTEST   := env GORACE=atexit_sleep_ms=0 RINGMASTER_BINARY=$(CURDIR)/$(BIN) RINGMASTER_CONTROLLER=$(CURDIR)/$(RACEBIN) $(BIN) with-postgres -- \
-            $(GO) test -vet=off -trimpath -shuffle=on -timeout 25m
+GOTEST    = env GORACE=atexit_sleep_ms=0 RINGMASTER_BINARY=$(CURDIR)/$(BIN) RINGMASTER_CONTROLLER=$(CURDIR)/$(RACEBIN) $(BIN) with-postgres -- \
+            $(1) $(GO) test -vet=off -trimpath -shuffle=on -timeout 25m
 E2E      := /integration/e2e$$
 CLOCK    := /(media|integration)(/|$$)
 LONGEST  := /(dialer|httpapi|store)$$
-PLAIN    := /(cmd/ringmaster|cmd/remote|dialer/pacing|dialer/pacing/sim|dialer/staffing|httpapi/apitest|httpapi/openapi|media/amd|media/dsp|media/dtmf|media/jsonscan|media/openai|media/playout|media/rtp|media/twilio|media/wav)$$
+PROGRAMS := /(cmd/ringmaster|cmd/remote)$$
+PLAIN    := /(dialer/pacing|dialer/pacing/sim|dialer/staffing|httpapi/apitest|httpapi/openapi|media/amd|media/dsp|media/dtmf|media/jsonscan|media/openai|media/playout|media/rtp|media/twilio|media/wav)$$
 RACED    := ^TestSeedsBesideEachOther$$
 LEFTOVER := $(shell chrt -i 0 true 2>/dev/null && echo chrt -i 0 || echo nice -n 19)
 
@@ -61,23 +63,25 @@ race: # what tests are built on, and the controller of the end-to-end suite, wit
 	@$(GO) build -race -trimpath -o $(RACEBIN) ./cmd/ringmaster
 
 .PHONY: plain
-plain: postgres build ## the tests of PKG that compute, on the processor time that others leave
-	@rc=0; all=$$($(GO) list $(PKG)) || exit 1; some=$$(echo "$$all" | grep -E '$(PLAIN)'); [ -z "$$some" ] || $(LEFTOVER) $(GOTEST) -short -p 1 $$some || rc=1; \
-	some=$$(echo "$$all" | grep '/pacing/sim$$'); [ -z "$$some" ] || $(LEFTOVER) $(GOTEST) -race -run '$(RACED)' $$some || rc=1; exit $$rc
+plain: postgres build ## the tests of PKG without the race detector: those that start programs, then those that compute
+	@rc=0; all=$$($(GO) list $(PKG)) || exit 1; \
+	some=$$(echo "$$all" | grep -E '$(PROGRAMS)'); [ -z "$$some" ] || $(call GOTEST) -short $$some || rc=1; \
+	some=$$(echo "$$all" | grep -E '$(PLAIN)'); [ -z "$$some" ] || $(call GOTEST,$(LEFTOVER)) -short -p 1 $$some || rc=1; \
+	some=$$(echo "$$all" | grep '/pacing/sim$$'); [ -z "$$some" ] || $(call GOTEST,$(LEFTOVER)) -race -run '$(RACED)' $$some || rc=1; exit $$rc
 
 .PHONY: units
 units: postgres build ## the tests of PKG that work: those of no folder that goes by the clock
-	@all=$$($(GO) list $(PKG)) || exit 1; some=$$(echo "$$all" | grep -vE '$(CLOCK)|$(PLAIN)'); long=$$(echo "$$some" | grep -E '$(LONGEST)'); \
-	[ -z "$$some" ] || $(GOTEST) -race -p 3 -parallel 4 $$long $$(echo "$$some" | grep -vE '$(LONGEST)')
+	@all=$$($(GO) list $(PKG)) || exit 1; some=$$(echo "$$all" | grep -vE '$(CLOCK)|$(PLAIN)|$(PROGRAMS)'); long=$$(echo "$$some" | grep -E '$(LONGEST)'); \
+	[ -z "$$some" ] || $(call GOTEST) -race -p 3 -parallel 4 $$long $$(echo "$$some" | grep -vE '$(LONGEST)')
 
 .PHONY: clock
 clock: postgres build race ## the tests of PKG that go by the clock: media, integration, and last the end-to-end suite
-	@rc=0; all=$$($(GO) list $(PKG)) || exit 1; some=$$(echo "$$all" | grep -E '$(CLOCK)' | grep -vE '$(E2E)|$(PLAIN)'); [ -z "$$some" ] || $(GOTEST) -race -p 3 $$some || rc=1; \
+	@rc=0; all=$$($(GO) list $(PKG)) || exit 1; some=$$(echo "$$all" | grep -E '$(CLOCK)' | grep -vE '$(E2E)|$(PLAIN)'); [ -z "$$some" ] || $(call GOTEST) -race -p 3 $$some || rc=1; \
 	$(MAKE) --no-print-directory e2e || rc=1; exit $$rc
 
 .PHONY: e2e
 e2e: postgres build race ## the end-to-end suite, if PKG has it; the race detector is in the controller, which is what it tests
-	@all=$$($(GO) list $(PKG)) || exit 1; some=$$(echo "$$all" | grep '$(E2E)'); [ -z "$$some" ] || $(GOTEST) -parallel 64 $$some
+	@all=$$($(GO) list $(PKG)) || exit 1; some=$$(echo "$$all" | grep '$(E2E)'); [ -z "$$some" ] || $(call GOTEST) -parallel 64 $$some
 
 .PHONY: clients
 clients: postgres build ## hold the API's description against generators of clients; needs npm, and the network for what it pins

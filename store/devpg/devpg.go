@@ -47,6 +47,7 @@ var (
 	ErrInUse = errors.New("data directory is in use by another server")
 
 	errPortTaken = errors.New("port is taken")
+	errSlow      = fmt.Errorf("not done within %v: is the machine overloaded?", startTimeout)
 )
 
 // Config says where the server keeps its data.
@@ -111,7 +112,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 			err = errors.Join(err, s.removeTemporary())
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errSlow)
 	defer cancel()
 	if err := s.initialize(ctx, bin, account, cfg.From); err != nil {
 		return nil, fmt.Errorf("create a PostgreSQL data directory in %s: %w", s.dir, err)
@@ -218,6 +219,9 @@ func (s *Server) initialize(ctx context.Context, bin binaries, account *account,
 	cmd := account.command(ctx, bin.initdb, args...)
 	cmd.Dir = s.dataDir()
 	if out, err := cmd.CombinedOutput(); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx) // it was ended then, and says nothing of why
+		}
 		return fmt.Errorf("initdb: %w: %s", err, lastLines(string(out)))
 	}
 	return s.writeAccess()
