@@ -244,8 +244,16 @@ func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUI
 	if !ok {
 		return true
 	}
+	leave := func() {}
+	defer func() { leave() }()
+	queued := false
 	for ctx.Err() == nil {
-		err := p.originate(ctx, lead, agent)
+		if !queued && p.s.rates.waits(p.Tenant) {
+			if leave, queued = p.awaitRate(ctx, held); !queued {
+				return false
+			}
+		}
+		err := p.originate(ctx, lead, agent, leave)
 		var refusal *gate.RefusalError
 		switch {
 		case err == nil:
@@ -255,6 +263,11 @@ func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUI
 			p.backOff(ctx, "call can't be originated", err)
 			return false
 		case refusal.Reason == gate.ReasonTrunkRate && time.Now().Before(held):
+			if !queued {
+				if leave, queued = p.awaitRate(ctx, held); !queued {
+					return false
+				}
+			}
 			if retry.Pause(ctx, max(refusal.RetryAt.Sub(p.s.now()), time.Millisecond)) != nil {
 				return false
 			}
@@ -270,15 +283,36 @@ func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUI
 	return false
 }
 
+// awaitRate waits for the pacer's turn among those who wait for a trunk's calls per second, as long as its claim is held; leave ends the turn.
+func (p *pacer) awaitRate(ctx context.Context, held time.Time) (leave func(), ok bool) {
+	ctx, cancel := context.WithDeadline(ctx, held)
+	defer cancel()
+	leave, err := p.s.rates.enter(ctx, p.Tenant)
+	if err != nil {
+		p.idle = idleness{on: gate.ReasonTrunkRate}
+		return func() {}, false
+	}
+	return leave, true
+}
+
 // originate finishes what it began also when the pacer is being stopped: a commit that is cut off leaves it unknown
-// whether the call was admitted, and its unit taken until the reconciliation finds it.
-func (p *pacer) originate(ctx context.Context, lead leads.Claimed, agent *uuid.UUID) error {
+// whether the call was admitted, and its unit taken until the reconciliation finds it. admitted is told before the switch is asked, which the
+// next admission needn't wait for.
+func (p *pacer) originate(ctx context.Context, lead leads.Claimed, agent *uuid.UUID, admitted func()) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), gate.PlaceTimeout)
 	defer cancel()
-	call, err := p.s.gate.Place(ctx, p.originator, admission.Request{
+	if err := p.originator.CanOriginate(); err != nil {
+		return err
+	}
+	adm, err := p.s.gate.Admit(ctx, admission.Request{
 		TenantID: p.Tenant, CampaignID: &p.Campaign, LeadID: &lead.ID, VoiceAgentID: agent, To: lead.Number, Claimant: p.Claimant,
 		Purpose: admission.PurposeLead, Environment: string(campaigns.EnvironmentLive),
 	})
+	if err != nil {
+		return err
+	}
+	admitted()
+	call, err := p.originator.Originate(ctx, adm)
 	if err == nil {
 		p.book.dialed(call)
 		p.begun++

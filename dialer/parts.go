@@ -37,6 +37,7 @@ type pacers struct {
 	crews  staffing.Allocator
 	shares staffing.Shares
 	paces  *paces
+	rates  rateQueue
 }
 
 // statistics are the figures of campaigns and tenants.

@@ -22,6 +22,17 @@ WHERE x.relkind = 'I' AND NOT i.indisvalid AND x.relnamespace = current_schema()
   AND NOT EXISTS (SELECT FROM pg_inherits h JOIN pg_index j ON j.indexrelid = h.inhrelid WHERE h.inhparent = i.indexrelid AND j.indrelid = p.inhrelid)
 ORDER BY 1, 2`
 
+// dropUnused drops two indexes of River's, of jobs by their arguments and metadata, which nothing here asks for: of all that a job costs they were
+// the largest part. River's own maintenance passes over indexes that aren't there.
+func dropUnused(ctx context.Context, pool *pgxpool.Pool) error {
+	for _, name := range []string{"river_job_args_index", "river_job_metadata_index"} {
+		if _, err := pool.Exec(ctx, "DROP INDEX CONCURRENTLY IF EXISTS "+name); err != nil {
+			return lostUnless(ctx, translate(err))
+		}
+	}
+	return nil
+}
+
 type lackingIndex struct{ Parent, Table, Name, Definition string }
 
 // completeIndexes builds the indexes that partitions lack, CONCURRENTLY: who writes goes on meanwhile. The table's own becomes valid with the last

@@ -105,6 +105,9 @@ func migrateLocked(ctx context.Context, pool *pgxpool.Pool) error {
 	if _, err := jobs.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 		return fmt.Errorf("migrate the job queue: %w", translate(err))
 	}
+	if err := dropUnused(ctx, pool); err != nil {
+		return fmt.Errorf("migrate the job queue: %w", err)
+	}
 	// Somebody who reads for long doesn't keep a controller from starting: it makes partitions, too.
 	if _, err := ensurePartitions(ctx, pool, monthsAhead); err != nil && !errors.Is(err, ErrBusy) {
 		return fmt.Errorf("migrate: %w", err)

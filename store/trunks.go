@@ -20,7 +20,7 @@ const (
 // TrunksInUse reads the tenant's active trunks by their priority, with the channels that they hold and the calls that they have begun
 // within the last TrunkRateWindow. The gate's lock makes the count exact: what it admits has a later time.
 func TrunksInUse(ctx context.Context, q *db.Queries, tenant uuid.UUID) ([]db.GateTrunksRow, error) {
-	return q.GateTrunks(ctx, tenant, TrunkRateWindow.Seconds(), (TrunkRateWindow + ClockSkew).Seconds())
+	return q.GateTrunks(ctx, TrunkRateWindow.Seconds(), tenant, IDFloor(time.Now().Add(-TrunkRateWindow-ClockSkew)))
 }
 
 // A trunk that is out of order is left alone for a while, and tried by one call at a time then.

@@ -63,8 +63,11 @@ func (g *Gate) routesTo(req admission.Request, trunks []db.GateTrunksRow, now ti
 				full = routing{rule: ReasonTrunkChannels, denied: deny("all trunks' channels are taken")}
 			}
 		case t.Recent >= int64(t.Cps):
-			wait := store.TrunkRateWindow / time.Duration(max(1, t.Cps))
-			full = routing{rule: ReasonTrunkRate, denied: deny("a trunk's %d calls per second are begun", t.Cps).until(now.Add(wait))}
+			at := now.Add(min(max(time.Duration(t.FreesInS*float64(time.Second)), time.Millisecond), store.TrunkRateWindow))
+			if full.rule == ReasonTrunkRate && full.denied.at.Before(at) {
+				at = full.denied.at
+			}
+			full = routing{rule: ReasonTrunkRate, denied: deny("a trunk's %d calls per second are begun", t.Cps).until(at)}
 		case t.RestsUntil != nil && transfer:
 			last = append(last, admission.Route{TrunkID: &t.ID, Endpoint: g.trunkEndpoint(req.To, t)})
 		default:

@@ -550,19 +550,23 @@ func (q *Queries) GateParent(ctx context.Context, tenantID uuid.UUID, iD uuid.UU
 const gateTrunks = `-- name: GateTrunks :many
 WITH held AS (
   SELECT u.trunk_id, count(*) AS units, count(*) FILTER (
-    WHERE u.rerouted_at > statement_timestamp() - make_interval(secs => $2::float8)
-      OR u.kind = 'transfer' AND u.opened_at > statement_timestamp() - make_interval(secs => $2::float8)) AS others
-  FROM live_calls u WHERE u.tenant_id = $1 GROUP BY u.trunk_id
+    WHERE u.rerouted_at > statement_timestamp() - make_interval(secs => $1::float8)
+      OR u.kind = 'transfer' AND u.opened_at > statement_timestamp() - make_interval(secs => $1::float8)) AS others,
+    min(greatest(u.rerouted_at, u.opened_at)) FILTER (
+    WHERE u.rerouted_at > statement_timestamp() - make_interval(secs => $1::float8)
+      OR u.kind = 'transfer' AND u.opened_at > statement_timestamp() - make_interval(secs => $1::float8)) AS first
+  FROM live_calls u WHERE u.tenant_id = $2 GROUP BY u.trunk_id
 ), begun AS (
-  SELECT b.trunk_id, count(*) AS calls FROM calls b
-  WHERE b.tenant_id = $1 AND b.id >= uuidv7_floor(statement_timestamp() - make_interval(secs => $3::float8))
-    AND b.direction = 'outbound' AND b.created_at > statement_timestamp() - make_interval(secs => $2::float8)
+  SELECT b.trunk_id, count(*) AS calls, min(b.created_at) AS first FROM calls b
+  WHERE b.tenant_id = $2 AND b.id >= $3
+    AND b.direction = 'outbound' AND b.created_at > statement_timestamp() - make_interval(secs => $1::float8)
   GROUP BY b.trunk_id
 )
 SELECT k.id, k.name, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps, k.rests_until,
-  coalesce(h.units, 0)::bigint AS channels_used, (coalesce(b.calls, 0) + coalesce(h.others, 0))::bigint AS recent
+  coalesce(h.units, 0)::bigint AS channels_used, (coalesce(b.calls, 0) + coalesce(h.others, 0))::bigint AS recent,
+  coalesce(extract(epoch FROM least(b.first, h.first) - statement_timestamp()) + $1::float8, 0)::float8 AS frees_in_s
 FROM trunks k LEFT JOIN held h ON h.trunk_id = k.id LEFT JOIN begun b ON b.trunk_id = k.id
-WHERE k.tenant_id = $1 AND k.is_active ORDER BY k.priority, k.name
+WHERE k.tenant_id = $2 AND k.is_active ORDER BY k.priority, k.name
 `
 
 type GateTrunksRow struct {
@@ -579,12 +583,14 @@ type GateTrunksRow struct {
 	RestsUntil   *time.Time
 	ChannelsUsed int64
 	Recent       int64
+	FreesInS     float64
 }
 
 // GateTrunks lists the active trunks with their use: units held, and calls begun within the last window_s seconds, by the database's clock, which all
-// controllers share. Call ids are made by the controllers' clocks: those of the last reach_s seconds are looked at.
-func (q *Queries) GateTrunks(ctx context.Context, tenantID uuid.UUID, windowS float64, reachS float64) ([]GateTrunksRow, error) {
-	rows, err := q.db.Query(ctx, gateTrunks, tenantID, windowS, reachS)
+// controllers share, and in how many seconds the first of these is no longer among them. Call ids are made by the controllers' clocks: from_id is
+// the smallest of a somewhat earlier moment.
+func (q *Queries) GateTrunks(ctx context.Context, windowS float64, tenantID uuid.UUID, fromID uuid.UUID) ([]GateTrunksRow, error) {
+	rows, err := q.db.Query(ctx, gateTrunks, windowS, tenantID, fromID)
 	if err != nil {
 		return nil, err
 	}
@@ -606,6 +612,7 @@ func (q *Queries) GateTrunks(ctx context.Context, tenantID uuid.UUID, windowS fl
 			&i.RestsUntil,
 			&i.ChannelsUsed,
 			&i.Recent,
+			&i.FreesInS,
 		); err != nil {
 			return nil, err
 		}

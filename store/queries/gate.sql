@@ -101,21 +101,26 @@ SELECT e164 FROM numbers WHERE tenant_id = @tenant_id AND is_active AND e164 = A
 SELECT EXISTS (SELECT 1 FROM numbers WHERE tenant_id = @tenant_id AND is_active AND e164 LIKE @series::text || '%');
 
 -- GateTrunks lists the active trunks with their use: units held, and calls begun within the last window_s seconds, by the database's clock, which all
--- controllers share. Call ids are made by the controllers' clocks: those of the last reach_s seconds are looked at.
+-- controllers share, and in how many seconds the first of these is no longer among them. Call ids are made by the controllers' clocks: from_id is
+-- the smallest of a somewhat earlier moment.
 -- name: GateTrunks :many
 WITH held AS (
   SELECT u.trunk_id, count(*) AS units, count(*) FILTER (
     WHERE u.rerouted_at > statement_timestamp() - make_interval(secs => @window_s::float8)
-      OR u.kind = 'transfer' AND u.opened_at > statement_timestamp() - make_interval(secs => @window_s::float8)) AS others
+      OR u.kind = 'transfer' AND u.opened_at > statement_timestamp() - make_interval(secs => @window_s::float8)) AS others,
+    min(greatest(u.rerouted_at, u.opened_at)) FILTER (
+    WHERE u.rerouted_at > statement_timestamp() - make_interval(secs => @window_s::float8)
+      OR u.kind = 'transfer' AND u.opened_at > statement_timestamp() - make_interval(secs => @window_s::float8)) AS first
   FROM live_calls u WHERE u.tenant_id = @tenant_id GROUP BY u.trunk_id
 ), begun AS (
-  SELECT b.trunk_id, count(*) AS calls FROM calls b
-  WHERE b.tenant_id = @tenant_id AND b.id >= uuidv7_floor(statement_timestamp() - make_interval(secs => @reach_s::float8))
+  SELECT b.trunk_id, count(*) AS calls, min(b.created_at) AS first FROM calls b
+  WHERE b.tenant_id = @tenant_id AND b.id >= @from_id
     AND b.direction = 'outbound' AND b.created_at > statement_timestamp() - make_interval(secs => @window_s::float8)
   GROUP BY b.trunk_id
 )
 SELECT k.id, k.name, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps, k.rests_until,
-  coalesce(h.units, 0)::bigint AS channels_used, (coalesce(b.calls, 0) + coalesce(h.others, 0))::bigint AS recent
+  coalesce(h.units, 0)::bigint AS channels_used, (coalesce(b.calls, 0) + coalesce(h.others, 0))::bigint AS recent,
+  coalesce(extract(epoch FROM least(b.first, h.first) - statement_timestamp()) + @window_s::float8, 0)::float8 AS frees_in_s
 FROM trunks k LEFT JOIN held h ON h.trunk_id = k.id LEFT JOIN begun b ON b.trunk_id = k.id
 WHERE k.tenant_id = @tenant_id AND k.is_active ORDER BY k.priority, k.name;
 
