@@ -61,7 +61,7 @@ func TestPages(t *testing.T) {
 		require.NotContains(t, body, "<script>", "the policy lets no script stand in a page")
 	}
 	visit("/docs")
-	for _, path := range []string{"/docs/swagger-ui-bundle.js", "/docs/start.js", "/docs/page.css", "/docs/errors", "/docs/websocket", "/openapi.json"} {
+	for _, path := range []string{"/docs/swagger-ui-bundle.js", "/docs/start.js", "/docs/page.css", "/docs/errors", "/docs/websocket", "/docs/schemas/websocket.json", "/docs/schemas/twilio.json", "/docs/schemas/openai_realtime.json", "/openapi.json"} {
 		require.True(t, seen[path], path)
 	}
 }

@@ -5,7 +5,7 @@
 // of 20 ms, and records both on one timeline. The package knows no tenants, campaigns or databases.
 //
 // The parts that know no session are packages of their own: sip (the dialog with the switch), rtp (a leg's audio as a stream, RTCP, quality), playout (the agent's audio on its way out), ws (the
-// voice agent's WebSocket), twilio (the frames of Twilio Media Streams), openai (the events of OpenAI's Realtime API), jsonscan,
+// voice agent's WebSocket), twilio (the frames of Twilio Media Streams), openai (the events of OpenAI's Realtime API), frames (the JSON Schemas of all of them), jsonscan,
 // dsp, dtmf, amd, record and wav, netio (the sockets of the tick threads).
 //
 // Read what is left here in this order: api.go and event.go, server.go and session.go (what a caller of the package sees), shard.go (the tick

@@ -36,6 +36,7 @@ type cli struct {
 	Demo     demoCmd        `cmd:"" group:"run" help:"Run a campaign end to end, and show what became of its calls."`
 	Bench    benchCmd       `cmd:"" group:"run" help:"Measure the service on this machine."`
 	Simulate simulateCmd    `cmd:"" group:"run" help:"Try out settings without a call."`
+	AIKit    aiKitCmd       `cmd:"" group:"run" name:"ai-kit" help:"For those who build a voice agent: schemas of the frames, and tests of a server."`
 	Migrate  migrateCmd     `cmd:"" group:"host" help:"Bring the database's schema up to date."`
 	Tenant   tenantCmd      `cmd:"" group:"host" help:"Tenants."`
 	User     userCmd        `cmd:"" group:"host" help:"Users, who sign in."`

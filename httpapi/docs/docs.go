@@ -1,5 +1,5 @@
 // Package docs holds the pages for people who build on the API: the OpenAPI document as a page, the catalogue of error codes, and the protocol of
-// voice agents' sockets. Nothing in them comes from another host; Policy has browsers hold them to that.
+// voice agents' sockets with the JSON Schemas of their frames. Nothing in them comes from another host; Policy has browsers hold them to that.
 package docs
 
 import (
@@ -17,6 +17,7 @@ import (
 	"github.com/swaggest/swgui/v5/static"
 
 	"github.com/ringmaster/ringmaster/httpapi/openapi"
+	"github.com/ringmaster/ringmaster/media/frames"
 )
 
 // Policy is the Content-Security-Policy of the pages.
@@ -47,6 +48,11 @@ func Pages() []Page {
 	} {
 		pages = append(pages, Page{Path: f.at, ContentType: f.contentType, Body: func() ([]byte, error) {
 			return read(own, path.Join("static", f.file))
+		}})
+	}
+	for _, transport := range frames.Transports() {
+		pages = append(pages, Page{Path: "/docs/schemas/" + transport + ".json", ContentType: "application/schema+json", Body: func() ([]byte, error) {
+			return frames.Schema(transport)
 		}})
 	}
 	for _, f := range []struct{ file, contentType string }{

@@ -196,6 +196,9 @@ func (c *customer) sessions(t *testing.T, callID string) []echoai.Session {
 	t.Helper()
 	var out []echoai.Session
 	c.get(t, c.ai+"/sessions/"+callID, &out)
+	for _, s := range out {
+		require.Empty(t, s.Violations, "frames that break their schema")
+	}
 	return out
 }
 

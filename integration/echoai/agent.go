@@ -3,6 +3,7 @@ package echoai
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -12,12 +13,15 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
+	"github.com/ringmaster/ringmaster/media/frames"
 )
 
 const (
 	writeTimeout = 5 * time.Second
 	// readLimit bounds one frame.
 	readLimit = 1 << 20
+	// maxViolations bounds what is kept of a connection's.
+	maxViolations = 10
 )
 
 // agent is one connection. The handler's goroutine reads; talker goroutines send; both end before the handler does.
@@ -67,7 +71,7 @@ func (s *Server) serveAgent(w http.ResponseWriter, r *http.Request) {
 	a.record = Session{
 		Path: r.URL.RequestURI(), Subprotocol: conn.Subprotocol(), Authorization: r.Header.Get("Authorization"),
 		ConnectedAt: time.Now(), Live: true, Format: a.format,
-		Texts: []Text{}, TextsSent: []Text{}, Heard: []tone.Heard{}, Bursts: []tone.Burst{}, SentOnsets: []time.Time{}, ControlStatus: []int{},
+		Texts: []Text{}, TextsSent: []Text{}, Violations: []string{}, Heard: []tone.Heard{}, Bursts: []tone.Burst{}, SentOnsets: []time.Time{}, ControlStatus: []int{},
 	}
 	s.admit(a)
 	a.run(context.WithoutCancel(r.Context()))
@@ -146,12 +150,26 @@ func (a *agent) begin(ctx context.Context, frame []byte) {
 	if err != nil {
 		a.fail(err)
 	}
+	a.hold(frame)
 	if meta.Reconnect {
 		a.s.mu.Lock()
 		a.s.stats.Reconnects++
 		a.s.mu.Unlock()
 	}
 	a.talk(ctx, format)
+}
+
+// hold holds a text of the service to its schema.
+func (a *agent) hold(frame []byte) {
+	_, err := a.s.frames.Check(frames.ToAI, frame)
+	if err == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.record.Violations) < maxViolations {
+		a.record.Violations = append(a.record.Violations, fmt.Sprintf("%v: %.500s", err, frame))
+	}
 }
 
 func (a *agent) call() string {
@@ -162,6 +180,7 @@ func (a *agent) call() string {
 
 // hearText keeps a text frame, and the new token of a token_refresh.
 func (a *agent) hearText(frame []byte) {
+	a.hold(frame)
 	t := newText(frame)
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,6 +15,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/ringmaster/ringmaster/media/frames"
 )
 
 // Errors of a voice AI.
@@ -45,12 +47,13 @@ func tracked() []float64 { return []float64{425, 700, 1000, 1400} }
 
 // Server is one voice AI.
 type Server struct {
-	cfg  Config
-	log  *slog.Logger
-	web  *http.Server
-	http *http.Client // asks control endpoints
-	addr string
-	stop chan struct{} // closed by Close, ends every connection
+	cfg    Config
+	log    *slog.Logger
+	web    *http.Server
+	http   *http.Client // asks control endpoints
+	addr   string
+	frames *frames.Set   // of the transport
+	stop   chan struct{} // closed by Close, ends every connection
 
 	serving sync.WaitGroup
 
@@ -79,6 +82,10 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	s.began = true
 	s.mu.Unlock()
+	var err error
+	if s.frames, err = frames.Load("websocket"); err != nil {
+		return fmt.Errorf("start voice AI: %w", err)
+	}
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", s.cfg.Addr)
 	if err != nil {

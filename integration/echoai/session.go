@@ -55,6 +55,9 @@ type Session struct {
 	Texts     []Text `json:"texts"`
 	TextsSent []Text `json:"texts_sent"`
 
+	// Violations are the frames of the service that broke their schema, and how; at most ten.
+	Violations []string `json:"violations"`
+
 	Heard      []tone.Heard `json:"heard"`
 	Bursts     []tone.Burst `json:"bursts"`
 	DominantHz float64      `json:"dominant_hz"`
@@ -104,7 +107,7 @@ func (a *agent) snapshot() Session {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.record
-	r.Texts, r.TextsSent = slices.Clone(r.Texts), slices.Clone(r.TextsSent)
+	r.Texts, r.TextsSent, r.Violations = slices.Clone(r.Texts), slices.Clone(r.TextsSent), slices.Clone(r.Violations)
 	r.SentOnsets, r.ControlStatus = slices.Clone(r.SentOnsets), slices.Clone(r.ControlStatus)
 	if a.ear == nil {
 		return r

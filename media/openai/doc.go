@@ -2,10 +2,3 @@
 // that we send, in.go reads those of the server, config.go is what a voice agent says about its session, functions.go are the control verbs that the model
 // may call. It knows no socket and no session, and an event of audio allocates nothing.
 package openai
-
-import _ "embed" // the schema
-
-// Schema describes all events that we send as JSON Schema 2020-12.
-//
-//go:embed events.schema.json
-var Schema []byte

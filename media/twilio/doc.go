@@ -2,10 +2,3 @@
 // (https://www.twilio.com/docs/voice/media-streams/websocket-messages): out.go has the frames that we send, in.go reads those of the voice
 // agent, sid.go makes identifiers and the handshake's signature. It knows no socket and no session, and a frame of audio allocates nothing.
 package twilio
-
-import _ "embed" // the schema
-
-// Schema describes all frames as JSON Schema 2020-12.
-//
-//go:embed frames.schema.json
-var Schema []byte

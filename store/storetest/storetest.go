@@ -37,11 +37,11 @@ const (
 )
 
 // Main is a package's TestMain: it runs the tests on a private server and fails when they leave goroutines behind.
-func Main(m *testing.M, options ...goleak.Option) {
+func Main(m goleak.TestingM, options ...goleak.Option) {
 	goleak.VerifyTestMain(withServer{m}, options...)
 }
 
-type withServer struct{ m *testing.M }
+type withServer struct{ m goleak.TestingM }
 
 // Run implements goleak.TestingM.
 func (w withServer) Run() int {

@@ -32,7 +32,7 @@ import (
 
 func tokenKeys() []keyring.Key { return []keyring.Key{{1}} }
 
-func TestMain(m *testing.M) { storetest.Main(m) }
+func TestMain(m *testing.M) { storetest.Main(heldToSchemas{m}) }
 
 func testAgent() db.VoiceAgent {
 	number := "+919876500000"

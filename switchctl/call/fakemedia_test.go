@@ -49,6 +49,9 @@ func (m *fakeMedia) OpenTap(_ context.Context, spec media.SessionSpec) (*tapFork
 		m.trace.add("media refuses")
 		return nil, m.refuse
 	}
+	if spec.URL != "" {
+		holdMetadata(spec)
+	}
 	sides := []media.TapSide{media.TapMixed}
 	if spec.URL == "" {
 		sides = []media.TapSide{media.TapCaller}
@@ -104,6 +107,7 @@ func (m *fakeMedia) Open(ctx context.Context, spec media.SessionSpec) (mediaSess
 		return nil, m.refuse
 	}
 	s := &fakeSession{trace: m.trace, spec: spec, events: make(chan media.Event, 64)}
+	holdMetadata(spec)
 	m.last = s
 	if m.calls == nil {
 		m.calls = map[string]*fakeSession{}
@@ -193,6 +197,7 @@ func (s *fakeSession) SendText(typ string, data any) error {
 	if err != nil {
 		return err
 	}
+	holdText(typ, raw)
 	s.trace.add("text %s %s", typ, raw)
 	return nil
 }
@@ -202,6 +207,7 @@ func (s *fakeSession) SendCommandResult(r media.CommandResult) error {
 	if err != nil {
 		return err
 	}
+	holdText("command_result", raw)
 	s.trace.add("command_result %s", raw)
 	return nil
 }
