@@ -13,7 +13,7 @@ type aiKitCmd struct {
 }
 
 type aiKitSchemaCmd struct {
-	Transport string `arg:"" optional:"" help:"websocket, twilio or openai_realtime; all of them, by name, when left out." enum:",websocket,twilio,openai_realtime"`
+	Transport string `arg:"" optional:"" help:"websocket, twilio or openai_realtime; all of them, by name, when left out."`
 }
 
 // Run prints it.
