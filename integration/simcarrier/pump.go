@@ -76,15 +76,16 @@ type shard struct {
 	mu      sync.Mutex
 	joining []*stream
 
-	slots [slotsPerTick][]*stream
-	jumpy []*stream // streams with jitter, whose held packets are looked at in every slot
-	buf   []byte
+	joined chan struct{} // holds one when a stream has come since the thread looked
+	slots  [slotsPerTick][]*stream
+	jumpy  []*stream // streams with jitter, whose held packets are looked at in every slot
+	buf    []byte
 }
 
 func newPump(ports *portPool, log *slog.Logger) *pump {
 	p := &pump{ports: ports, log: log, done: make(chan struct{})}
 	for range threads {
-		p.shards = append(p.shards, &shard{buf: make([]byte, 2048)})
+		p.shards = append(p.shards, &shard{joined: make(chan struct{}, 1), buf: make([]byte, 2048)})
 	}
 	return p
 }
@@ -128,6 +129,10 @@ func (p *pump) add(st *stream) error {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.joining = append(sh.joining, st)
+	select {
+	case sh.joined <- struct{}{}:
+	default:
+	}
 	return nil
 }
 
@@ -138,11 +143,17 @@ func (p *pump) free(st *stream) {
 	p.ports.put(st.port)
 }
 
+// run serves a shard's streams until the pump is closed; it waits without a clock while there are none.
 func (p *pump) run(sh *shard) {
 	ticker := time.NewTicker(slotTime)
 	defer ticker.Stop()
 	started, turn := time.Now(), int64(0)
 	for {
+		tick := ticker.C
+		if sh.idle() {
+			ticker.Stop()
+			tick = nil
+		}
 		select {
 		case <-p.done:
 			sh.admit()
@@ -152,7 +163,13 @@ func (p *pump) run(sh *shard) {
 				}
 			}
 			return
-		case <-ticker.C:
+		case <-sh.joined:
+			if tick == nil {
+				ticker.Reset(slotTime)
+			}
+			sh.admit()
+			continue
+		case <-tick:
 		}
 		sh.admit()
 		// A tick that came late stands for all that were missed.
@@ -162,6 +179,16 @@ func (p *pump) run(sh *shard) {
 			p.turn(sh, int(turn%slotsPerTick))
 		}
 	}
+}
+
+// idle tells that the thread has no stream.
+func (sh *shard) idle() bool {
+	for _, slot := range sh.slots {
+		if len(slot) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (sh *shard) admit() {

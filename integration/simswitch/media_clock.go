@@ -9,16 +9,23 @@ import (
 // clockTick is the grain of the hop's delay and of playback.
 const clockTick = 5 * time.Millisecond
 
-// mediaClock is the one timer of the switch's audio: on each tick it sends what is due on every port.
+// mediaClock is the one timer of the switch's audio: on each tick it sends what is due on every port. It stands still while there is none.
 type mediaClock struct {
 	mu    sync.Mutex
-	ports []*mediaPort // guarded by mu; replaced, never changed in place
+	ports []*mediaPort  // guarded by mu; replaced, never changed in place
+	wake  chan struct{} // holds one when a port has come since the clock looked
 }
+
+func newMediaClock() *mediaClock { return &mediaClock{wake: make(chan struct{}, 1)} }
 
 func (c *mediaClock) add(m *mediaPort) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ports = append(slices.Clone(c.ports), m)
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
 }
 
 func (c *mediaClock) remove(m *mediaPort) {
@@ -32,13 +39,23 @@ func (c *mediaClock) run(stop <-chan struct{}) {
 	tick := time.NewTicker(clockTick)
 	defer tick.Stop()
 	for {
+		c.mu.Lock()
+		ports := c.ports
+		c.mu.Unlock()
+		if len(ports) == 0 {
+			tick.Stop()
+			select {
+			case <-stop:
+				return
+			case <-c.wake:
+			}
+			tick.Reset(clockTick)
+			continue
+		}
 		select {
 		case <-stop:
 			return
 		case now := <-tick.C:
-			c.mu.Lock()
-			ports := c.ports
-			c.mu.Unlock()
 			for _, m := range ports {
 				m.tick(now)
 			}

@@ -72,7 +72,7 @@ func New(cfg Config) (*Switch, error) {
 	sw.bus = &bus{}
 	sw.registrar = newRegistrar(sw)
 	sw.conferences = &conferences{sw: sw, byName: make(map[string]*conference)}
-	sw.clock = &mediaClock{}
+	sw.clock = newMediaClock()
 	for _, g := range cfg.Gateways {
 		sw.gateways[g.Name] = g
 	}
