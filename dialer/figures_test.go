@@ -202,7 +202,8 @@ func (w *figureWorld) changeIn(ctx context.Context, tx *store.Tx, rng *rand.Rand
 		if rng.IntN(10) == 0 {
 			direction = gate.DirectionInbound
 		}
-		return exec(`INSERT INTO calls (tenant_id, id, campaign_id, node, fs_uuid, direction, from_number, to_number, amd)
+		return exec(`WITH unit AS (INSERT INTO live_calls (tenant_id, unit_id, call_id, campaign_id, node) VALUES ($1, $2, $2, $3, 'n'))
+			INSERT INTO calls (tenant_id, id, campaign_id, node, fs_uuid, direction, from_number, to_number, amd)
 			VALUES ($1, $2, $3, 'n', $2::uuid::text, $4, '+91', '+91', $5)`, tenant, call.ID, campaign, direction, rng.IntN(2) == 0)
 	default:
 		call, ok := pick(w, rng, &w.calls)
@@ -241,7 +242,9 @@ func (w *figureWorld) advance(ctx context.Context, tx *store.Tx, rng *rand.Rand,
 		if p.AnswerTime, p.AnsweredByAmd = row.AnswerTime, row.AnsweredByAmd; row.AnswerTime != nil {
 			p.Status, p.HangupCause = ledger.StatusCompleted, "NORMAL_CLEARING"
 		}
-		_, err = tx.Q.CallClose(ctx, p)
+		if _, err = tx.Q.CallClose(ctx, p); err == nil {
+			_, err = tx.Q.LiveUnitsDeleteOfCall(ctx, tenant, call)
+		}
 	}
 	return err
 }

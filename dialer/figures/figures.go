@@ -28,7 +28,7 @@ const (
 	foldTimeout = 30 * time.Second
 )
 
-// The figures of migration 0010.
+// The figures of migrations 0010 and 0080.
 const (
 	Lead            = "lead"  // by status
 	Call            = "call"  // by status

@@ -84,6 +84,15 @@ FROM (
   SELECT c.figure, c.minute, c.n FROM campaign_counts c WHERE c.tenant_id = $2 AND c.campaign_id = $3
   UNION ALL
   SELECT d.figure, d.minute, d.n FROM campaign_deltas d WHERE d.tenant_id = $2 AND d.campaign_id = $3
+  UNION ALL
+  SELECT 'lead:' || l.status, timestamptz 'epoch', 1 FROM leads l
+  WHERE l.tenant_id = $2 AND l.campaign_id = $3 AND l.status IN ('dialing', 'connected')
+  UNION ALL
+  SELECT g.figure, g.minute, g.n FROM live_calls u JOIN calls o ON o.tenant_id = u.tenant_id AND o.id = u.call_id
+  CROSS JOIN LATERAL call_figures(o.status, o.hangup_cause, o.agent_id, o.answered_by_amd, o.abandoned, o.queued_at, o.answer_time,
+    o.agent_connect_time, o.end_time) g
+  WHERE u.tenant_id = $2 AND u.kind = 'call' AND u.campaign_id = $3
+    AND o.campaign_id = $3 AND o.direction = 'outbound' AND o.end_time IS NULL
 ) f
 GROUP BY f.figure
 `
@@ -94,8 +103,9 @@ type CampaignFiguresRow struct {
 	Lately int64
 }
 
-// Campaigns' figures: kept by triggers (migration 0010), summed here over what is folded and what is not.
-// CampaignFigures gives each of a campaign's figures, and, of those that stand by the minute, the sum since a moment.
+// Campaigns' figures: kept by triggers (migrations 0010 and 0080), summed here over what is folded and what is not.
+// CampaignFigures gives each of a campaign's figures, and, of those that stand by the minute, the sum since a moment. What is in a call isn't kept:
+// the tenant's live calls and the leads in one are read themselves.
 func (q *Queries) CampaignFigures(ctx context.Context, since time.Time, tenantID uuid.UUID, campaignID uuid.UUID) ([]CampaignFiguresRow, error) {
 	rows, err := q.db.Query(ctx, campaignFigures, since, tenantID, campaignID)
 	if err != nil {

@@ -51,6 +51,8 @@ SELECT coalesce(sum(f.n), 0)::bigint AS leads FROM (
   SELECT c.figure, c.n FROM campaign_counts c WHERE c.tenant_id = $1 AND c.campaign_id = $2
   UNION ALL
   SELECT d.figure, d.n FROM campaign_deltas d WHERE d.tenant_id = $1 AND d.campaign_id = $2
+  UNION ALL
+  SELECT 'lead:' || i.status, 1 FROM leads i WHERE i.tenant_id = $1 AND i.campaign_id = $2 AND i.status IN ('dialing', 'connected')
 ) f
 WHERE CASE WHEN $3::text IS NULL THEN f.figure LIKE 'lead:%' ELSE f.figure = 'lead:' || $3::text END
 `

@@ -1,12 +1,22 @@
--- Campaigns' figures: kept by triggers (migration 0010), summed here over what is folded and what is not.
+-- Campaigns' figures: kept by triggers (migrations 0010 and 0080), summed here over what is folded and what is not.
 
--- CampaignFigures gives each of a campaign's figures, and, of those that stand by the minute, the sum since a moment.
+-- CampaignFigures gives each of a campaign's figures, and, of those that stand by the minute, the sum since a moment. What is in a call isn't kept:
+-- the tenant's live calls and the leads in one are read themselves.
 -- name: CampaignFigures :many
 SELECT f.figure, sum(f.n)::bigint AS n, coalesce(sum(f.n) FILTER (WHERE f.minute >= @since::timestamptz), 0)::bigint AS lately
 FROM (
   SELECT c.figure, c.minute, c.n FROM campaign_counts c WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id
   UNION ALL
   SELECT d.figure, d.minute, d.n FROM campaign_deltas d WHERE d.tenant_id = @tenant_id AND d.campaign_id = @campaign_id
+  UNION ALL
+  SELECT 'lead:' || l.status, timestamptz 'epoch', 1 FROM leads l
+  WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id AND l.status IN ('dialing', 'connected')
+  UNION ALL
+  SELECT g.figure, g.minute, g.n FROM live_calls u JOIN calls o ON o.tenant_id = u.tenant_id AND o.id = u.call_id
+  CROSS JOIN LATERAL call_figures(o.status, o.hangup_cause, o.agent_id, o.answered_by_amd, o.abandoned, o.queued_at, o.answer_time,
+    o.agent_connect_time, o.end_time) g
+  WHERE u.tenant_id = @tenant_id AND u.kind = 'call' AND u.campaign_id = @campaign_id
+    AND o.campaign_id = @campaign_id AND o.direction = 'outbound' AND o.end_time IS NULL
 ) f
 GROUP BY f.figure;
 

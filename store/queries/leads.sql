@@ -80,6 +80,8 @@ SELECT (SELECT coalesce(sum(f.n), 0) FROM (
     SELECT c.figure, c.n FROM campaign_counts c WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id
     UNION ALL
     SELECT d.figure, d.n FROM campaign_deltas d WHERE d.tenant_id = @tenant_id AND d.campaign_id = @campaign_id
+    UNION ALL
+    SELECT 'lead:' || i.status, 1 FROM leads i WHERE i.tenant_id = @tenant_id AND i.campaign_id = @campaign_id AND i.status IN ('dialing', 'connected')
   ) f WHERE f.figure LIKE 'lead:%')::bigint AS total,
   count(*) FILTER (WHERE NOT l.dnd_checked) AS pending, count(*) FILTER (WHERE l.dnd_checked) AS flagged
 FROM leads l WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id AND NOT l.dnd_clean;

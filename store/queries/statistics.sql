@@ -19,6 +19,8 @@ SELECT coalesce(sum(f.n), 0)::bigint AS leads FROM (
   SELECT c.figure, c.n FROM campaign_counts c WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id
   UNION ALL
   SELECT d.figure, d.n FROM campaign_deltas d WHERE d.tenant_id = @tenant_id AND d.campaign_id = @campaign_id
+  UNION ALL
+  SELECT 'lead:' || i.status, 1 FROM leads i WHERE i.tenant_id = @tenant_id AND i.campaign_id = @campaign_id AND i.status IN ('dialing', 'connected')
 ) f
 WHERE CASE WHEN sqlc.narg('status')::text IS NULL THEN f.figure LIKE 'lead:%' ELSE f.figure = 'lead:' || sqlc.narg('status')::text END;
 
