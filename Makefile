@@ -125,5 +125,9 @@ postgres: ## install PostgreSQL's server when the machine has none
 	@sh .ci/postgres
 
 .PHONY: speech
-speech: ## install the speech synthesizer that the AMD benchmark's recordings are made with
+speech: ## install the synthesizers and the announcements that the AMD benchmark's recordings are made from
 	@sh .ci/speech
+
+.PHONY: amd-model
+amd-model: speech ## make media/amd/model.bin anew from the training sources of the corpus, and print what sources that are kept out say of it
+	RINGMASTER_AMD_MODEL=$(CURDIR)/media/amd/model.bin $(GO) test -vet=off -trimpath -count=1 -v -timeout 60m -run '^TestTrain$$' ./integration/amdcorpus

@@ -12,20 +12,27 @@ import (
 	"github.com/ringmaster/ringmaster/media/amd"
 )
 
-// recordings makes one half of the corpus. Without the synthesizer the test or benchmark is skipped, loudly.
+// recordings makes one half of the corpus.
 func recordings(tb testing.TB, half Half) []Recording {
 	tb.Helper()
 	samples, err := Plan(Seed)
 	require.NoError(tb, err)
 	samples = slices.DeleteFunc(samples, func(s Sample) bool { return s.Half != half })
+	recs, err := Render(tb.Context(), open(tb), samples)
+	require.NoError(tb, err)
+	return recs
+}
+
+// open finds the synthesizer. Without it the test or benchmark is skipped, loudly.
+func open(tb testing.TB) *Speech {
+	tb.Helper()
 	speech, err := OpenSpeech(tb.Context())
 	if errors.Is(err, ErrNoSynthesizer) {
 		tb.Skipf("NOT MEASURED: %v; install the packages espeak-ng and sox", err)
 	}
 	require.NoError(tb, err)
-	recs, err := Render(tb.Context(), speech, samples)
-	require.NoError(tb, err)
-	return recs
+	tb.Cleanup(func() { require.NoError(tb, speech.festival.close()) })
+	return speech
 }
 
 // BenchmarkHeldOut prints the confusion matrix of the half that nothing was tuned on.
@@ -61,3 +68,28 @@ func BenchmarkFrame(b *testing.B) {
 		d.Next()
 	}
 }
+
+// BenchmarkSources prints how the detector does on each source of either half: those that are held out have synthesizers, voices and recordings of
+// their own.
+func BenchmarkSources(b *testing.B) {
+	have, missing, err := Sources(Seed)
+	require.NoError(b, err)
+	for _, name := range missing {
+		b.Logf("NOT MEASURED: %s: its package is not installed, see .ci/speech", name)
+	}
+	speech := open(b)
+	var t table
+	for b.Loop() {
+		t = table{}
+		for i := range have {
+			recs, err := Render(b.Context(), speech, have[i].Plan(Seed, judged))
+			require.NoError(b, err)
+			t.add(have[i].Name, recs)
+		}
+	}
+	require.NoError(b, t.print(os.Stderr))
+	b.ReportMetric(100*t.worst(HeldOut).right(), "%right-at-worst")
+}
+
+// judged is the take of each source that is judged, and of training sources not trained on.
+const judged = 1000

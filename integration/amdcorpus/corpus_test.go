@@ -60,6 +60,47 @@ func TestHalvesShareNothing(t *testing.T) {
 	}
 }
 
+// TestSourcesShareNothing lets no voice, text, recording or tune of a held-out source be heard in a training source.
+func TestSourcesShareNothing(t *testing.T) {
+	t.Parallel()
+	have, _, err := Sources(Seed)
+	require.NoError(t, err)
+	heard := [2]map[string]bool{{}, {}}
+	for i := range have {
+		s := &have[i]
+		require.Equal(t, s.Plan(Seed, 1), s.Plan(Seed, 1))
+		for _, one := range slices.Concat(s.Plan(Seed, 0), s.Plan(Seed, 1)) {
+			steps := slices.Concat(one.steps, one.line.babbler)
+			for _, st := range []*step{one.line.backing, one.line.echo} {
+				if st != nil {
+					steps = append(steps, *st)
+				}
+			}
+			for _, st := range steps {
+				switch {
+				case st.kind == stepMusic && st.file != "":
+					heard[s.Half]["tune "+st.file] = true
+				case st.kind == stepSay:
+					voice := st.voice
+					if accent, variant, ok := strings.Cut(voice, "+"); ok { // espeak-ng's
+						heard[s.Half]["accent "+accent] = true
+						voice = variant
+					}
+					heard[s.Half]["voice "+voice] = true
+					for text := range strings.SplitSeq(st.text, fileSeparator) {
+						heard[s.Half]["text "+text] = true
+					}
+				}
+			}
+		}
+	}
+	require.NotEmpty(t, heard[Tuning])
+	require.NotEmpty(t, heard[HeldOut])
+	for name := range heard[HeldOut] {
+		require.False(t, heard[Tuning][name], "%q is heard in both halves", name)
+	}
+}
+
 // TestRenderIsRepeatable makes some recordings twice, from the cache and anew.
 func TestRenderIsRepeatable(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())

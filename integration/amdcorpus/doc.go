@@ -1,20 +1,27 @@
-// Package amdcorpus makes the labelled recordings on which answering-machine detection is tuned and judged: how persons,
-// mailboxes, announcements and silence sound in the first seconds after answer. espeak-ng speaks, sox takes the speech to
-// the telephone's band, the rest (tones, music, noise, G.711, loss) is made here. Everything follows from one seed.
+// Package amdcorpus makes the labelled recordings on which answering-machine detection is tuned and judged: how persons, mailboxes, announcements
+// and silence sound in the first seconds after answer. Everything follows from one seed, and from what is installed (.ci/speech).
 //
-// The corpus holds 640 persons, 640 machines and 80 silences, in two halves that share no accent, no voice, no language and no
-// phrase, and in which each kind of callee has the same share:
+// It has two parts:
 //
-//   - The tuning half, which has two casts of 160, 160 and 20. espeak-ng's voice variants, the languages of texts.json and the
-//     English phrases were dealt out to them by the seed. The detector's limits were chosen on it. Its model was made from sixty further
-//     takes of it, 20,400 recordings with more words, languages and voices, by a trainer that commit 04beb32 has (folder train). The second
-//     cast was a half of its own that was held out, until it had been looked at several times.
-//   - The held-out half (heldout.json): other phrases, seven other languages, those accents of English that the tuning half does not
-//     speak, and voices of which some are espeak-ng's, a second synthesizer's (klatt) among them, and the others made up. Its phrases were
-//     written to be as long as those of texts.json; those of persons are a little longer, which makes it harder.
+// The sources, by which the model is made and judged. A source is one synthesizer, or what one publisher has recorded, and is trained on or held out as
+// a whole: no voice, text, recording or tune of a held-out source is heard in training.
 //
-// Nothing may be changed for what the held-out half shows.
+//   - Trained on: espeak-ng, mbrola, festival (with the one voice that it shares with flite, and the one that it shares with RHVoice), and the
+//     announcements of Allison (English, Mexican Spanish) and June (Canadian French).
+//   - Held out: SVOX Pico, RHVoice, flite, the announcements of Menardi and Carlo (Italian), Ivrvoice (Russian), of the Colombian and of Armelle's French
+//     prompts, words by some twenty people (klettres), and espeak-ng's other voices, which share its synthesizer but neither accent nor text.
 //
-// Read it in this order: voices_test.go (who speaks, and the split), madeup_test.go (voices that espeak-ng does not have), plan_test.go (what each
-// recording holds), render_test.go (from a plan to samples), signal_test.go (tones, noise and the line), evaluate_test.go (a detector's score).
+// A synthesizer's source has persons who say a word, a phrase, their name, a firm's short or long greeting, who are children (a shorter vocal tract),
+// who have music or television behind them, who speak while we do; and mailboxes, announcements, menus, faxes. Lines have noise, hum, loss, G.711 or
+// GSM, and what we say coming back. A source of recordings has persons who say a word or a few, since nobody records people who answer the phone: what
+// such a source says of persons is less than what a synthesizer's does.
+//
+// The halves, 640 persons, 640 machines and 80 silences of espeak-ng alone: a tuning half (texts.json) and a held-out one (heldout.json), by which
+// the detector was judged before there were sources.
+//
+// Nothing may be changed for what a held-out source shows: thresholds are chosen by leaving one training source out after the other (TestTrain).
+//
+// Read it in this order: sources_test.go (what there is, and the split), engines_test.go and recorded_test.go (how each speaks), voices_test.go and
+// madeup_test.go (espeak-ng's voices), plan_test.go (what each recording holds), render_test.go, stretch_test.go and signal_test.go (from a plan to
+// samples), evaluate_test.go and table_test.go (a detector's score), train_test.go and trees_test.go (the model).
 package amdcorpus

@@ -91,6 +91,9 @@ type step struct {
 	glideTo float64   // a single tone ends here
 	db      float64   // level beside the speech
 	mark    mark
+	child   float64 // how much shorter the speaker's vocal tract is; 0 for a grown-up
+	file    string  // of music; made up without
+	from    float64 // where in the file it begins, 0 to 1
 }
 
 // mark says what a step means for the events that are expected.
@@ -114,12 +117,19 @@ type line struct {
 	click   bool // the handset is picked up
 	aLaw    bool
 	loss    float64
+
+	// Only the sources have these.
+	backing *step // music that plays behind all the time, and how loud it is beside the speech
+	echo    *step // what we say, as it comes back
+	echoAt  time.Duration
+	mobile  bool // GSM
 }
 
 // Sample is the plan of one recording.
 type Sample struct {
 	Name     string
 	Half     Half
+	Source   string // "" for the halves of espeak-ng alone
 	Category Category
 	Want     amd.Class
 	seed     uint64
@@ -171,7 +181,10 @@ type writer struct {
 	sp    speaker
 	speed int
 	pitch int
+	child float64
 	steps []step
+	// varied: it is a source's, with all that there is on real lines.
+	varied bool
 }
 
 func (w *writer) between(lo, hi float64) float64 { return lo + (hi-lo)*w.rng.Float64() }
@@ -207,7 +220,7 @@ func (w *writer) pause(lo, hi float64) {
 }
 
 func (w *writer) say(text string, m mark) {
-	w.steps = append(w.steps, step{kind: stepSay, text: w.fill(text), voice: w.sp.voice, speed: w.speed, pitch: w.pitch, mark: m})
+	w.steps = append(w.steps, step{kind: stepSay, text: w.fill(text), voice: w.sp.voice, speed: w.speed, pitch: w.pitch, mark: m, child: w.child})
 }
 
 func (w *writer) tone(length, db float64, m mark, hz ...float64) {
@@ -226,6 +239,9 @@ func (w *writer) write(s *Sample) {
 	w.pause(3, 5)
 	s.steps = w.steps
 	s.line = w.line(s.Category)
+	if w.varied {
+		w.vary(s)
+	}
 }
 
 func (w *writer) person(c Category) {
@@ -250,6 +266,14 @@ func (w *writer) person(c Category) {
 		w.say(w.pick(append(append([]string{}, t.Hello...), t.Short...)), markNone)
 	case Babble:
 		w.say(w.pick([][]string{t.Hello, t.Short, t.Sentence}[w.rng.IntN(3)]), markNone)
+	case Backed, Overlap, Child:
+		if w.child = 0; c == Child {
+			w.child = w.between(1.12, 1.35)
+		}
+		w.say(w.pick([][]string{t.Hello, t.Short, t.Sentence}[w.rng.IntN(3)]), markNone)
+	case Business:
+		w.speed = int(w.between(165, 225))
+		w.say(w.pick(t.Business), markNone)
 	case OneWord, Late:
 		w.say(w.pick(t.Hello), markNone)
 	case VoicemailBeep, ShortBeep, VoicemailPlain, PausedGreeting, Carrier, CarrierSIT, Menu, Ringback, Music, Fax, BeepOnly, Silence:
@@ -290,7 +314,7 @@ func (w *writer) machine(c Category) {
 		w.say(w.pick(t.Voicemail), markGreeting)
 		w.beep(0.2, 1.2)
 	case Music:
-		w.steps = append(w.steps, step{kind: stepMusic, length: seconds(w.between(2, 6)), db: -3})
+		w.steps = append(w.steps, w.music(w.between(2, 6), -3))
 		w.pause(0.1, 0.4)
 		w.announcement()
 	case Fax:
@@ -300,7 +324,7 @@ func (w *writer) machine(c Category) {
 	case VoicemailBeep:
 		w.say(w.pick(t.Voicemail), markGreeting)
 		w.beep(0.2, 1.5)
-	case OneWord, ShortPhrase, Sentence, Company, SecondHello, Babble, Late, Silence:
+	case OneWord, ShortPhrase, Sentence, Company, Business, Child, Backed, Overlap, SecondHello, Babble, Late, Silence:
 	}
 }
 
@@ -402,9 +426,44 @@ func (w *writer) line(c Category) line {
 		}
 	}
 	switch c {
-	case OneWord, ShortPhrase, Sentence, SecondHello, Babble, Late:
+	case OneWord, ShortPhrase, Sentence, SecondHello, Babble, Late, Child, Backed, Overlap:
 		l.click = w.chance(0.2)
-	case Company, VoicemailBeep, ShortBeep, VoicemailPlain, PausedGreeting, Carrier, CarrierSIT, Menu, Ringback, Music, Fax, BeepOnly, Silence:
+	case Company, Business, VoicemailBeep, ShortBeep, VoicemailPlain, PausedGreeting, Carrier, CarrierSIT, Menu, Ringback, Music, Fax, BeepOnly, Silence:
 	}
 	return l
+}
+
+// music is music for so long, of a file where the cast has some.
+func (w *writer) music(length, db float64) step {
+	st := step{kind: stepMusic, length: seconds(length), db: db}
+	if len(w.cast.music) > 0 {
+		st.file, st.from = w.pick(w.cast.music), w.rng.Float64()
+	}
+	return st
+}
+
+// vary adds what real lines have beside: a codec of mobiles, music or television in the room, what we say coming back.
+func (w *writer) vary(s *Sample) {
+	l := &s.line
+	l.mobile = w.chance(0.2)
+	switch {
+	case s.Category == Backed, w.chance(0.04):
+		if w.chance(0.5) {
+			st := w.music(1, -w.between(10, 22))
+			l.backing = &st
+		} else { // somebody on television
+			sp := w.cast.speaker(w.rng)
+			l.babble = -w.between(6, 16)
+			l.babbler = []step{{
+				kind: stepSay, voice: sp.voice, text: w.fill(w.pick(sp.text.Voicemail)), speed: int(w.between(150, 190)), pitch: int(w.between(15, 80)),
+			}}
+		}
+	}
+	if s.Category == Overlap || w.chance(0.08) {
+		sp := w.cast.speaker(w.rng)
+		l.echo = &step{
+			kind: stepSay, voice: sp.voice, text: w.fill(w.pick(sp.text.Sentence)), speed: 165, pitch: int(w.between(15, 80)), db: -w.between(14, 30),
+		}
+		l.echoAt = seconds(w.between(0.2, 1.2))
+	}
 }

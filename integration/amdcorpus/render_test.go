@@ -13,7 +13,7 @@ import (
 const (
 	rate         = 8000
 	frameSamples = 160
-	renderers    = 2
+	renderers    = 4
 )
 
 // Recording is a sample's audio and what is to be found in it.
@@ -26,7 +26,7 @@ type Recording struct {
 	GreetingEnd, Beep time.Duration
 }
 
-// Render makes the recordings of the samples, two at a time.
+// Render makes the recordings of the samples, a few at a time.
 func Render(ctx context.Context, sp *Speech, samples []Sample) ([]Recording, error) {
 	out := make([]Recording, len(samples))
 	errs := make([]error, len(samples))
@@ -74,7 +74,11 @@ func render(ctx context.Context, sp *Speech, s *Sample) (Recording, error) {
 		case stepTone:
 			sound = tones(st.hz, st.glideTo, count(st.length))
 		case stepMusic:
-			sound = music(rng, count(st.length))
+			if sound = nil; st.file == "" {
+				sound = music(rng, count(st.length))
+			} else if sound, err = sp.clip(ctx, st.file, st.from, count(st.length)); err != nil {
+				return r, err
+			}
 		}
 		scale(sound, level*amplitude(st.db))
 		if r.Onset < 0 || toned && st.kind != stepTone {
@@ -94,6 +98,12 @@ func render(ctx context.Context, sp *Speech, s *Sample) (Recording, error) {
 	}
 	if err := s.line.disturb(ctx, sp, rng, mix, r.Onset); err != nil {
 		return r, err
+	}
+	if s.line.mobile {
+		var err error
+		if mix, err = sp.mobile(ctx, mix); err != nil {
+			return r, err
+		}
 	}
 	r.PCM = s.line.carry(rng, mix)
 	return r, nil

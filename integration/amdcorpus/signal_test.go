@@ -64,6 +64,23 @@ func (l *line) disturb(ctx context.Context, sp *Speech, rng *rand.Rand, mix []fl
 			return err
 		}
 	}
+	if b := l.backing; b != nil {
+		behind := music(rng, len(mix))
+		if b.file != "" {
+			var err error
+			if behind, err = sp.clip(ctx, b.file, b.from, len(mix)); err != nil {
+				return err
+			}
+		}
+		add(mix, behind, speech*amplitude(b.db))
+	}
+	if l.echo != nil {
+		back, err := sp.say(ctx, l.echo)
+		if err != nil {
+			return err
+		}
+		add(mix[min(len(mix), count(l.echoAt)):], back, speech*amplitude(l.echo.db))
+	}
 	noise := speech * amplitude(l.noise)
 	var last float64
 	for i := range mix {
@@ -89,6 +106,13 @@ func (l *line) disturb(ctx context.Context, sp *Speech, rng *rand.Rand, mix []fl
 		}
 	}
 	return nil
+}
+
+// add adds a sound as far as it goes.
+func add(mix, sound []float64, level float64) {
+	for i := range min(len(mix), len(sound)) {
+		mix[i] += level * sound[i]
+	}
 }
 
 // addBabble lets others talk all the time.

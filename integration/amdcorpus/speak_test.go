@@ -28,6 +28,7 @@ type Speech struct {
 	dir         string
 	voices      string // where espeak-ng finds its data and voices of ours
 	version     string // of both programs, part of each utterance's name
+	festival    festival
 }
 
 // OpenSpeech finds the programs and the cache, which is in the user's cache directory or else in the temporary one.
@@ -74,7 +75,18 @@ func program(ctx context.Context, name string) (path, version string, err error)
 
 // say returns an utterance at 8 kHz, its edges trimmed and its active level 0 dB of full scale.
 func (s *Speech) say(ctx context.Context, st *step) ([]float64, error) {
-	key := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%d\n%d\n%s", s.version, soxEffects, st.voice, st.speed, st.pitch, st.text))
+	if engine, voice, ok := strings.Cut(st.voice, "/"); ok {
+		pcm, err := s.play(ctx, engine, voice, st)
+		if err != nil {
+			return nil, err
+		}
+		return ready(st, pcm)
+	}
+	name := fmt.Appendf(nil, "%s\n%s\n%s\n%d\n%d\n%s", s.version, soxEffects, st.voice, st.speed, st.pitch, st.text)
+	if st.child > 0 {
+		name = fmt.Appendf(name, "\n%.2f", st.child)
+	}
+	key := sha256.Sum256(name)
 	path := filepath.Join(s.dir, hex.EncodeToString(key[:16])+".s16")
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -85,16 +97,25 @@ func (s *Speech) say(ctx context.Context, st *step) ([]float64, error) {
 			return nil, err
 		}
 	}
+	return ready(st, samples16(raw))
+}
+
+// ready trims an utterance and takes it to its level.
+func ready(st *step, pcm []float64) ([]float64, error) {
+	if pcm = trim(pcm); len(pcm) == 0 {
+		return nil, fmt.Errorf("nothing was said as %s: %q", st.voice, st.text)
+	}
+	scale(pcm, 1/activeLevel(pcm))
+	return pcm, nil
+}
+
+// samples16 reads 16-bit samples.
+func samples16(raw []byte) []float64 {
 	pcm := make([]float64, len(raw)/2)
 	for i := range pcm {
 		pcm[i] = float64(int16(binary.LittleEndian.Uint16(raw[2*i:]))) / 32768
 	}
-	pcm = trim(pcm)
-	if len(pcm) == 0 {
-		return nil, fmt.Errorf("espeak-ng said nothing as %s: %q", st.voice, st.text)
-	}
-	scale(pcm, 1/activeLevel(pcm))
-	return pcm, nil
+	return pcm
 }
 
 // synthesize pipes espeak-ng into sox.
@@ -106,9 +127,10 @@ func (s *Speech) synthesize(ctx context.Context, st *step) ([]byte, error) {
 		return nil, fmt.Errorf("speaking %q as %s: %w: %s", st.text, st.voice, err, complaints.Bytes())
 	}
 	args := []string{"-R", "-V1", "--ignore-length", "-t", "wav", "-", "-t", "raw", "-r", "8000", "-e", "signed-integer", "-b", "16", "-c", "1", "-"}
-	for f := range bytes.FieldsSeq([]byte(soxEffects)) {
-		args = append(args, string(f))
+	if st.child > 0 {
+		args = append(args, "speed", fmt.Sprintf("%.2f", st.child), "tempo", "-s", fmt.Sprintf("%.2f", 1/st.child))
 	}
+	args = append(args, strings.Fields(soxEffects)...)
 	band := exec.CommandContext(ctx, s.sox, args...)
 	band.Stdin, band.Stdout, band.Stderr = &voice, &out, &complaints
 	if err := band.Run(); err != nil {

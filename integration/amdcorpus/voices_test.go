@@ -55,6 +55,7 @@ type phrases struct {
 	Short    []string `json:"short"`
 	Sentence []string `json:"sentence"`
 	Company  []string `json:"company"`
+	Business []string `json:"business"` // longer than company; only the sources have it
 
 	Voicemail      []string `json:"voicemail"`
 	VoicemailShort []string `json:"voicemail_short"`
@@ -63,7 +64,7 @@ type phrases struct {
 }
 
 func (p *phrases) lists() []*[]string {
-	return []*[]string{&p.Hello, &p.Short, &p.Sentence, &p.Company, &p.Voicemail, &p.VoicemailShort, &p.Carrier, &p.Menu}
+	return []*[]string{&p.Hello, &p.Short, &p.Sentence, &p.Company, &p.Voicemail, &p.VoicemailShort, &p.Carrier, &p.Menu, &p.Business}
 }
 
 // language is a language of espeak-ng and what is said in it.
@@ -105,6 +106,8 @@ type cast struct {
 	text     phrases // English
 	others   map[string][]language
 	fill     map[string][]string // what stands for the names in braces
+	speakers []speaker           // those of a source; nil for espeak-ng's
+	music    []string            // files
 }
 
 // casts deals accents, variants, languages and English phrases out to the first two casts and gives the third its own.
@@ -178,6 +181,9 @@ type speaker struct {
 
 // speaker picks one: half of them speak English, most of the others a language of India.
 func (c *cast) speaker(rng *rand.Rand) speaker {
+	if len(c.speakers) > 0 {
+		return c.speakers[rng.IntN(len(c.speakers))]
+	}
 	variant := c.variants[rng.IntN(len(c.variants))]
 	group := "european"
 	switch p := rng.Float64(); {

@@ -42,6 +42,13 @@ type Event struct {
 	At time.Duration
 }
 
+const (
+	// LatestSince is the default of Config.Decide, LatestVerdict that of Config.MaxWait.
+	LatestSince, LatestVerdict = 2840 * time.Millisecond, 3800 * time.Millisecond
+	// WeighEvery is how many frames lie between two looks at the odds.
+	WeighEvery = 4
+)
+
 // Config holds a Detector's limits. The zero value of each member means its default.
 type Config struct {
 	// Decide is how long after the onset of speech the verdict comes at the latest; default 2.84 s.
@@ -56,6 +63,8 @@ type Config struct {
 	GreetingPause time.Duration
 	// BeepMin is how long a steady tone lasts at least that is taken for a beep; default 120 ms.
 	BeepMin time.Duration
+	// TonesOnly leaves the verdict to tones: whoever makes a model listens so.
+	TonesOnly bool
 	// Listen is how much audio is heard for the events after the verdict; default 60 s.
 	Listen time.Duration
 }
@@ -65,8 +74,8 @@ func (c Config) withDefaults() Config {
 		v   *time.Duration
 		def time.Duration
 	}{
-		{&c.Decide, 2840 * time.Millisecond},
-		{&c.MaxWait, 3800 * time.Millisecond},
+		{&c.Decide, LatestSince},
+		{&c.MaxWait, LatestVerdict},
 		{&c.GreetingPause, 1200 * time.Millisecond},
 		{&c.BeepMin, 120 * time.Millisecond},
 		{&c.Listen, time.Minute},

@@ -29,6 +29,9 @@ func (d *Detector) decide(sig signal) {
 		d.rang = true
 	case signalNone:
 	}
+	if d.cfg.TonesOnly {
+		return
+	}
 	f := &d.pattern.f
 	late := d.heard() >= d.cfg.MaxWait
 	switch {

@@ -131,6 +131,21 @@ func (d *Detector) take(sound *sound) {
 	}
 }
 
+// Inputs appends what the model would weigh now, for those who make one; none without speech.
+func (d *Detector) Inputs(x []float32) []float32 {
+	if d.frame == 0 || d.decided {
+		return x
+	}
+	f := d.features()
+	if f.Bursts == 0 {
+		return x
+	}
+	for _, v := range f.vector() {
+		x = append(x, float32(v))
+	}
+	return x
+}
+
 // features returns what the verdict is made from, as at the latest frame.
 func (d *Detector) features() features {
 	d.pattern.complete()

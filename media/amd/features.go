@@ -54,11 +54,11 @@ type features struct {
 	Told float64
 }
 
-// inputs is how many inputs the model has.
-const inputs = 64
+// InputCount is how many inputs the model has, InputSince which of them is the time since the onset.
+const InputCount, InputSince = 64, 48
 
 // vector is the model's input.
-func (f *features) vector() [inputs]float64 {
+func (f *features) vector() [InputCount]float64 {
 	return [...]float64{
 		f.Speech, f.Pause, f.Quiet, f.Gap, f.Full, f.Longest, f.SoftGap, f.SoftLast, f.Within[0], f.Within[1], f.Within[2],
 		f.Ends[0], f.Ends[1], f.Ends[2], f.Ends[3], f.Ends[4], f.Rate, f.Pace, f.Jump,

@@ -12,14 +12,14 @@ import (
 func TestTreeAsks(t *testing.T) {
 	t.Parallel()
 	b := []byte{0, 1, 1, 2, 2, 2, 2}
-	for range leaves - 1 {
+	for range Leaves - 1 {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(0.5))
 	}
-	for leaf := range leaves {
+	for leaf := range Leaves {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(leaf)))
 	}
 	require.Len(t, b, treeSize)
-	for leaf := range leaves {
+	for leaf := range Leaves {
 		x := []float64{float64(leaf >> 2 & 1), float64(leaf >> 1 & 1), float64(leaf & 1)}
 		require.InDelta(t, float64(leaf), answer(string(b), x), 1e-9)
 	}
@@ -34,7 +34,7 @@ func TestModel(t *testing.T) {
 	for at := 0; at < len(model); at += treeSize {
 		tree := model[at : at+treeSize]
 		for _, input := range []byte(tree[:limitsAt]) {
-			require.Less(t, int(input), inputs)
+			require.Less(t, int(input), InputCount)
 		}
 		for leaf := leavesAt; leaf < treeSize; leaf += 4 {
 			require.Less(t, math.Abs(float64(number(tree[leaf:]))), 1.0)
