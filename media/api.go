@@ -69,7 +69,36 @@ type SessionSpec struct {
 	// MediaTimeout is how long a leg may send no RTP before LegSilent is reported; zero means never.
 	MediaTimeout time.Duration
 
+	// Probe is for tools that try a voice agent out; nil in service.
+	Probe *Probe
+
 	tap *tapRole // set by OpenTap
+}
+
+// Probe watches a session's socket, and may change how it is reached.
+type Probe struct {
+	// Frame is told of each frame, on the tick thread: it must not block, and may keep nothing of the payload. A binary message of the voice agent may
+	// come in pieces; last says that it is complete.
+	Frame func(sent bool, op byte, payload []byte, last bool)
+	// Via is the address that is connected to in place of the URL's, with the same handshake.
+	Via string
+	// PingEvery is the time between two pings; zero means 15 s.
+	PingEvery time.Duration
+}
+
+// frame tells the probe, where there is one.
+func (p *Probe) frame(sent bool, op byte, payload []byte, last bool) {
+	if p != nil && p.Frame != nil {
+		p.Frame(sent, op, payload, last)
+	}
+}
+
+// pings is the time between two of them, in ns.
+func (p *Probe) pings() int64 {
+	if p != nil && p.PingEvery > 0 {
+		return int64(p.PingEvery)
+	}
+	return pingEvery
 }
 
 // Direction names one of a session's two audio directions.

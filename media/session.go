@@ -116,6 +116,9 @@ func (s *Server) open(ctx context.Context, spec SessionSpec) (_ *Session, err er
 func (s *Server) dialSocket(ctx context.Context, spec *SessionSpec) (*ws.Conn, error) {
 	d := ws.Dialer{Guard: s.cfg.DialGuard, TLS: s.cfg.TLS}
 	to := ws.Target{URL: spec.URL, Subprotocol: spec.Subprotocol, Header: http.Header{}, Timeout: spec.DialTimeout}
+	if spec.Probe != nil {
+		d.Via = spec.Probe.Via
+	}
 	switch {
 	case spec.AuthToken == "":
 	case spec.Transport == TransportTwilio:

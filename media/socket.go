@@ -62,7 +62,7 @@ var (
 
 // attach gives the port an open socket. The metadata goes first, then what has waited.
 func (a *aiSocket) attach(d *ws.Conn, meta []byte, now int64) {
-	s := &socket{st: d.Stream, dec: &textDecoder{rate: a.s.spec.Audio.SampleRateHz}, lastIn: now, nextPing: now + pingEvery}
+	s := &socket{st: d.Stream, dec: &textDecoder{rate: a.s.spec.Audio.SampleRateHz}, lastIn: now, nextPing: now + a.s.spec.Probe.pings()}
 	s.in.Buffers = &a.sh.srv.buffers
 	a.sock, a.reconnecting = s, false
 	a.stableAt = now + int64(a.s.spec.ReconnectFor)
@@ -238,6 +238,7 @@ func (a *aiSocket) Binary(b []byte, end bool) {
 	if s == nil || a.closing {
 		return
 	}
+	a.s.spec.Probe.frame(false, ws.OpBinary, b, end)
 	s.spend(len(b) / audioPerUnit)
 	s.message += len(b)
 	heard := !a.s.spec.Transport.foreign()
@@ -324,6 +325,7 @@ func (a *aiSocket) Control(op byte, payload []byte) {
 	if a.sock == nil {
 		return // it broke over what came before
 	}
+	a.s.spec.Probe.frame(false, op, payload, true)
 	switch op {
 	case ws.OpPing: // only the newest is answered (RFC 6455 section 5.5.3)
 		a.sock.pong, a.sock.pongDue = append(a.sock.pong[:0], payload...), true
@@ -420,7 +422,7 @@ func (a *aiSocket) tickSocket(now int64) {
 	case !s.paused && now-s.lastIn > deadAfter:
 		a.socketFailed(errSocketDead, now)
 	case now >= s.nextPing:
-		s.nextPing = now + pingEvery
+		s.nextPing = now + a.s.spec.Probe.pings()
 		a.toAI.write(ws.OpPing, nil, false, now)
 	}
 	if d, ok := a.toAI.dialect.(*openaiDialect); ok && a.sock == s {

@@ -178,6 +178,7 @@ func (o *toAI) write(op byte, payload []byte, audio bool, now int64) {
 	if s == nil {
 		return
 	}
+	o.s.spec.Probe.frame(true, op, payload, true)
 	if len(s.pending) == 0 && len(s.queue) == 0 && (!s.corked || op == ws.OpClose) {
 		o.sh.out = ws.AppendFrame(o.sh.out[:0], op, payload)
 		o.push(o.sh.out, now)

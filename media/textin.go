@@ -26,6 +26,7 @@ func (a *aiSocket) Text(msg []byte) bool {
 	if a.closing || a.sock == nil {
 		return true
 	}
+	a.s.spec.Probe.frame(false, ws.OpText, msg, true)
 	switch d := a.toAI.dialect.(type) {
 	case *twilioDialect:
 		return a.twilioText(d, msg)

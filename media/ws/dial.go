@@ -42,6 +42,8 @@ type Dialer struct {
 	Guard netguard.Policy
 	// TLS is for wss; nil verifies against the system's roots.
 	TLS *tls.Config
+	// Via is the address that is connected to in place of the URL's; empty is the URL's.
+	Via string
 }
 
 // Target is what a Dialer dials.
@@ -95,6 +97,9 @@ func (o *Dialer) Dial(ctx context.Context, to Target) (*Conn, error) {
 
 func (o *Dialer) dialTCP(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := net.Dialer{Control: o.Guard.Control}
+	if o.Via != "" {
+		addr = o.Via
+	}
 	return d.DialContext(ctx, network, addr)
 }
 
