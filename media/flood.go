@@ -123,7 +123,7 @@ func (a *aiSocket) Long(head []byte, size int) (bool, error) {
 		return true, nil
 	}
 	switch typ := announcedType(head); {
-	case a.s.spec.Transport == TransportOpenAI && size > maxEvent && !openai.MayBeAudio(typ, head):
+	case a.s.spec.Transport == TransportOpenAI && size > openai.MaxEvent && !openai.MayBeAudio(typ, head):
 		return false, errTextTooLong(errEventTooLong.Error())
 	case a.s.spec.Transport.foreign(): // it is read with what follows
 	case typ == textPlayAudio:

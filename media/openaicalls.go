@@ -14,6 +14,7 @@ func (d *openaiDialect) endResponse(a *aiSocket, r *openai.Response) {
 		d.failures, d.words = 0, ""
 	}
 	if r.Completed() {
+		openai.ClipTogether(r.Output, d.noted)
 		for i := range r.Output {
 			if r.Output[i].Called() {
 				d.callFunction(a, &r.Output[i], r.ID)
@@ -39,7 +40,16 @@ func (t *openaiTalk) cutOff(response string) bool {
 	if response == "" {
 		response = t.response
 	}
-	return response != "" && response == t.cut
+	return response != "" && slices.Contains(t.cut[:], response)
+}
+
+// cutResponse notes that the caller has talked over a response, if there is one.
+func (t *openaiTalk) cutResponse(id string) {
+	if id == "" || slices.Contains(t.cut[:], id) {
+		return
+	}
+	t.cut[t.cuts%maxCut] = id
+	t.cuts++
 }
 
 // callFunction makes a function call of a response a command of the call, once.
@@ -51,7 +61,7 @@ func (d *openaiDialect) callFunction(a *aiSocket, call *openai.Item, response st
 		a.badFrame(openai.EventItemDone, errCallID)
 		return
 	}
-	command, err := d.cfg.Command(call.Name, call.Arguments)
+	command, err := d.cfg.Command(call)
 	if errors.Is(err, openai.ErrNotAllowed) && !d.refusedOnce {
 		d.refusedOnce = true
 		a.log.Warn("the voice agent's model has called a function that it may not call; further calls are only refused", "function", clip(call.Name, 64))

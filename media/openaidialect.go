@@ -27,6 +27,8 @@ const (
 	maxRunning, maxSpoken = 64, 256
 	// maxNoted bounds the function calls that are known by their arguments alone.
 	maxNoted = 16
+	// maxCut bounds the responses that are known to have been talked over: what is late of one comes before the next but one.
+	maxCut = 4
 	// maxKnown bounds the function calls that are known to have been made.
 	maxKnown = 128
 	// responseDeadline is how long a response that was asked for may take to begin, and retryPause the time before one that failed is asked for again.
@@ -57,11 +59,13 @@ type openaiTalk struct {
 	response string
 	asked    bool // a response was asked for, and has not begun
 	askedBy  int64
-	owed     bool   // a response is to be asked for
-	words    string // what the next response is asked to say
-	failures int    // responses that have failed, one behind the other
-	retryAt  int64  // when a response that failed is asked for again
-	cut      string
+	owed     bool           // a response is to be asked for
+	words    string         // what the next response is asked to say
+	failures int            // responses that have failed, one behind the other
+	retryAt  int64          // when a response that failed is asked for again
+	speaking string         // the response whose audio came last: some servers don't tell that one begins
+	cut      [maxCut]string // the newest responses that the caller has talked over, a ring
+	cuts     int
 	cutItem  string
 	spoken   []spokenItem
 	pending  int               // of spoken, in the queue

@@ -28,6 +28,7 @@ func (r openaiRig) log() *bytes.Buffer {
 func TestOpenAITalkedOver(t *testing.T) {
 	t.Parallel()
 	done := `{"type":"response.done","response":{"id":"resp_1","status":"cancelled"}}`
+	const untold = "the server doesn't tell that responses begin"
 	for name, c := range map[string]struct {
 		session, event, done string
 		want                 []string
@@ -39,16 +40,25 @@ func TestOpenAITalkedOver(t *testing.T) {
 			`{"type":"response.output_item.done","response_id":"resp_1","item":%s}`, done,
 			[]string{"response.create"},
 		},
+		untold: {`{}`, `{"type":"response.output_item.done","response_id":"resp_1","item":%s}`, done, nil},
+		"another is cut": {
+			`{}`, `{"type":"response.created","response":{"id":"resp_2"}}` + "\n" + `{"type":"input_audio_buffer.speech_started"}` + "\n" +
+				`{"type":"response.output_item.done","response_id":"resp_1","item":%s}`, done, nil,
+		},
 		"it is complete": {`{}`, `{"type":"response.done","response":{"id":"resp_1","status":"completed","output":[%s]}}`, `{"type":"rate_limits.updated"}`, nil},
 	} {
 		for _, call := range []string{callItem("call_1", "hangup", `{}`, "completed"), callItem("call_1", "send_dtmf", `{"digits":"1"}`, "completed")} {
 			r := newOpenAIRig(t, `{"functions":["hangup","send_dtmf"],"session":`+c.session+`}`)
-			r.event(`{"type":"response.created","response":{"id":"resp_1"}}`)
+			if name != untold {
+				r.event(`{"type":"response.created","response":{"id":"resp_1"}}`)
+			}
 			r.say("resp_1", "item_1", make([]byte, dsp.SampleRate))
 			r.turns(5)
 			r.event(`{"type":"input_audio_buffer.speech_started"}`)
 			r.said()
-			r.event(c.event, call)
+			for event := range strings.SplitSeq(c.event, "\n") {
+				r.event("%s", strings.Replace(event, "%s", call, 1))
+			}
 			r.event(`%s`, c.done)
 			r.turns(heardTicks + 5)
 			r.quiet()
@@ -228,7 +238,8 @@ func TestOpenAIBounds(t *testing.T) {
 		r.turns(10)
 	}
 	require.Len(t, d.noted, maxNoted)
-	require.Less(t, len(d.noted[0].Arguments), 50<<10)
+	require.True(t, d.noted[0].TooLong)
+	require.Empty(t, d.noted[0].Arguments)
 	d.noted = nil
 
 	items := make([]string, 200)
@@ -249,6 +260,16 @@ func TestOpenAIBounds(t *testing.T) {
 		types, all := r.said()
 		require.Equal(t, "conversation.item.create", types[0])
 		require.Contains(t, all[0].Item.Output, "argument")
+	}
+	calls := make([]string, 20)
+	for i := range calls {
+		calls[i] = callItem(fmt.Sprint("together_", i), "set_disposition", `{"notes":"`+strings.Repeat("z", 10_000)+`"}`, "")
+	}
+	r.event(`{"type":"response.done","response":{"id":"resp_2","status":"completed","output":[%s]}}`, strings.Join(calls, ","))
+	_, all = r.said()
+	require.Len(t, all, 20)
+	for i := range all {
+		require.Equal(t, i >= 6, strings.Contains(all[i].Item.Output, "those of a response"), "%d: %s", i, all[i].Item.Output)
 	}
 	r.event(`{"type":"response.output_item.done","item":%s}`, callItem("notes", "set_disposition", `{"disposition":"busy","notes":"`+strings.Repeat("नम", 5000)+`"}`, ""))
 	require.Equal(t, "notes", r.command().ID)

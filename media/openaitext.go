@@ -1,6 +1,7 @@
 package media
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -52,16 +53,13 @@ func (d *openaiDialect) openaiText(a *aiSocket, msg []byte) bool {
 	return a.sock == s
 }
 
-// maxEvent bounds an event without audio, in bytes.
-const maxEvent = 1 << 20
-
 // errEventTooLong refuses an event that has no audio.
 var errEventTooLong = errors.New("an event without audio is longer than 1 MiB")
 
 // readOpenAI reads a long event. It keeps no reference to msg.
 func (t *textDecoder) readOpenAI(msg []byte, law Encoding) (textFrame, error) {
 	event, err := openai.Read(msg)
-	if !event.Audio() && len(msg) > maxEvent {
+	if !event.Audio() && len(msg) > openai.MaxEvent {
 		return textFrame{}, errEventTooLong
 	}
 	out := textFrame{typ: string(event.Type)}
@@ -139,9 +137,12 @@ func (d *openaiDialect) openaiAudio(a *aiSocket, e *openai.Event, size int, queu
 		a.refuseEvent(string(e.Type), errNotBegun, size)
 		return
 	}
-	if d.cut != "" && string(e.ResponseID) == d.cut || d.cutItem != "" && string(e.ItemID) == d.cutItem {
+	if slices.Contains(d.cut[:], string(e.ResponseID)) && len(e.ResponseID) > 0 || d.cutItem != "" && string(e.ItemID) == d.cutItem {
 		a.countFlood(1)
 		return
+	}
+	if d.speaking != string(e.ResponseID) {
+		d.speaking = string(e.ResponseID)
 	}
 	s, before, dropped := a.sock, a.tx.waiting(), a.stats.PlayoutDropped
 	d.played(before, false)
@@ -194,7 +195,7 @@ func (d *openaiDialect) takeEvent(a *aiSocket, f *openaiFrame, size int) {
 		if len(d.noted) >= maxNoted {
 			return // response.done has it again
 		}
-		d.noted = append(d.noted, openai.Item{CallID: f.detail.CallID, Name: f.detail.Name, Arguments: f.detail.Arguments})
+		d.noted = append(d.noted, f.detail.Call)
 	case typ == openai.EventItemDone:
 		if f.detail.Item.Called() {
 			d.callFunction(a, &f.detail.Item, string(f.event.ResponseID))
@@ -272,11 +273,9 @@ func (d *openaiDialect) bargeIn(a *aiSocket) {
 		d.retryAt = 0
 	}
 	a.tx.killAudio()
-	if d.response != "" {
-		d.cut = d.response
-		if !d.turns.Interrupts {
-			a.say(openai.AppendCancel(nil, d.response))
-		}
+	d.cutResponse(cmp.Or(d.response, d.speaking))
+	if d.response != "" && !d.turns.Interrupts {
+		a.say(openai.AppendCancel(nil, d.response))
 	}
 	if c := d.leaving; c != nil {
 		d.leaving = nil
@@ -305,7 +304,7 @@ func (d *openaiDialect) tickTalk(a *aiSocket, now int64) {
 		d.quiet = 0
 	}
 	switch {
-	case d.asked && now >= d.askedBy: // it was lost, or the server doesn't say that a response begins
+	case d.asked && now >= d.askedBy: // the server doesn't say that responses begin, and may be answering: what is owed besides is asked for
 		d.asked = false
 		d.respond(a)
 	case d.retryAt != 0 && now >= d.retryAt:

@@ -154,7 +154,6 @@ func documented() map[Transport]documentedFrames {
 			},
 		},
 	}
-
 }
 
 type documentedFrames struct{ right, faulty []string }

@@ -118,19 +118,22 @@ func (f function) tool() tool {
 var ErrNotAllowed = errors.New("this function is not available")
 
 // Command is a call of a function as a control command.
-func (c *Config) Command(name, arguments string) (json.RawMessage, error) {
-	if !slices.Contains(c.Functions, name) {
+func (c *Config) Command(call *Item) (json.RawMessage, error) {
+	if !slices.Contains(c.Functions, call.Name) {
 		return nil, ErrNotAllowed
 	}
-	f, ours := c.find(name)
+	f, ours := c.find(call.Name)
 	if !ours {
 		return nil, ErrNotAllowed
 	}
-	args, err := f.arguments(arguments)
+	if call.TooLong || len(call.Arguments) > maxArguments {
+		return nil, fmt.Errorf("the arguments may have at most %d bytes, and those of a response's calls %d", maxArguments, maxArgumentsTogether)
+	}
+	args, err := f.arguments(call.Arguments)
 	if err != nil {
 		return nil, err
 	}
-	body := map[string]string{"event": name}
+	body := map[string]string{"event": call.Name}
 	for _, p := range f.params {
 		v, given, err := p.read(args[p.name])
 		if err != nil {
@@ -148,9 +151,6 @@ var errArguments = errors.New("the arguments must be a JSON object")
 
 // arguments reads a function's arguments up to the first that it doesn't have: the tick threads do.
 func (f function) arguments(s string) (map[string]json.RawMessage, error) {
-	if len(s) > maxArguments {
-		return nil, fmt.Errorf("the arguments may have at most %d bytes", maxArguments)
-	}
 	args := map[string]json.RawMessage{}
 	if strings.TrimSpace(s) == "" {
 		return args, nil

@@ -43,6 +43,8 @@ const (
 	maxID = 256
 	// maxArguments bounds the arguments of a function call, in bytes: notes of 10,000 characters fit in.
 	maxArguments = 48 << 10
+	// maxArgumentsTogether bounds those of all function calls of a response.
+	maxArgumentsTogether = 64 << 10
 	// maxOutput bounds the items of a response that are looked at.
 	maxOutput = 64
 )
@@ -64,9 +66,37 @@ var (
 	ErrLong    = fmt.Errorf("a type, a name or an id has more than %d bytes", maxID)
 )
 
-// Read reads an event. It allocates nothing where no string of it has escapes, which audio needs none of.
+// MaxEvent bounds an event without audio, in bytes.
+const MaxEvent = 1 << 20
+
+// Read reads an event. It allocates nothing where no string of it has escapes, which audio needs none of. Where one has, they are resolved in a copy of
+// msg, or, in one of more than MaxEvent bytes, in msg itself: whatever it is, it costs no more than that.
 func Read(msg []byte) (Event, error) {
 	s := jsonscan.New(msg)
+	e, err := scan(&s)
+	if errors.Is(err, jsonscan.ErrUnusual) {
+		if len(msg) <= MaxEvent {
+			msg = bytes.Clone(msg)
+		}
+		s = jsonscan.NewResolving(msg)
+		e, err = scan(&s)
+		for _, name := range [...]*[]byte{&e.Type, &e.ItemID, &e.ResponseID} {
+			*name = bytes.ToValidUTF8(*name, []byte("\uFFFD"))
+		}
+	}
+	switch {
+	case err != nil, !s.AtEnd():
+		return Event{}, ErrNotJSON
+	case len(e.Type) == 0:
+		return e, ErrNoType
+	case long(e.Type, e.ItemID, e.ResponseID):
+		return e, ErrLong
+	}
+	return e, nil
+}
+
+// scan finds an event's members.
+func scan(s *jsonscan.Scanner) (Event, error) {
 	e := Event{}
 	err := s.Object(func(key []byte) error {
 		switch string(key) {
@@ -83,46 +113,12 @@ func Read(msg []byte) (Event, error) {
 		}
 		return s.Skip()
 	})
-	switch {
-	case errors.Is(err, jsonscan.ErrUnusual):
-		if e, err = slow(msg); err != nil {
-			return e, err
-		}
-	case err != nil, !s.AtEnd():
-		return e, ErrNotJSON
-	}
-	switch {
-	case len(e.Type) == 0:
-		return e, ErrNoType
-	case long(e.Type, e.ItemID, e.ResponseID):
-		return e, ErrLong
-	}
-	return e, nil
+	return e, err
 }
 
 // long tells whether one of them is longer than maxID.
 func long[T string | []byte](names ...T) bool {
 	return slices.ContainsFunc(names, func(v T) bool { return len(v) > maxID })
-}
-
-// slow reads any message, as Read does.
-func slow(msg []byte) (Event, error) {
-	var m map[string]json.RawMessage
-	if err := json.Unmarshal(msg, &m); err != nil || m == nil {
-		return Event{}, ErrNotJSON
-	}
-	text := func(name string) []byte {
-		var v string
-		if json.Unmarshal(m[name], &v) != nil {
-			return nil
-		}
-		return []byte(v)
-	}
-	e := Event{Type: text("type"), ItemID: text("item_id"), ResponseID: text("response_id"), Delta: text("delta")}
-	if json.Unmarshal(m["content_index"], &e.ContentIndex) != nil || e.ContentIndex < 0 {
-		e.ContentIndex = 0
-	}
-	return e, nil
 }
 
 // Decode decodes a delta of audio into dst, whose memory it uses when it is enough. Padding may be left away.
@@ -150,6 +146,8 @@ type Item struct {
 	Name      string `json:"name"`
 	CallID    string `json:"call_id"`
 	Arguments string `json:"arguments"`
+	// TooLong says that the arguments were, and are not kept.
+	TooLong bool `json:"-"`
 }
 
 // Called tells whether the item is a function call that is complete.
@@ -223,45 +221,59 @@ func (e *Error) Refused() bool {
 // Over tells whether the session has ended by itself.
 func (e *Error) Over() bool { return e.Code == "session_expired" }
 
-// Detail is what lies deeper in an event: Response in response.created and response.done, Item in response.output_item.done, Error in error. The rest are
-// members of response.function_call_arguments.done.
+// Detail is what lies deeper in an event: Response in response.created and response.done, Item in response.output_item.done, Error in error, Call in
+// response.function_call_arguments.done.
 type Detail struct {
-	Response  Response `json:"response"`
-	Item      Item     `json:"item"`
-	Error     Error    `json:"error"`
-	Name      string   `json:"name"`
-	CallID    string   `json:"call_id"`
-	Arguments string   `json:"arguments"`
+	Response Response `json:"response"`
+	Item     Item     `json:"item"`
+	Error    Error    `json:"error"`
+	Call     Item     `json:"-"`
 }
 
 // ReadDetail reads what lies deeper in an event. What it returns is bounded, but for an error's message.
 func ReadDetail(msg []byte) (Detail, error) {
-	var d Detail
-	if err := json.Unmarshal(msg, &d); err != nil {
+	var event struct {
+		Detail
+		Name      string `json:"name"`
+		CallID    string `json:"call_id"`
+		Arguments string `json:"arguments"`
+	}
+	if err := json.Unmarshal(msg, &event); err != nil {
 		return Detail{}, ErrNotJSON
 	}
-	out := d.Response.Output
-	d.Response.Output = slices.Clone(out[:min(len(out), maxOutput)])
-	own := Item{Name: d.Name, CallID: d.CallID, Arguments: d.Arguments}
-	if own.tooLong() || d.Item.tooLong() || long(d.Response.ID, d.Response.Status) || slices.ContainsFunc(d.Response.Output, func(i Item) bool { return i.tooLong() }) {
+	d := event.Detail
+	d.Call = Item{Name: event.Name, CallID: event.CallID, Arguments: event.Arguments}
+	d.Response.Output = slices.Clone(d.Response.Output[:min(len(d.Response.Output), maxOutput)])
+	if d.Call.tooLong() || d.Item.tooLong() || long(d.Response.ID, d.Response.Status) || slices.ContainsFunc(d.Response.Output, func(i Item) bool { return i.tooLong() }) {
 		return Detail{}, ErrLong
 	}
 	for i := range d.Response.Output {
 		d.Response.Output[i].clip()
 	}
 	d.Item.clip()
-	own.clip()
-	d.Arguments = own.Arguments
+	d.Call.clip()
 	return d, nil
 }
 
 // tooLong tells whether an item has a name that is too long.
 func (i *Item) tooLong() bool { return long(i.ID, i.Type, i.Status, i.Name, i.CallID) }
 
-// clip keeps no more of the arguments than shows that they are too long.
+// clip drops arguments that are too long.
 func (i *Item) clip() {
 	if len(i.Arguments) > maxArguments {
-		i.Arguments = strings.Clone(i.Arguments[:maxArguments+1])
+		i.Arguments, i.TooLong = "", true
+	}
+}
+
+// ClipTogether drops arguments of function calls beyond what the tick threads read at once.
+func ClipTogether(calls ...[]Item) {
+	room := maxArgumentsTogether
+	for _, some := range calls {
+		for i := range some {
+			if room -= len(some[i].Arguments); room < 0 {
+				some[i].Arguments, some[i].TooLong = "", true
+			}
+		}
 	}
 }
 

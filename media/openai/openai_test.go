@@ -1,8 +1,10 @@
 package openai_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -68,6 +70,25 @@ func TestFramesIn(t *testing.T) {
 	require.True(t, d.Response.Completed())
 	require.True(t, d.Response.Output[0].Called())
 	require.False(t, d.Response.Output[1].Called())
+}
+
+// TestEscapes: an event whose strings have escapes costs no more memory than its own, and is read as any other; its ids are UTF-8.
+func TestEscapes(t *testing.T) { //nolint:paralleltest // it counts what the whole process allocates
+	short := []byte(`{"type":"response.output_audio.delta","item_\u0069d":"a\u00e9\"","response_id":"` + "\xff" + `","delta":"f\/9\/"}`)
+	before := bytes.Clone(short)
+	e, err := openai.Read(short)
+	require.NoError(t, err)
+	require.Equal(t, []string{`aé"`, "\uFFFD", "f/9/"}, []string{string(e.ItemID), string(e.ResponseID), string(e.Delta)})
+	require.Equal(t, before, short, "what lies deeper is read from it later")
+
+	long := []byte(`{"type":"response.output_audio.delta","delta":"f\/9\/"` + strings.Repeat(`,"x":[{"y":"z"}]`, 200_000) + `}`)
+	var from, to runtime.MemStats
+	runtime.ReadMemStats(&from)
+	e, err = openai.Read(long)
+	runtime.ReadMemStats(&to)
+	require.NoError(t, err)
+	require.Equal(t, "f/9/", string(e.Delta))
+	require.Less(t, to.TotalAlloc-from.TotalAlloc, uint64(64<<10))
 }
 
 // TestDecodeInto decodes into memory that is there.
@@ -154,7 +175,7 @@ func TestTransferDestinations(t *testing.T) {
 		`{}`: true, `{"destination":"support"}`: true, `{"destination":"+919876543210","destination_type":"e164"}`: true,
 		`{"destination":"+8835100012345"}`: false, `{"destination":" support"}`: false, `{"destination":"support","destination":"x"}`: false,
 	} {
-		_, err := c.Command("transfer", args)
+		_, err := c.Command(&openai.Item{Name: "transfer", Arguments: args})
 		require.Equal(t, ok, err == nil, "%s: %v", args, err)
 	}
 }
