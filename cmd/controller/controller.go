@@ -216,6 +216,7 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 		RecordEncoding: wav.Encoding(c.cfg.Recordings.Encoding),
 		Subprotocols:   c.cfg.Media.Subprotocols, TokenKeys: c.store.Keys(store.KeyCallbackTokens), DrainHangup: c.cfg.Drain.HangupCalls,
 		ControlURL: func(callID uuid.UUID) string { return base + "/api/v1/ai-sessions/" + callID.String() + "/control" },
+		SIPTarget:  c.dialer.VoiceAgents.SIPTarget,
 		Prompts:    c.prompts,
 		Logger:     c.log, Registerer: c.metrics, Phones: c.agents, Supervisions: c.dialer.Supervisors,
 	}, c.store, c.media, c.dialer.Gate, c.dialer.Answers)

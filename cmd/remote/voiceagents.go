@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -61,20 +62,27 @@ type voiceAgentsCreateCmd struct {
 	flags
 	members
 	Name string `arg:"" help:"Its name."`
-	URL  string `arg:"" name:"ws-url" help:"Where its socket is, ws:// or wss://."`
+	URL  string `arg:"" name:"url" help:"Where its socket is, ws:// or wss://, or its SIP URI."`
 }
 
 // Help shows how it is used.
 func (voiceAgentsCreateCmd) Help() string {
 	return example("voice-agents create sales wss://ai.example/calls --set max_concurrent=50",
 		"voice-agents create bot wss://bot.example/media --set transport=twilio",
+		"voice-agents create reception sip:reception@ai.example",
 		`voice-agents create desk 'wss://api.openai.com/v1/realtime?model=gpt-realtime' --set transport=openai_realtime --set auth_token=sk-… `+
 			`--set 'transport_config={"session":{"instructions":"You answer the phone."},"greet":true,"functions":["transfer","hangup"]}'`)
 }
 
 // Run creates it.
 func (cmd voiceAgentsCreateCmd) Run(ctx context.Context, e Env) error {
-	body := client.CreateVoiceAgentRequest{Name: cmd.Name, WsURL: cmd.URL}
+	body := client.CreateVoiceAgentRequest{Name: cmd.Name}
+	if strings.HasPrefix(cmd.URL, "sip:") {
+		body.Transport = client.Set(client.VoiceAgentTransportSIP)
+		body.TransportConfig = client.Set(client.TransportConfig{SIPURI: &cmd.URL})
+	} else {
+		body.WsURL = client.Set(cmd.URL)
+	}
 	if err := cmd.fill(&body); err != nil {
 		return err
 	}

@@ -30,6 +30,10 @@ const connectLimit = time.Second
 // connectVoice connects a voice agent. One with a connect_url is asked first where its socket is, or what is done in its place; without a good
 // answer the socket is that of ws_url, and the session's log says why.
 func (o legOperations) connectVoice(ctx context.Context, to switchctl.VoiceConnect) (switchctl.Outcome, error) {
+	if to.Agent.Transport == voiceagents.TransportSIP && o.leg.Call().CampaignID != nil && !o.detects { // its session has no ears
+		o.detects = true
+		defer o.h.detect(ctx, o.leg)()
+	}
 	if to.Agent.ConnectUrl == nil {
 		return o.leg.ConnectVoiceAgent(ctx, to)
 	}

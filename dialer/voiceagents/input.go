@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/input"
+	"github.com/ringmaster/ringmaster/switchctl/sipagent"
 )
 
 // The subprotocols of a voice agent's WebSocket.
@@ -20,11 +21,13 @@ const (
 	SubprotocolBeta  = "audio.beta.org"
 )
 
-// The protocols that a voice agent may speak on its socket: ours, and Twilio Media Streams and OpenAI's Realtime API, which have no subprotocol.
+// The protocols that a voice agent may speak on its socket: ours, and Twilio Media Streams and OpenAI's Realtime API, which have no subprotocol; and
+// SIP, which has no socket.
 const (
 	TransportWebSocket = "websocket"
 	TransportTwilio    = "twilio"
 	TransportOpenAI    = "openai_realtime"
+	TransportSIP       = sipagent.Transport
 )
 
 const (
@@ -70,9 +73,11 @@ func (in Input) apply(ctx context.Context, c *input.Form, guard input.Guard, to 
 	if v, ok := input.Required(c, "name", skipNull(c, in.Name)); ok && c.Text("name", v, 1, maxNameLength) {
 		to.Name = v
 	}
-	if v, ok := input.Required(c, "ws_url", skipNull(c, in.WSURL)); ok && c.Address(ctx, guard, "ws_url", v, "ws", "wss") {
-		to.WsUrl = v
+	before := to.Transport
+	if v, ok := input.Given(c, "transport", in.Transport); ok && c.OneOf("transport", v, TransportWebSocket, TransportTwilio, TransportOpenAI, TransportSIP) {
+		to.Transport = v
 	}
+	in.applyAddress(ctx, c, guard, to)
 	if v, ok := input.Given(c, "auth_token", in.AuthToken); ok && !headerSafe(v) {
 		c.Fail("auth_token", "must have at most 4096 printable ASCII characters")
 	}
@@ -82,10 +87,7 @@ func (in Input) apply(ctx context.Context, c *input.Form, guard input.Guard, to 
 		}
 		to.ConnectUrl = input.OrNil(v)
 	}
-	if v, ok := input.Given(c, "transport", in.Transport); ok && c.OneOf("transport", v, TransportWebSocket, TransportTwilio, TransportOpenAI) {
-		to.Transport = v
-	}
-	in.applyConfig(c, to)
+	in.applyConfig(c, before, to)
 	in.applyAudio(c, to)
 	if v, ok := input.Given(c, "external_agent_id", in.ExternalAgentID); ok && c.Text("external_agent_id", v, 0, 500) {
 		to.ExternalAgentID = input.OrNil(v)
@@ -118,29 +120,55 @@ func (in Input) apply(ctx context.Context, c *input.Form, guard input.Guard, to 
 	}
 }
 
-// applyConfig sets what a transport is told about its session.
-func (in Input) applyConfig(c *input.Form, to *db.VoiceAgent) {
+// applyAddress sets where the socket is. A SIP endpoint has none.
+func (in Input) applyAddress(ctx context.Context, c *input.Form, guard input.Guard, to *db.VoiceAgent) {
+	const field = "ws_url"
+	if to.Transport == TransportSIP {
+		if v, ok := input.Given(c, field, skipNull(c, in.WSURL)); ok && v != "" {
+			c.Fail(field, "must be absent where transport is sip: transport_config.sip_uri says where it is")
+		}
+		to.WsUrl = ""
+		return
+	}
+	if v, ok := input.Required(c, field, skipNull(c, in.WSURL)); ok {
+		if c.Address(ctx, guard, field, v, "ws", "wss") {
+			to.WsUrl = v
+		}
+	} else if c.Edit && to.WsUrl == "" {
+		c.Fail(field, "is required where transport isn't sip")
+	}
+}
+
+// applyConfig sets what a transport is told about its session; that of another transport before is gone. Whether a SIP URI may be dialed is asked elsewhere.
+func (in Input) applyConfig(c *input.Form, before string, to *db.VoiceAgent) {
 	v, given := input.Given(c, fieldConfig, in.TransportConfig)
 	switch {
-	case to.Transport != TransportOpenAI:
+	case given:
+		to.TransportConfig = v
+	case before != to.Transport:
+		to.TransportConfig = nil
+	}
+	field, message := "", ""
+	switch to.Transport {
+	case TransportOpenAI:
+		_, err := openai.ParseConfig(to.TransportConfig)
+		if bad, ok := errors.AsType[*openai.ConfigError](err); ok {
+			field, message = bad.Field, bad.Message
+		}
+	case TransportSIP:
+		_, err := sipagent.ParseConfig(to.TransportConfig)
+		if bad, ok := errors.AsType[*sipagent.ConfigError](err); ok {
+			field, message = bad.Field, bad.Message
+		}
+	default:
 		if given {
-			c.Fail(fieldConfig, "must be absent, unless transport is openai_realtime")
+			message = "must be absent, unless transport is openai_realtime or sip"
 		}
 		to.TransportConfig = nil
-		return
-	case !given:
-		return
 	}
-	_, err := openai.ParseConfig(v)
-	if bad, ok := errors.AsType[*openai.ConfigError](err); ok {
-		field := fieldConfig
-		if bad.Field != "" {
-			field += "." + bad.Field
-		}
-		c.Fail(field, "%s", bad.Message)
-		return
+	if message != "" {
+		c.Fail(strings.TrimSuffix(fieldConfig+"."+field, "."), "%s", message)
 	}
-	to.TransportConfig = v
 }
 
 const fieldConfig = "transport_config"

@@ -18,6 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/lanes"
+	"github.com/ringmaster/ringmaster/switchctl/sipagent"
 )
 
 // Service keeps the voice agents of a tenant. It is safe for concurrent use.
@@ -49,7 +50,7 @@ func (v *Service) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in Inp
 	row.TenantID = tenant
 	in = in.withoutNulls()
 	in.apply(ctx, &c, v.Guard, &row)
-	if err := cmp.Or(c.Err(), v.checkTransferTarget(ctx, tenant, in)); err != nil {
+	if err := cmp.Or(c.Err(), v.checkTransferTarget(ctx, tenant, in), v.checkSIPTarget(ctx, tenant, in)); err != nil {
 		return VoiceAgent{}, err
 	}
 	made, err := v.inAgent(ctx, tenant, "create voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
@@ -79,6 +80,39 @@ func (v *Service) checkTransferTarget(ctx context.Context, tenant uuid.UUID, in 
 	refusal := fault.InField("transfer_destination", bad)
 	refusal.Code = carrier.CodeHostNotAllowed
 	return refusal
+}
+
+// checkSIPTarget refuses a transport_config whose sip_uri can't be dialed.
+func (v *Service) checkSIPTarget(ctx context.Context, tenant uuid.UUID, in Input) error {
+	if !in.TransportConfig.Has() {
+		return nil
+	}
+	config, err := sipagent.ParseConfig(in.TransportConfig.Value)
+	if err != nil {
+		return nil //nolint:nilerr // of another transport, or told by the form
+	}
+	bare, _, _ := sipagent.SplitTransport(config.SIPURI) // it was parsed
+	_, err = v.SIPTarget(ctx, tenant, bare)
+	bad, ok := errors.AsType[*carrier.URIError](err)
+	if !ok {
+		return err
+	}
+	refusal := fault.InField(fieldConfig+".sip_uri", "can't be dialed: "+bad.Detail)
+	refusal.Code = carrier.CodeHostNotAllowed
+	return refusal
+}
+
+// SIPTarget is where a voice agent's SIP URI leads: user@address:port. A number is none: numbers are dialed by transfers, which the gate judges. Errors are
+// *carrier.URIError and those of the database.
+func (v *Service) SIPTarget(ctx context.Context, tenant uuid.UUID, uri string) (string, error) {
+	target, err := v.Hosts.Check(ctx, tenant, uri)
+	if err == nil && !target.Number.IsZero() {
+		err = &carrier.URIError{Detail: "its user is a phone number, which no voice agent has"}
+	}
+	if err != nil {
+		return "", err
+	}
+	return target.Endpoint(), nil
 }
 
 // withoutNulls takes null members for absent ones, which are never modified; name and ws_url stay, since creation
@@ -199,7 +233,7 @@ func (v *Service) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in 
 	if err := c.Err(); err != nil {
 		return VoiceAgent{}, err
 	}
-	if err := v.checkTransferTarget(ctx, tenant, in); err != nil {
+	if err := cmp.Or(v.checkTransferTarget(ctx, tenant, in), v.checkSIPTarget(ctx, tenant, in)); err != nil {
 		return VoiceAgent{}, err
 	}
 	out, err := v.inAgent(ctx, tenant, "edit voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
@@ -213,7 +247,7 @@ func (v *Service) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in 
 		}
 		archived, c, before := row.Status == string(StatusArchived), input.Form{Edit: true}, row.WsUrl
 		in.apply(ctx, &c, nil, &row)
-		if len(row.AuthTokenSealed) > 0 && !in.AuthToken.Set && !netguard.SameEnd(before, row.WsUrl) {
+		if len(row.AuthTokenSealed) > 0 && !in.AuthToken.Set && row.Transport != TransportSIP && !netguard.SameEnd(before, row.WsUrl) {
 			c.Fail("auth_token", "is required with another host, or without TLS: the one that there is isn't given to it; an empty one removes it")
 		}
 		if err := c.Err(); err != nil {

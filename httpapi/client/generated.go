@@ -240,6 +240,7 @@ const (
 	ErrorCodeNoVoiceAgentConfigured  ErrorCode = "NoVoiceAgentConfigured"
 	ErrorCodeNotAPreviewCampaign     ErrorCode = "not_a_preview_campaign"
 	ErrorCodeNotFound                ErrorCode = "not_found"
+	ErrorCodeNotOverSIP              ErrorCode = "not_over_sip"
 	ErrorCodeNotPredictive           ErrorCode = "not_predictive"
 	ErrorCodeNumber                  ErrorCode = "number"
 	ErrorCodeOperatorOnly            ErrorCode = "operator_only"
@@ -431,13 +432,6 @@ const (
 	OAuthScopeWebhooksWrite          OAuthScope = "webhooks:write"
 )
 
-// Defines values for OpenAIRealtimeConfigAudioFormat.
-const (
-	OpenAIRealtimeConfigAudioFormatAudioPcma OpenAIRealtimeConfigAudioFormat = "audio/pcma"
-	OpenAIRealtimeConfigAudioFormatAudioPcmu OpenAIRealtimeConfigAudioFormat = "audio/pcmu"
-	OpenAIRealtimeConfigAudioFormatEmpty     OpenAIRealtimeConfigAudioFormat = ""
-)
-
 // Defines values for OverflowAction.
 const (
 	OverflowActionFlow      OverflowAction = "flow"
@@ -484,6 +478,13 @@ const (
 	ReadyResultStatusDegraded    ReadyResultStatus = "degraded"
 	ReadyResultStatusOk          ReadyResultStatus = "ok"
 	ReadyResultStatusUnavailable ReadyResultStatus = "unavailable"
+)
+
+// Defines values for Refer.
+const (
+	ReferDecline  Refer = "decline"
+	ReferEmpty    Refer = ""
+	ReferTransfer Refer = "transfer"
 )
 
 // Defines values for Role.
@@ -544,6 +545,13 @@ const (
 	TokenLifetimeWsSession         TokenLifetime = "ws_session"
 )
 
+// Defines values for TransportConfigAudioFormat.
+const (
+	TransportConfigAudioFormatAudioPcma TransportConfigAudioFormat = "audio/pcma"
+	TransportConfigAudioFormatAudioPcmu TransportConfigAudioFormat = "audio/pcmu"
+	TransportConfigAudioFormatEmpty     TransportConfigAudioFormat = ""
+)
+
 // Defines values for TrunkTransport.
 const (
 	TrunkTransportTCP TrunkTransport = "tcp"
@@ -574,6 +582,7 @@ const (
 // Defines values for VoiceAgentTransport.
 const (
 	VoiceAgentTransportOpenaiRealtime VoiceAgentTransport = "openai_realtime"
+	VoiceAgentTransportSIP            VoiceAgentTransport = "sip"
 	VoiceAgentTransportTwilio         VoiceAgentTransport = "twilio"
 	VoiceAgentTransportWebsocket      VoiceAgentTransport = "websocket"
 )
@@ -1601,13 +1610,15 @@ type CreateVoiceAgentRequest struct {
 	// TransferDestination E.164 number or SIP URI.
 	TransferDestination nullable.Nullable[string] `json:"transfer_destination,omitempty"`
 
-	// Transport The protocol on the socket: this service's own (websocket, the default), Twilio Media Streams (twilio), whose audio_format is pcmu at 8000 Hz, or OpenAI's Realtime API (openai_realtime), whose audio is G.711 as well, and whose session is in transport_config. The last two have no subprotocol.
-	Transport       nullable.Nullable[VoiceAgentTransport]  `json:"transport,omitempty"`
-	TransportConfig nullable.Nullable[OpenAIRealtimeConfig] `json:"transport_config,omitempty"`
+	// Transport The protocol on the socket: this service's own (websocket, the default), Twilio Media Streams (twilio), whose audio_format is pcmu at 8000 Hz, or OpenAI's Realtime API (openai_realtime), whose audio is G.711 as well, and whose session is in transport_config. These two have no subprotocol. With sip the voice agent is a SIP endpoint, transport_config says where: the switch bridges the caller with it and records both sides; ws_disconnect_action is what becomes of the caller when it hangs up or refuses. The verbs mute, unmute, hold, unhold, play_audio, whisper, barge, monitor_start and monitor_stop need audio that passes through this service, and are refused (409 not_over_sip).
+	Transport       nullable.Nullable[VoiceAgentTransport] `json:"transport,omitempty"`
+	TransportConfig nullable.Nullable[TransportConfig]     `json:"transport_config,omitempty"`
 
 	// WsDisconnectAction What becomes of the caller when the voice agent's socket closes, or can't be reached; hangup by default.
 	WsDisconnectAction nullable.Nullable[WsDisconnectAction] `json:"ws_disconnect_action,omitempty"`
-	WsURL              string                                `json:"ws_url"`
+
+	// WsURL Required unless transport is sip
+	WsURL nullable.Nullable[string] `json:"ws_url,omitempty"`
 }
 
 // CreateWebhookRequest defines model for CreateWebhookRequest.
@@ -2517,30 +2528,6 @@ type OAuthClientIssued struct {
 // OAuthScope defines model for OAuthScope.
 type OAuthScope string
 
-// OpenAIRealtimeConfig What is asked of OpenAI's Realtime API, for transport openai_realtime. The model stands in ws_url (?model=gpt-realtime), the key is auth_token.
-type OpenAIRealtimeConfig struct {
-	// AudioFormat The law of G.711, both ways; absent, it is the carrier's.
-	AudioFormat *OpenAIRealtimeConfigAudioFormat `json:"audio_format,omitempty"`
-
-	// FirstMessage What the model says first, word for word; it then speaks first without greet, too.
-	FirstMessage *string `json:"first_message,omitempty"`
-
-	// Functions The control verbs that the model may call, each declared to it as a function; none by default.
-	Functions []Function `json:"functions,omitzero"`
-
-	// Greet The model speaks first.
-	Greet *bool `json:"greet,omitempty"`
-
-	// Session The session of session.update, as OpenAI documents it: instructions, audio.output.voice, audio.input.turn_detection, tools and so on, at most 48 KiB. The formats of its audio are set by this service, and the functions are added to its tools. It is shown as it is: tools with authorization or headers are refused.
-	Session map[string]interface{} `json:"session,omitzero"`
-
-	// TransferDestinations The only destinations that the model may name when it calls transfer: numbers, SIP URIs, queues or agents, as they stand here. None leaves it to the model, which a caller may talk into any number that the tenant's calls may reach. A transfer without a destination goes to transfer_destination.
-	TransferDestinations []string `json:"transfer_destinations,omitzero"`
-}
-
-// OpenAIRealtimeConfigAudioFormat defines model for OpenAIRealtimeConfigAudioFormat.
-type OpenAIRealtimeConfigAudioFormat string
-
 // OverflowAction defines model for OverflowAction.
 type OverflowAction string
 
@@ -2621,6 +2608,9 @@ type RecordingURL struct {
 	Stereo    bool      `json:"stereo"`
 	URL       string    `json:"url"`
 }
+
+// Refer defines model for Refer.
+type Refer string
 
 // ReplayWebhookEventsRequest defines model for ReplayWebhookEventsRequest.
 type ReplayWebhookEventsRequest struct {
@@ -2879,6 +2869,45 @@ type TransferRequest struct {
 	Extension string `json:"extension"`
 }
 
+// TransportConfig What a transport is told. openai_realtime takes session, audio_format, functions, transfer_destinations, greet and first_message; the model stands in ws_url (?model=gpt-realtime), the key is auth_token. sip takes sip_uri, which it needs, ring_timeout_s, headers, callback_token, refer and transfer_destinations. An endpoint's INVITE says of the call, each where there is one: X-Ringmaster-Call-Id, -Voice-Agent-Id, -External-Agent-Id, -Direction, -From, -To, -Campaign-Id, -Lead-Id, -Control-Url; -Variables and -Parameters, the prompt variables and what connect_url has answered, each as a=b&c=d in the form of a URL's query, if it has at most 512 bytes; and -Callback-Token, if asked for. In the others quotes, brackets, commas, percent signs, and what isn't printable ASCII, are written as in a URL (%2C).
+type TransportConfig struct {
+	// AudioFormat The law of G.711, both ways; absent, it is the carrier's.
+	AudioFormat *TransportConfigAudioFormat `json:"audio_format,omitempty"`
+
+	// CallbackToken The INVITE carries the call's callback token. SIP isn't encrypted, so leave it off across networks that aren't yours.
+	CallbackToken *bool `json:"callback_token,omitempty"`
+
+	// FirstMessage What the model says first, word for word; it then speaks first without greet, too.
+	FirstMessage *string `json:"first_message,omitempty"`
+
+	// Functions The control verbs that the model may call, each declared to it as a function; none by default.
+	Functions []Function `json:"functions,omitzero"`
+
+	// Greet The model speaks first.
+	Greet *bool `json:"greet,omitempty"`
+
+	// Headers Headers of the endpoint's INVITE, at most 20, whose names begin with X-. No credentials, which others can read on the way and in this answer.
+	Headers map[string]string `json:"headers,omitzero"`
+
+	// Refer What becomes of the endpoint's REFER; it is declined by default, or it is the verb transfer. One with Replaces is declined in any case.
+	Refer *Refer `json:"refer,omitempty"`
+
+	// RingTimeoutS How long the endpoint may ring; 10 by default.
+	RingTimeoutS *int `json:"ring_timeout_s,omitempty"`
+
+	// Session The session of session.update, as OpenAI documents it: instructions, audio.output.voice, audio.input.turn_detection, tools and so on, at most 48 KiB. The formats of its audio are set by this service, and the functions are added to its tools. It is shown as it is: tools with authorization or headers are refused.
+	Session map[string]interface{} `json:"session,omitzero"`
+
+	// SIPURI sip:user@host or sip:user@host:port, with ;transport=tcp for TCP, which long INVITEs are better off with. Its host must be one of the tenant's sip_hosts, and no trunk's (422 sip_host_not_allowed); its user is no phone number. It is looked up for each call, and the address that was checked is the one that is dialed.
+	SIPURI *string `json:"sip_uri,omitempty"`
+
+	// TransferDestinations The only destinations that the model may name when it calls transfer, or a REFER: numbers, SIP URIs, queues or agents, as they stand here. None leaves it to the model, which a caller may talk into any number that the tenant's calls may reach. A transfer without a destination goes to transfer_destination.
+	TransferDestinations []string `json:"transfer_destinations,omitzero"`
+}
+
+// TransportConfigAudioFormat defines model for TransportConfigAudioFormat.
+type TransportConfigAudioFormat string
+
 // Trunk defines model for Trunk.
 type Trunk struct {
 	CPS          int            `json:"cps"`
@@ -2992,16 +3021,18 @@ type VoiceAgent struct {
 	TokenLifetime       TokenLifetime `json:"token_lifetime"`
 	TransferDestination *string       `json:"transfer_destination"`
 
-	// Transport The protocol on the socket.
+	// Transport The protocol on the socket, or SIP.
 	Transport VoiceAgentTransport `json:"transport"`
 
-	// TransportConfig Of transport openai_realtime; null for the others.
-	TransportConfig *OpenAIRealtimeConfig `json:"transport_config"`
-	UpdatedAt       time.Time             `json:"updated_at"`
+	// TransportConfig Of the transports openai_realtime and sip; null for the others.
+	TransportConfig *TransportConfig `json:"transport_config"`
+	UpdatedAt       time.Time        `json:"updated_at"`
 
 	// WsDisconnectAction What becomes of the caller when the socket closes.
 	WsDisconnectAction WsDisconnectAction `json:"ws_disconnect_action"`
-	WsURL              string             `json:"ws_url"`
+
+	// WsURL Empty where transport is sip.
+	WsURL string `json:"ws_url"`
 }
 
 // VoiceAgentFields defines model for VoiceAgentFields.
@@ -3030,13 +3061,15 @@ type VoiceAgentFields struct {
 	// TransferDestination E.164 number or SIP URI.
 	TransferDestination nullable.Nullable[string] `json:"transfer_destination,omitempty"`
 
-	// Transport The protocol on the socket: this service's own (websocket, the default), Twilio Media Streams (twilio), whose audio_format is pcmu at 8000 Hz, or OpenAI's Realtime API (openai_realtime), whose audio is G.711 as well, and whose session is in transport_config. The last two have no subprotocol.
-	Transport       nullable.Nullable[VoiceAgentTransport]  `json:"transport,omitempty"`
-	TransportConfig nullable.Nullable[OpenAIRealtimeConfig] `json:"transport_config,omitempty"`
+	// Transport The protocol on the socket: this service's own (websocket, the default), Twilio Media Streams (twilio), whose audio_format is pcmu at 8000 Hz, or OpenAI's Realtime API (openai_realtime), whose audio is G.711 as well, and whose session is in transport_config. These two have no subprotocol. With sip the voice agent is a SIP endpoint, transport_config says where: the switch bridges the caller with it and records both sides; ws_disconnect_action is what becomes of the caller when it hangs up or refuses. The verbs mute, unmute, hold, unhold, play_audio, whisper, barge, monitor_start and monitor_stop need audio that passes through this service, and are refused (409 not_over_sip).
+	Transport       nullable.Nullable[VoiceAgentTransport] `json:"transport,omitempty"`
+	TransportConfig nullable.Nullable[TransportConfig]     `json:"transport_config,omitempty"`
 
 	// WsDisconnectAction What becomes of the caller when the voice agent's socket closes, or can't be reached; hangup by default.
 	WsDisconnectAction nullable.Nullable[WsDisconnectAction] `json:"ws_disconnect_action,omitempty"`
-	WsURL              nullable.Nullable[string]             `json:"ws_url,omitempty"`
+
+	// WsURL Required unless transport is sip
+	WsURL nullable.Nullable[string] `json:"ws_url,omitempty"`
 }
 
 // VoiceAgentFieldsStatus defines model for VoiceAgentFieldsStatus.

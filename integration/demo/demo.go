@@ -122,7 +122,7 @@ const registered = "9876500090"
 func (r *run) prepare(ctx context.Context) error {
 	query := url.Values{"end_after": {conversation.String()}}
 	agent, err := r.api.VoiceAgents.CreateVoiceAgent(ctx, client.CreateVoiceAgentRequest{
-		Name: "demo", WsURL: r.stack.Bootstrap.AIWSURL + "?" + query.Encode(), MaxConcurrent: client.Set(50),
+		Name: "demo", WsURL: client.Set(r.stack.Bootstrap.AIWSURL + "?" + query.Encode()), MaxConcurrent: client.Set(50),
 	})
 	if err != nil {
 		return err

@@ -36,8 +36,12 @@ type sipProfile struct {
 	legs map[string]*sipLeg // by dialogKey; guarded by mu
 }
 
+// longMessages has SIP messages sent by UDP whatever their length, as FreeSWITCH does where a URI names that transport.
+var longMessages = sync.OnceFunc(func() { sip.UDPMTUSize = 1 << 16 }) //nolint:gochecknoglobals // of the library
+
 // newSIPProfile binds addr, by UDP and, where the port is free there too, by TCP, and serves it.
 func newSIPProfile(ctx context.Context, sw *Switch, name, addr string) (*sipProfile, error) {
+	longMessages()
 	var lc net.ListenConfig
 	pc, err := lc.ListenPacket(ctx, "udp4", addr)
 	if err != nil {

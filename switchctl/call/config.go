@@ -50,6 +50,8 @@ type Config struct {
 	TokenKeys func() []keyring.Key
 	// ControlURL is the address of the control endpoint for a call.
 	ControlURL func(callID uuid.UUID) string
+	// SIPTarget is where a SIP URI of a tenant's leads, user@address:port, if its hosts allow it; voice agents with transport sip need it.
+	SIPTarget func(ctx context.Context, tenant uuid.UUID, uri string) (string, error)
 	// Phones hears how agents' phones change; may be nil.
 	Phones phone.Watcher
 	// Supervisions hears of supervisors' sessions that end by themselves; may be nil.

@@ -120,7 +120,7 @@ func (k *keypad) sendDTMF(ctx context.Context, m controlCommand) error {
 		return noLeg
 	}
 	now := k.c.clock.Now()
-	deaf := k.conference.up() || k.bypass.phase == bypassOn && k.keys.known && k.keys.payload == 0 // to the media leg's digits
+	deaf := k.voice.ai.overSIP() || k.conference.up() || k.bypass.phase == bypassOn && k.keys.known && k.keys.payload == 0 // to the media leg's digits
 	bySwitch := deaf || !k.voice.ai.grant.Bypass && !withPauses(m.req.Digits) && !now.Before(k.sessionUntil)
 	waiting, until := k.waiting, k.sessionUntil
 	if bySwitch {

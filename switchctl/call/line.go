@@ -142,7 +142,9 @@ func (l *callerLine) socketAttached(ctx context.Context, m socketUp) (state, err
 	}
 	if s := l.voice.ai; s != nil {
 		s.bridging = false
-		s.legDown(l.c.clock.Now())
+		if s.legDown(l.c.clock.Now()) && s.overSIP() {
+			l.arm(timerLeg, legGone) // its leg's own end tells why
+		}
 		l.voice.tryBridge(ctx)
 	}
 	l.agents.tryAgent(ctx)
@@ -219,6 +221,7 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 		l.answerAt = &ours
 	}
 	l.stillBridged(m.other)
+	l.voice.adoptSIP(m.other)
 	if found {
 		l.takeaway.found(ctx, m.taken, m.other)
 	}

@@ -84,7 +84,7 @@ func (c *host) metadataWith(
 	case media.TransportOpenAI:
 		raw, err := openaiContext(&frame)
 		return raw, format, err
-	case media.TransportWebSocket:
+	case media.TransportWebSocket, transportSIP:
 	}
 	raw, err := json.Marshal(frame)
 	if err != nil {

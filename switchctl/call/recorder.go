@@ -57,6 +57,9 @@ func (r *recorder) pauseOrResume(ctx context.Context, req switchctl.ControlReque
 	if r.answerAt == nil || r.failed {
 		return none
 	}
+	if r.voice.ai.overSIP() {
+		r.maskRest(ctx, paused)
+	}
 	err := r.voice.ai.media.PauseRecording(paused)
 	if errors.Is(err, media.ErrNoRecording) {
 		return none

@@ -78,7 +78,7 @@ func (r *recorder) recordBySwitch(ctx context.Context, stereo bool) {
 		return
 	}
 	at := r.c.clock.Now()
-	if r.voice.ai != nil && (r.voice.ai.media != nil || r.voice.ai.resumed) {
+	if r.voice.ai != nil && (r.voice.ai.media != nil || r.voice.ai.resumed) && !r.voice.ai.overSIP() {
 		r.recordRest(ctx, at)
 		return
 	}
@@ -88,6 +88,48 @@ func (r *recorder) recordBySwitch(ctx context.Context, stereo bool) {
 		return r.c.ledger.BeginRecording(ctx, call, path, offset)
 	}, nil)
 	r.startSecond(ctx, path, stereo)
+}
+
+// recordVoiceAgent has the switch record, both sides apart, from now on, a call whose voice agent's audio doesn't pass through us. It goes on when
+// others have the call. One that was found again is recorded already.
+func (r *recorder) recordVoiceAgent(ctx context.Context) {
+	if r.answerAt == nil || r.second != "" || r.failed {
+		return
+	}
+	n, path := 0, ""
+	for {
+		n++
+		next := filepath.Join(r.c.cfg.RecordDir, fmt.Sprintf("%s.s%d.wav", r.id, n))
+		_, err := os.Stat(next)
+		if err != nil && (path == "" || !r.voice.ai.answered) {
+			path = next
+		}
+		if err != nil {
+			break
+		}
+		path = next
+	}
+	call, offset := r.call, max(0, r.c.clock.Now().Sub(*r.answerAt))
+	r.record(ctx, "recording", func(ctx context.Context) error {
+		return r.c.ledger.BeginRecording(ctx, call, path, offset)
+	}, nil)
+	r.startSecond(ctx, path, true)
+}
+
+// maskRest has the switch write silence, or what is said.
+func (r *recorder) maskRest(ctx context.Context, paused bool) {
+	if r.second == "" {
+		return
+	}
+	cmd := fs.UnmaskRecording(r.channel, r.second)
+	if paused {
+		cmd = fs.MaskRecording(r.channel, r.second)
+	}
+	r.tellRecorder(ctx, func(err error) {
+		if err != nil {
+			r.log.ErrorContext(ctx, "pausing the switch's recording failed", "error", err)
+		}
+	}, cmd)
 }
 
 // startSecond has the switch write a file from now on.
@@ -189,6 +231,9 @@ func (r *recorder) messagePath() string {
 func (r *recorder) recordRest(ctx context.Context, at time.Time) {
 	if r.answerAt == nil {
 		return
+	}
+	if r.voice.ai.overSIP() {
+		return // the switch goes on recording
 	}
 	answered, call := *r.answerAt, r.call
 	if m := r.voice.ai.media; m != nil {

@@ -81,6 +81,8 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		return a.state, a.transfers.handlerTransfer(ctx, m)
 	case sessionGranted:
 		return a.voice.granted(ctx, m)
+	case sipTarget:
+		return a.voice.sipFound(ctx, m)
 	case sessionOpened:
 		return a.voice.opened(ctx, m)
 	case mediaEvent:

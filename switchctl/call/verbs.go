@@ -114,6 +114,8 @@ func (vs *verbs) verb(ctx context.Context, v Verb, m controlCommand) (later bool
 		return false, switchctl.ErrSessionTerminated
 	case vs.transfers.now.pending() && !v.duringTransfer:
 		return false, &switchctl.StateError{State: vs.state.String(), Event: m.req.Event, Detail: "a transfer is under way"}
+	case v.ourAudio && vs.voice.ai.overSIP():
+		return false, errNoAudio
 	case v.run == nil:
 		return false, &switchctl.VerbError{Verb: m.req.Event}
 	}

@@ -58,6 +58,8 @@ type Verb struct {
 	read func(r *switchctl.ControlRequest, m members) error
 	// whileOpening: it doesn't wait for a session that is being opened. duringTransfer: it isn't refused while a transfer is under way.
 	whileOpening, duringTransfer bool
+	// ourAudio: it needs audio that passes through us, which that of a SIP endpoint doesn't.
+	ourAudio bool
 	// needsLeg: it waits until caller and voice agent hear each other.
 	needsLeg bool
 	// run acts. later: it answers m itself, at once or when it is done.
@@ -83,25 +85,25 @@ func Verbs() []Verb {
 			}
 			return true, err
 		}},
-		{Name: VerbMute, read: readSide, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbMute, ourAudio: true, read: readSide, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			vs.sound.mute(ctx, m.req.Target, true)
 			return false, nil
 		}},
-		{Name: VerbUnmute, read: readSide, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbUnmute, ourAudio: true, read: readSide, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			vs.sound.mute(ctx, m.req.Target, false)
 			return false, nil
 		}},
-		{Name: VerbHold, read: readHold, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbHold, ourAudio: true, read: readHold, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.sound.hold(ctx, m)
 		}},
-		{Name: VerbUnhold, run: func(ctx context.Context, vs *verbs, _ controlCommand) (bool, error) {
+		{Name: VerbUnhold, ourAudio: true, run: func(ctx context.Context, vs *verbs, _ controlCommand) (bool, error) {
 			vs.sound.unhold(ctx)
 			return false, nil
 		}},
 		{Name: VerbSendDTMF, Repeatable: true, needsLeg: true, read: readDigits, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.keypad.sendDTMF(ctx, m)
 		}},
-		{Name: VerbPlayAudio, Repeatable: true, read: readAudio, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbPlayAudio, ourAudio: true, Repeatable: true, read: readAudio, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.sound.play(ctx, m)
 		}},
 		{Name: VerbSetDisposition, Insights: true, read: readDisposition, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
@@ -134,16 +136,16 @@ func Verbs() []Verb {
 		{Name: VerbRequestSupervisor, read: readEscalation, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.requestSupervisor(ctx, m)
 		}},
-		{Name: VerbWhisper, Repeatable: true, read: readWhisper, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbWhisper, ourAudio: true, Repeatable: true, read: readWhisper, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.monitors.whisper(ctx, m)
 		}},
-		{Name: VerbBarge, read: readTarget, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbBarge, ourAudio: true, read: readTarget, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.monitors.barge(ctx, m.req, m.reply)
 		}},
-		{Name: VerbMonitorStart, read: readMonitor, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbMonitorStart, ourAudio: true, read: readMonitor, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.monitors.startMonitor(ctx, m.req, m.reply)
 		}},
-		{Name: VerbMonitorStop, read: readTarget, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbMonitorStop, ourAudio: true, read: readTarget, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return false, vs.monitors.stopMonitor(ctx, m.req)
 		}},
 		{Name: VerbSetLeadField, read: readLeadField, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {

@@ -21,6 +21,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/sipagent"
 )
 
 // sessionLimit is how long an AI session may last.
@@ -89,6 +90,9 @@ type aiSession struct {
 	// partDone: the recording was finished when the call was transferred.
 	partDone bool
 	logs     *sessionLog
+	// sip is how a voice agent that is a SIP endpoint is dialed; endpoint is where, empty until that is known.
+	sip      sipagent.Config
+	endpoint string
 }
 
 // live reports whether a session is open, or about to be.
@@ -153,6 +157,7 @@ func (v *voice) connect(ctx context.Context, m connectCommand) (state, error) {
 	}
 	v.talking.stopDigits(ctx)
 	v.sound.reset()
+	m.Agent = sessionAgent(m.Agent)
 	v.ai = &aiSession{id: id, agent: m.Agent, reply: m.reply, logs: newSessionLog(v.core, id), keepCaller: m.KeepCaller, note: m.Note}
 	start := ledger.SessionStart{Call: v.call, Agent: m.Agent, ID: id, At: now, Token: token, Parameters: m.Parameters}
 	v.arm(timerOpening, decisionLimit)
@@ -212,6 +217,15 @@ func (v *voice) granted(ctx context.Context, m sessionGranted) (state, error) {
 	if sub := subprotocolOf(s.agent); sub != "" && !slices.Contains(v.c.cfg.Subprotocols, sub) {
 		v.log.ErrorContext(ctx, "voice agent's subprotocol is not in media.subprotocols", "subprotocol", sub)
 		v.openFailed(ctx, &switchctl.SubprotocolError{Subprotocol: sub})
+		return v.state, nil
+	}
+	if s.overSIP() {
+		s.grant.Bypass = false // the switch records
+		if s.resumed && s.grant.Session.OpenedAt != nil {
+			v.sipResumed(ctx)
+		} else {
+			v.findSIP(ctx)
+		}
 		return v.state, nil
 	}
 	spec, err := v.sessionSpec()
@@ -311,24 +325,31 @@ func (v *voice) opened(ctx context.Context, m sessionOpened) (state, error) {
 	if s.resumed {
 		v.c.metrics.recovered.WithLabelValues("resumed").Inc()
 	}
+	path := ""
+	if v.answerAt != nil {
+		path = v.c.recordPath(v.id)
+	}
+	v.sessionOpens(ctx, path)
+	v.tryBridge(ctx)
+	v.verbs.runVerbs(ctx)
+	return v.state, nil
+}
+
+// sessionOpens tells of a session that is open, once, and begins its time. path is the file of its recording; empty for none of ours.
+func (v *voice) sessionOpens(ctx context.Context, path string) {
+	s := v.ai
 	if s.grant.Session.OpenedAt == nil {
-		call, session, path := v.call, s.grant.Session, ""
-		if v.answerAt != nil {
-			path = v.c.recordPath(v.id)
-		}
+		call, session := v.call, s.grant.Session
 		v.record(ctx, "session opened", func(ctx context.Context) error {
 			return v.c.ledger.SessionOpened(ctx, call, session, path)
 		}, nil)
 	}
 	age := v.c.clock.Now().Sub(s.grant.Session.StartedAt)
 	v.arm(timerSession, sessionLimit-age)
-	if s.agent.TokenLifetime != callbacktoken.LifetimeSocket {
+	if s.agent.TokenLifetime != callbacktoken.LifetimeSocket && !s.overSIP() { // nothing would tell it of another token; the first lasts as long
 		v.arm(timerRefresh, callbacktoken.RefreshAt-age)
 	}
 	v.supervised.sessionBegins(ctx)
-	v.tryBridge(ctx)
-	v.verbs.runVerbs(ctx)
-	return v.state, nil
 }
 
 // openFailed ends a session whose voice agent can't be reached: a flow's caller is given back to it; else ws_disconnect_action

@@ -30,7 +30,7 @@ const (
 // tryBridge leads the caller to the session once both are there.
 func (v *voice) tryBridge(ctx context.Context) {
 	s := v.ai
-	if s == nil || s.phase != phaseOpen || s.legUp || s.bridging || s.stoppingRingback || (v.sock == nil && !v.conference.up()) || v.killCause != "" ||
+	if !s.live() || s.phase != phaseOpen && s.endpoint == "" || s.legUp || s.bridging || s.stoppingRingback || (v.sock == nil && !v.conference.up()) || v.killCause != "" ||
 		v.transfers.now.bridging() || v.transfers.now.bridged() || v.conference.phase == conferenceStarting {
 		return
 	}
@@ -42,6 +42,11 @@ func (v *voice) tryBridge(ctx context.Context) {
 				v.tryBridge(ctx)
 			}
 		})
+		return
+	}
+	if s.overSIP() {
+		v.rec.endHumanPart(ctx)
+		v.bridgeSIP(ctx)
 		return
 	}
 	if s.shortLegs >= maxShortLegs {
@@ -109,6 +114,10 @@ func (v *voice) legDue(ctx context.Context) (state, error) {
 	if !s.live() || s.legUp || v.killCause != "" || v.transfers.now.bridging() || v.transfers.now.bridged() {
 		return v.state, nil
 	}
+	if s.overSIP() {
+		v.sipDue(ctx)
+		return v.state, nil
+	}
 	if s.bridges >= maxBridges {
 		v.log.ErrorContext(ctx, "media leg did not come up, ending the AI session", "tries", s.bridges)
 		return v.sessionBroke(ctx, ledger.SessionError, ledger.CauseTemporaryFailure), nil
@@ -132,7 +141,13 @@ func (v *voice) legDue(ctx context.Context) (state, error) {
 // mediaLegEvent is an event of the switch's leg to the session. Its end while no bridge stood means that it was refused.
 func (v *voice) mediaLegEvent(ctx context.Context, m channelEvent) (state, error) {
 	s := v.ai
-	if m.ev.Name() != fs.ChannelHangupComplete || !s.live() || m.ev.UUID() != s.leg {
+	if !s.live() || m.ev.UUID() != s.leg {
+		return v.state, nil
+	}
+	if s.overSIP() {
+		return v.sipLegEvent(ctx, m)
+	}
+	if m.ev.Name() != fs.ChannelHangupComplete {
 		return v.state, nil
 	}
 	if !s.legUp {

@@ -124,6 +124,11 @@ func StopRecording(channel, path string) Command { return slow("uuid_record", ch
 // MaskRecording has silence recorded from now on.
 func MaskRecording(channel, path string) Command { return slow("uuid_record", channel, "mask", path) }
 
+// UnmaskRecording ends that.
+func UnmaskRecording(channel, path string) Command {
+	return slow("uuid_record", channel, "unmask", path)
+}
+
 // Play plays a file to a channel, beside what it runs.
 func Play(channel, path string) Command {
 	return slow("uuid_broadcast", channel, "playback::"+path, "aleg")

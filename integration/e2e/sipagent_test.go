@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"maps"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
+	"github.com/ringmaster/ringmaster/media/wav"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// keysHz is the voice of a caller who presses digits.
+const keysHz = 550.0
+
+// sipAgent creates a voice agent that is a SIP endpoint; config is what its transport_config says besides.
+func (c *customer) sipAgent(t *testing.T, bot *sipBot, config, more map[string]any) string {
+	t.Helper()
+	all := map[string]any{"sip_uri": bot.uri}
+	maps.Copy(all, config)
+	agent := map[string]any{"ws_url": nil, "transport": "sip", "transport_config": all}
+	maps.Copy(agent, more)
+	return c.voiceAgent(t, "", agent)
+}
+
+// sipCampaign starts a campaign of one lead, whom a SIP endpoint takes.
+func (c *customer) sipCampaign(t *testing.T, bot *sipBot, number string, config, more map[string]any) (campaign, lead string) {
+	t.Helper()
+	campaign = c.campaign(t, c.sipAgent(t, bot, config, more), nil)
+	lead = c.push(t, campaign, number)
+	c.start(t, campaign)
+	return campaign, lead
+}
+
+// leadStatus is a lead's status.
+func (c *customer) leadStatus(t *testing.T, lead string) string {
+	t.Helper()
+	var out struct{ Status string }
+	c.do(t, http.StatusOK, http.MethodGet, "/api/v1/leads/"+lead, nil, &out)
+	return out.Status
+}
+
+// A voice agent that is a SIP endpoint holds a conversation: it is told of the call, hears the caller and their digits while it talks, is heard, sends
+// digits by the control endpoint, and ends the call by hanging up. Both sides are recorded apart.
+func TestSIPConversation(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		r := newReceiver(t, accept)
+		c.subscribe(t, r.URL, "call.*", "ai_session.*")
+		bot := newSIPBot(t)
+		const number = "9876192073" // presses 1 2 3
+		campaign, lead := c.sipCampaign(t, bot, number, map[string]any{"headers": map[string]string{"X-Account": "a b;c=d"}}, nil)
+		s := bot.next(t)
+		call := c.calls(t, campaign)[0]
+		for name, want := range map[string]string{
+			"Call-Id": call.ID, "Campaign-Id": campaign, "Lead-Id": lead, "Direction": "outbound", "To": "+91" + number,
+			"Callback-Token": "",
+		} {
+			require.Equal(t, want, s.header("X-Ringmaster-"+name), name)
+		}
+		require.Regexp(t, `^\+91\d{10}$`, s.header("X-Ringmaster-From"))
+		require.Equal(t, "a b;c=d", s.header("X-Account"))
+		require.Contains(t, s.header("X-Ringmaster-Control-Url"), call.ID)
+
+		caller := c.callee(t, number)
+		s.say(agentHz, time.Minute)
+		caller.hears(t, agentHz, "the caller hears the voice agent")
+		before := s.heard(keysHz)
+		eventually(t, 20*time.Second, "it hears the caller while it talks", func() bool { return s.heard(keysHz) > before+1000 })
+		eventually(t, 20*time.Second, "digits come", func() bool { return s.pressed() == "123" })
+
+		for _, verb := range []map[string]any{
+			{"event": "play_audio", "audio_url": "http://127.0.0.1:1/x.wav"}, {"event": "hold"}, {"event": "mute"},
+		} {
+			require.Equal(t, "not_over_sip", c.control(t, http.StatusConflict, call.ID, verb)["code"], verb["event"])
+		}
+		c.control(t, http.StatusOK, call.ID, map[string]any{"event": "send_dtmf", "digits": "42"})
+		eventually(t, 20*time.Second, "the caller gets the digits", func() bool {
+			report, ok := c.report(t, number)
+			return ok && len(report.DTMF) == 2 && report.DTMF[0].Digit+report.DTMF[1].Digit == "42"
+		})
+		c.control(t, http.StatusOK, call.ID, map[string]any{"event": "set_disposition", "disposition": "interested"})
+		require.Equal(t, true, c.state(t, call.ID)["is_recording"])
+
+		s.bye(t)
+		ended := c.ended(t, campaign, 1, 20*time.Second)
+		require.Equal(t, "completed", ended[0].Status)
+		require.Equal(t, "NORMAL_CLEARING", *ended[0].HangupCause)
+		require.Equal(t, "send_bye", *ended[0].HangupDisposition)
+		require.Equal(t, "completed", c.leadStatus(t, lead))
+		want := []string{"call.started", "call.answered", "ai_session.started", "call.disposition_set", "ai_session.ended", "call.ended"}
+		eventually(t, 20*time.Second, "the events arrive", func() bool { return len(r.ofCall(call.ID)) >= len(want) })
+		for _, d := range r.deliveries() {
+			switch {
+			case d.event.Data["call_id"] != call.ID:
+			case d.event.Type == "ai_session.started":
+				require.Equal(t, bot.uri, d.event.Data["ws_url"])
+			case d.event.Type == "ai_session.ended":
+				require.Equal(t, "hangup", d.event.Data["outcome"])
+			}
+		}
+		requireApart(t, c.recording(t, call.ID), keysHz)
+		c.atRest(t)
+	})
+}
+
+// requireApart holds that a recording has the caller on its left and the voice agent on its right, and doesn't end in noise.
+func requireApart(t *testing.T, file []byte, callerHz float64) {
+	t.Helper()
+	w, err := wav.Parse(file)
+	require.NoError(t, err)
+	require.Equal(t, 2, w.Channels)
+	for i, hz := range []float64{callerHz, agentHz} {
+		other := callerHz + agentHz - hz
+		apart := tone.LevelAt(w.Channel(i), w.Rate, hz) - tone.LevelAt(w.Channel(i), w.Rate, other)
+		t.Logf("channel %d: %.0f Hz is %.1f dB above %.0f Hz", i, hz, apart, other)
+		require.GreaterOrEqual(t, apart, separationDB)
+	}
+}
+
+// takesInbound has inbound calls go to a voice agent until restore is called.
+func (c *customer) takesInbound(t *testing.T, agent string) (restore func()) {
+	t.Helper()
+	st, tenant := c.open(t), c.tenant.ID
+	flow := storetest.Query[uuid.UUID](t, st, tenant, "SELECT flow_id FROM numbers")[0]
+	byDefault := func(id any) {
+		c.do(t, http.StatusOK, http.MethodPost, "/api/v1/voice-agents/default", map[string]any{"voice_agent_id": id}, nil)
+	}
+	byDefault(agent)
+	storetest.Exec(t, st, tenant, "UPDATE numbers SET flow_id = NULL")
+	return func() {
+		storetest.Exec(t, st, tenant, "UPDATE numbers SET flow_id = $1", flow)
+		byDefault(c.tenant.VoiceAgentID)
+	}
+}
+
+// An inbound call is bridged with a SIP endpoint, too. What the caller's own INVITE says doesn't reach it, and when the caller hangs up its leg ends.
+func TestSIPInbound(t *testing.T) {
+	onEachSwitchAlone(t, func(t *testing.T, c *customer) {
+		bot := newSIPBot(t)
+		agent := c.sipAgent(t, bot, map[string]any{"callback_token": true}, map[string]any{"external_agent_id": "a\"b,{c}\r\nX-Evil: 1"})
+		defer c.takesInbound(t, agent)()
+		const from = "9877000192"
+		out := c.dialIn(t, from, c.tenant.Numbers[0])
+		require.True(t, out.Answered, "%+v", out)
+		s := bot.next(t)
+		callID, ok := c.inboundCall(t, from)
+		require.True(t, ok)
+		require.Equal(t, callID.String(), s.header("X-Ringmaster-Call-Id"))
+		require.Equal(t, "+91"+from, s.header("X-Ringmaster-From"))
+		require.Equal(t, "inbound", s.header("X-Ringmaster-Direction"))
+		require.Equal(t, "a%22b%2C%7Bc%7D%0D%0AX-Evil: 1", s.header("X-Ringmaster-External-Agent-Id"))
+		require.Empty(t, s.header("X-Evil"))
+		require.Regexp(t, "^svc_cb_", s.header("X-Ringmaster-Callback-Token"))
+		require.Equal(t, "+91"+from, s.invite.From().Address.User)
+		s.say(agentHz, time.Minute)
+		eventually(t, 20*time.Second, "the caller hears it", func() bool {
+			report, ok := c.report(t, out.CallID)
+			return ok && len(onsets(report.Heard, agentHz)) > 0
+		})
+		eventually(t, 20*time.Second, "it hears the caller", func() bool { return s.heard(callerHz) > 500 })
+		c.hangUp(t, out.CallID)
+		s.ends(t)
+		call := c.endedCall(t, callID.String())
+		require.Equal(t, "completed", call.Status)
+		require.Equal(t, "recv_bye", deref(call.HangupDisposition))
+		requireApart(t, c.recording(t, call.ID), callerHz)
+		c.atRest(t)
+	})
+}
