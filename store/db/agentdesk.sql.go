@@ -175,7 +175,7 @@ func (q *Queries) LeadHold(ctx context.Context, arg LeadHoldParams) error {
 }
 
 const leadOfPhone = `-- name: LeadOfPhone :one
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id FROM leads WHERE tenant_id = $1 AND campaign_id = $2 AND phone_hash = $3
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, reserved_by FROM leads WHERE tenant_id = $1 AND campaign_id = $2 AND phone_hash = $3
 `
 
 func (q *Queries) LeadOfPhone(ctx context.Context, tenantID uuid.UUID, campaignID uuid.UUID, phoneHash []byte) (Lead, error) {
@@ -212,6 +212,7 @@ func (q *Queries) LeadOfPhone(ctx context.Context, tenantID uuid.UUID, campaignI
 		&i.TrunkFailures,
 		&i.CallbackAt,
 		&i.CallbackVoiceAgentID,
+		&i.ReservedBy,
 	)
 	return i, err
 }
@@ -219,7 +220,7 @@ func (q *Queries) LeadOfPhone(ctx context.Context, tenantID uuid.UUID, campaignI
 const leadPromiseCallback = `-- name: LeadPromiseCallback :exec
 UPDATE leads l SET status = 'callback', status_set_by = $1::text, next_attempt_at = NULL, completed_at = NULL,
   callback_at = $2::timestamptz, callback_voice_agent_id = $3,
-  claimed_by = NULL, claimed_until = NULL, updated_at = now(), attempts = least(l.attempts, greatest(0, c.max_attempts - 1))
+  claimed_by = NULL, reserved_by = NULL, claimed_until = NULL, updated_at = now(), attempts = least(l.attempts, greatest(0, c.max_attempts - 1))
 FROM campaigns c
 WHERE l.tenant_id = $4 AND l.id = $5 AND c.tenant_id = l.tenant_id AND c.id = l.campaign_id
 `
@@ -246,8 +247,8 @@ func (q *Queries) LeadPromiseCallback(ctx context.Context, arg LeadPromiseCallba
 
 const leadReservedFor = `-- name: LeadReservedFor :one
 
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id FROM leads
-WHERE tenant_id = $1 AND campaign_id = $2 AND claimed_by LIKE 'agent:%' AND claimed_by = $3::text AND claimed_until > $4::timestamptz
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, reserved_by FROM leads
+WHERE tenant_id = $1 AND campaign_id = $2 AND reserved_by = $3::text AND claimed_until > $4::timestamptz
   AND status IN ('new', 'queued', 'retry', 'callback')
 ORDER BY id LIMIT 1 FOR UPDATE
 `
@@ -300,6 +301,7 @@ func (q *Queries) LeadReservedFor(ctx context.Context, arg LeadReservedForParams
 		&i.TrunkFailures,
 		&i.CallbackAt,
 		&i.CallbackVoiceAgentID,
+		&i.ReservedBy,
 	)
 	return i, err
 }
@@ -307,7 +309,7 @@ func (q *Queries) LeadReservedFor(ctx context.Context, arg LeadReservedForParams
 const leadSetCallback = `-- name: LeadSetCallback :exec
 UPDATE leads l SET status = 'callback', status_set_by = $1::text, next_attempt_at = $2::timestamptz, completed_at = NULL,
   callback_at = NULL, callback_voice_agent_id = NULL,
-  claimed_by = NULL, claimed_until = NULL, updated_at = now(), attempts = least(l.attempts, greatest(0, c.max_attempts - 1))
+  claimed_by = NULL, reserved_by = NULL, claimed_until = NULL, updated_at = now(), attempts = least(l.attempts, greatest(0, c.max_attempts - 1))
 FROM campaigns c
 WHERE l.tenant_id = $3 AND l.id = $4 AND c.tenant_id = l.tenant_id AND c.id = l.campaign_id
 `
@@ -332,7 +334,7 @@ func (q *Queries) LeadSetCallback(ctx context.Context, arg LeadSetCallbackParams
 }
 
 const leadsOfHashes = `-- name: LeadsOfHashes :many
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id FROM leads WHERE tenant_id = $1 AND phone_hash = ANY($2::bytea[]) ORDER BY id FOR UPDATE
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, reserved_by FROM leads WHERE tenant_id = $1 AND phone_hash = ANY($2::bytea[]) ORDER BY id FOR UPDATE
 `
 
 // LeadsOfHashes locks the tenant's leads with these numbers, in whatever campaign.
@@ -376,6 +378,7 @@ func (q *Queries) LeadsOfHashes(ctx context.Context, tenantID uuid.UUID, hashes 
 			&i.TrunkFailures,
 			&i.CallbackAt,
 			&i.CallbackVoiceAgentID,
+			&i.ReservedBy,
 		); err != nil {
 			return nil, err
 		}
@@ -388,8 +391,8 @@ func (q *Queries) LeadsOfHashes(ctx context.Context, tenantID uuid.UUID, hashes 
 }
 
 const leadsReleaseOthers = `-- name: LeadsReleaseOthers :exec
-UPDATE leads SET claimed_by = NULL, claimed_until = NULL
-WHERE tenant_id = $1 AND claimed_by LIKE 'agent:%' AND claimed_by = $2::text AND campaign_id <> $3
+UPDATE leads SET claimed_by = NULL, reserved_by = NULL, claimed_until = NULL
+WHERE tenant_id = $1 AND reserved_by = $2::text AND campaign_id <> $3
 `
 
 // LeadsReleaseOthers gives back what a claimant holds in other campaigns: an agent has one lead at a time.

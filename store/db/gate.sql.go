@@ -77,7 +77,7 @@ func (q *Queries) ChannelsInUse(ctx context.Context, tenantID uuid.UUID) (int64,
 
 const gateAdmit = `-- name: GateAdmit :one
 WITH lead AS (
-  UPDATE leads l SET status = 'dialing', attempts = l.attempts + 1, last_call_id = $2, next_attempt_at = NULL, claimed_by = NULL,
+  UPDATE leads l SET status = 'dialing', attempts = l.attempts + 1, last_call_id = $2, next_attempt_at = NULL, claimed_by = NULL, reserved_by = NULL,
     claimed_until = NULL, dnd_checked = true, dnd_clean = true,
     dnd_checked_at = coalesce($20::timestamptz, l.dnd_checked_at), updated_at = now()
   WHERE l.tenant_id = $1 AND l.id = $4::uuid AND l.status IN ('new', 'queued', 'retry', 'callback')

@@ -53,7 +53,7 @@ const leadEdit = `-- name: LeadEdit :one
 UPDATE leads SET name = $1, email = $2, metadata = $3, crm_lead_id = $4, custom_fields = $5,
   priority = $6, updated_at = now()
 WHERE tenant_id = $7 AND id = $8
-RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id
+RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, reserved_by
 `
 
 type LeadEditParams struct {
@@ -110,6 +110,7 @@ func (q *Queries) LeadEdit(ctx context.Context, arg LeadEditParams) (Lead, error
 		&i.TrunkFailures,
 		&i.CallbackAt,
 		&i.CallbackVoiceAgentID,
+		&i.ReservedBy,
 	)
 	return i, err
 }
@@ -146,7 +147,7 @@ func (q *Queries) LeadFindDuplicate(ctx context.Context, arg LeadFindDuplicatePa
 }
 
 const leadFinish = `-- name: LeadFinish :exec
-UPDATE leads SET status = $1, completed_at = $2::timestamptz, next_attempt_at = NULL, claimed_by = NULL,
+UPDATE leads SET status = $1, completed_at = $2::timestamptz, next_attempt_at = NULL, claimed_by = NULL, reserved_by = NULL,
   claimed_until = NULL, updated_at = now()
 WHERE tenant_id = $3 AND id = $4
 `
@@ -169,7 +170,7 @@ func (q *Queries) LeadFinish(ctx context.Context, arg LeadFinishParams) error {
 }
 
 const leadGet = `-- name: LeadGet :one
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id FROM leads l WHERE l.tenant_id = $1 AND l.id = $2 AND EXISTS (
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, reserved_by FROM leads l WHERE l.tenant_id = $1 AND l.id = $2 AND EXISTS (
   SELECT FROM campaigns k WHERE k.tenant_id = l.tenant_id AND k.id = l.campaign_id AND k.deleted_at IS NULL)
 `
 
@@ -208,12 +209,13 @@ func (q *Queries) LeadGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID)
 		&i.TrunkFailures,
 		&i.CallbackAt,
 		&i.CallbackVoiceAgentID,
+		&i.ReservedBy,
 	)
 	return i, err
 }
 
 const leadLock = `-- name: LeadLock :one
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id FROM leads l WHERE l.tenant_id = $1 AND l.id = $2 AND EXISTS (
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, reserved_by FROM leads l WHERE l.tenant_id = $1 AND l.id = $2 AND EXISTS (
   SELECT FROM campaigns k WHERE k.tenant_id = l.tenant_id AND k.id = l.campaign_id AND k.deleted_at IS NULL)
 FOR UPDATE OF l
 `
@@ -252,6 +254,7 @@ func (q *Queries) LeadLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 		&i.TrunkFailures,
 		&i.CallbackAt,
 		&i.CallbackVoiceAgentID,
+		&i.ReservedBy,
 	)
 	return i, err
 }
@@ -289,7 +292,7 @@ func (q *Queries) LeadOwner(ctx context.Context, campaignID uuid.UUID, tenantID 
 
 const leadPostpone = `-- name: LeadPostpone :exec
 UPDATE leads SET status = CASE WHEN status = 'new' THEN 'queued' ELSE status END, next_attempt_at = $1::timestamptz,
-  claimed_by = NULL, claimed_until = NULL, updated_at = now()
+  claimed_by = NULL, reserved_by = NULL, claimed_until = NULL, updated_at = now()
 WHERE tenant_id = $2 AND id = $3 AND claimed_by = $4::text
   AND status IN ('new', 'queued', 'retry', 'callback')
 `
@@ -375,7 +378,7 @@ func (q *Queries) LeadPurgePhone(ctx context.Context, tenantID uuid.UUID, iD uui
 
 const leadReschedule = `-- name: LeadReschedule :exec
 UPDATE leads SET status = $1, attempts = $2, trunk_failures = trunk_failures + $3::int,
-  next_attempt_at = $4::timestamptz, callback_at = NULL, claimed_by = NULL, claimed_until = NULL, updated_at = now()
+  next_attempt_at = $4::timestamptz, callback_at = NULL, claimed_by = NULL, reserved_by = NULL, claimed_until = NULL, updated_at = now()
 WHERE tenant_id = $5 AND id = $6
 `
 
@@ -443,7 +446,7 @@ const leadSetStatus = `-- name: LeadSetStatus :exec
 UPDATE leads SET status = $1, status_set_by = $2::text, next_attempt_at = NULL, completed_at = NULL,
   callback_at = CASE WHEN $1 = 'callback' THEN callback_at END,
   callback_voice_agent_id = CASE WHEN $1 = 'callback' THEN callback_voice_agent_id END,
-  claimed_by = NULL, claimed_until = NULL, updated_at = now()
+  claimed_by = NULL, reserved_by = NULL, claimed_until = NULL, updated_at = now()
 WHERE tenant_id = $3 AND id = $4
 `
 
@@ -479,7 +482,7 @@ func (q *Queries) LeadSuppressed(ctx context.Context, tenantID uuid.UUID, iD uui
 }
 
 const leadView = `-- name: LeadView :one
-SELECT l.tenant_id, l.id, l.campaign_id, l.phone, l.phone_sealed, l.phone_hash, l.phone_last4, l.name, l.email, l.metadata, l.crm_lead_id, l.dnd_checked, l.dnd_clean, l.dnd_checked_at, l.custom_fields, l.status, l.status_set_by, l.attempts, l.next_attempt_at, l.claimed_by, l.claimed_until, l.priority, l.last_call_id, l.disposition, l.created_at, l.updated_at, l.completed_at, l.trunk_failures, l.callback_at, l.callback_voice_agent_id, t.privacy_mode
+SELECT l.tenant_id, l.id, l.campaign_id, l.phone, l.phone_sealed, l.phone_hash, l.phone_last4, l.name, l.email, l.metadata, l.crm_lead_id, l.dnd_checked, l.dnd_clean, l.dnd_checked_at, l.custom_fields, l.status, l.status_set_by, l.attempts, l.next_attempt_at, l.claimed_by, l.claimed_until, l.priority, l.last_call_id, l.disposition, l.created_at, l.updated_at, l.completed_at, l.trunk_failures, l.callback_at, l.callback_voice_agent_id, l.reserved_by, t.privacy_mode
 FROM leads l JOIN campaigns k ON k.tenant_id = l.tenant_id AND k.id = l.campaign_id JOIN tenants t ON t.id = l.tenant_id
 WHERE l.tenant_id = $1 AND l.id = $2 AND k.deleted_at IS NULL
 `
@@ -524,6 +527,7 @@ func (q *Queries) LeadView(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 		&i.Lead.TrunkFailures,
 		&i.Lead.CallbackAt,
 		&i.Lead.CallbackVoiceAgentID,
+		&i.Lead.ReservedBy,
 		&i.PrivacyMode,
 	)
 	return i, err
@@ -586,7 +590,7 @@ WITH due AS MATERIALIZED (
       OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> $1::text))
   ORDER BY c.next_attempt_at LIMIT $6 FOR UPDATE SKIP LOCKED
 )
-UPDATE leads l SET claimed_by = $1::text, claimed_until = $2::timestamptz
+UPDATE leads l SET claimed_by = $1::text, reserved_by = CASE WHEN $1::text LIKE 'agent:%' THEN $1::text END, claimed_until = $2::timestamptz
 FROM due
 WHERE l.tenant_id = $3 AND l.id = due.id
 RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.callback_voice_agent_id
@@ -611,7 +615,8 @@ type LeadsClaimCallbacksRow struct {
 
 // LeadsClaimCallbacks claims callbacks whose time has come, the longest overdue first. They are chosen once, in a query of their
 // own: a plan that joins the choice again for each row would claim more than the batch. A claim holds until its lease ends; since a
-// campaign has one pacer, a claim of another pacer (claimed_by begins with 'pacer:') is that of one which is gone.
+// campaign has one pacer, a claim of another pacer (claimed_by begins with 'pacer:') is that of one which is gone. reserved_by has an index for
+// agents, who ask what they hold, and is no pacer's: its claims write no index.
 func (q *Queries) LeadsClaimCallbacks(ctx context.Context, arg LeadsClaimCallbacksParams) ([]LeadsClaimCallbacksRow, error) {
 	rows, err := q.db.Query(ctx, leadsClaimCallbacks,
 		arg.Claimant,
@@ -655,7 +660,7 @@ WITH fresh AS MATERIALIZED (
       OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> $1::text))
   ORDER BY c.priority DESC, c.id LIMIT $8 FOR UPDATE SKIP LOCKED
 )
-UPDATE leads l SET claimed_by = $1::text, claimed_until = $2::timestamptz
+UPDATE leads l SET claimed_by = $1::text, reserved_by = CASE WHEN $1::text LIKE 'agent:%' THEN $1::text END, claimed_until = $2::timestamptz
 FROM fresh
 WHERE l.tenant_id = $3 AND l.id = fresh.id
 RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.callback_voice_agent_id
@@ -726,7 +731,7 @@ WITH due AS MATERIALIZED (
       OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> $1::text))
   ORDER BY c.next_attempt_at LIMIT $8 FOR UPDATE SKIP LOCKED
 )
-UPDATE leads l SET claimed_by = $1::text, claimed_until = $2::timestamptz
+UPDATE leads l SET claimed_by = $1::text, reserved_by = CASE WHEN $1::text LIKE 'agent:%' THEN $1::text END, claimed_until = $2::timestamptz
 FROM due
 WHERE l.tenant_id = $3 AND l.id = due.id
 RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.callback_voice_agent_id
@@ -867,7 +872,7 @@ func (q *Queries) LeadsInsert(ctx context.Context, arg LeadsInsertParams) ([]uui
 }
 
 const leadsLockWaiting = `-- name: LeadsLockWaiting :many
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id FROM leads WHERE tenant_id = $1 AND id = ANY($2::uuid[]) AND status IN ('new', 'queued', 'retry', 'callback')
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, reserved_by FROM leads WHERE tenant_id = $1 AND id = ANY($2::uuid[]) AND status IN ('new', 'queued', 'retry', 'callback')
 ORDER BY id FOR UPDATE
 `
 
@@ -911,6 +916,7 @@ func (q *Queries) LeadsLockWaiting(ctx context.Context, tenantID uuid.UUID, ids 
 			&i.TrunkFailures,
 			&i.CallbackAt,
 			&i.CallbackVoiceAgentID,
+			&i.ReservedBy,
 		); err != nil {
 			return nil, err
 		}
@@ -1034,7 +1040,7 @@ func (q *Queries) LeadsPush(ctx context.Context, arg LeadsPushParams) ([]LeadsPu
 }
 
 const leadsRelease = `-- name: LeadsRelease :exec
-UPDATE leads SET claimed_by = NULL, claimed_until = NULL
+UPDATE leads SET claimed_by = NULL, reserved_by = NULL, claimed_until = NULL
 WHERE tenant_id = $1 AND id = ANY($2::uuid[]) AND claimed_by = $3::text
 `
 

@@ -421,6 +421,7 @@ type Lead struct {
 	TrunkFailures        int32
 	CallbackAt           *time.Time
 	CallbackVoiceAgentID *uuid.UUID
+	ReservedBy           *string
 }
 
 type LiveCall struct {

@@ -66,7 +66,7 @@ func (q *Queries) LeadCount(ctx context.Context, tenantID uuid.UUID, campaignID 
 }
 
 const leadPage = `-- name: LeadPage :many
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id FROM leads
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, reserved_by FROM leads
 WHERE tenant_id = $1 AND campaign_id = $2 AND id > $3
   AND ($4::text IS NULL OR status = $4)
 ORDER BY id LIMIT $6 OFFSET $5
@@ -129,6 +129,7 @@ func (q *Queries) LeadPage(ctx context.Context, arg LeadPageParams) ([]Lead, err
 			&i.TrunkFailures,
 			&i.CallbackAt,
 			&i.CallbackVoiceAgentID,
+			&i.ReservedBy,
 		); err != nil {
 			return nil, err
 		}

@@ -3,7 +3,7 @@
 -- LeadReservedFor finds the lead of a campaign that a claimant holds.
 -- name: LeadReservedFor :one
 SELECT * FROM leads
-WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND claimed_by LIKE 'agent:%' AND claimed_by = @claimant::text AND claimed_until > @now::timestamptz
+WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND reserved_by = @claimant::text AND claimed_until > @now::timestamptz
   AND status IN ('new', 'queued', 'retry', 'callback')
 ORDER BY id LIMIT 1 FOR UPDATE;
 
@@ -13,8 +13,8 @@ UPDATE leads SET claimed_until = @until::timestamptz WHERE tenant_id = @tenant_i
 
 -- LeadsReleaseOthers gives back what a claimant holds in other campaigns: an agent has one lead at a time.
 -- name: LeadsReleaseOthers :exec
-UPDATE leads SET claimed_by = NULL, claimed_until = NULL
-WHERE tenant_id = @tenant_id AND claimed_by LIKE 'agent:%' AND claimed_by = @claimant::text AND campaign_id <> @campaign_id;
+UPDATE leads SET claimed_by = NULL, reserved_by = NULL, claimed_until = NULL
+WHERE tenant_id = @tenant_id AND reserved_by = @claimant::text AND campaign_id <> @campaign_id;
 
 -- name: LeadOfPhone :one
 SELECT * FROM leads WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND phone_hash = @phone_hash;
@@ -31,7 +31,7 @@ WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
 -- name: LeadSetCallback :exec
 UPDATE leads l SET status = 'callback', status_set_by = @set_by::text, next_attempt_at = @at::timestamptz, completed_at = NULL,
   callback_at = NULL, callback_voice_agent_id = NULL,
-  claimed_by = NULL, claimed_until = NULL, updated_at = now(), attempts = least(l.attempts, greatest(0, c.max_attempts - 1))
+  claimed_by = NULL, reserved_by = NULL, claimed_until = NULL, updated_at = now(), attempts = least(l.attempts, greatest(0, c.max_attempts - 1))
 FROM campaigns c
 WHERE l.tenant_id = @tenant_id AND l.id = @id AND c.tenant_id = l.tenant_id AND c.id = l.campaign_id;
 
@@ -39,7 +39,7 @@ WHERE l.tenant_id = @tenant_id AND l.id = @id AND c.tenant_id = l.tenant_id AND 
 -- name: LeadPromiseCallback :exec
 UPDATE leads l SET status = 'callback', status_set_by = @set_by::text, next_attempt_at = NULL, completed_at = NULL,
   callback_at = @at::timestamptz, callback_voice_agent_id = sqlc.narg('voice_agent_id'),
-  claimed_by = NULL, claimed_until = NULL, updated_at = now(), attempts = least(l.attempts, greatest(0, c.max_attempts - 1))
+  claimed_by = NULL, reserved_by = NULL, claimed_until = NULL, updated_at = now(), attempts = least(l.attempts, greatest(0, c.max_attempts - 1))
 FROM campaigns c
 WHERE l.tenant_id = @tenant_id AND l.id = @id AND c.tenant_id = l.tenant_id AND c.id = l.campaign_id;
 

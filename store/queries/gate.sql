@@ -128,7 +128,7 @@ WHERE k.tenant_id = @tenant_id AND k.is_active ORDER BY k.priority, k.name;
 -- that may be dialed, or is not the claimant's any more.
 -- name: GateAdmit :one
 WITH lead AS (
-  UPDATE leads l SET status = 'dialing', attempts = l.attempts + 1, last_call_id = @id, next_attempt_at = NULL, claimed_by = NULL,
+  UPDATE leads l SET status = 'dialing', attempts = l.attempts + 1, last_call_id = @id, next_attempt_at = NULL, claimed_by = NULL, reserved_by = NULL,
     claimed_until = NULL, dnd_checked = true, dnd_clean = true,
     dnd_checked_at = coalesce(sqlc.narg('scrubbed_at')::timestamptz, l.dnd_checked_at), updated_at = now()
   WHERE l.tenant_id = @tenant_id AND l.id = sqlc.narg('lead_id')::uuid AND l.status IN ('new', 'queued', 'retry', 'callback')

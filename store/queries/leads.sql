@@ -117,7 +117,7 @@ SELECT * FROM leads WHERE tenant_id = @tenant_id AND id = ANY(@ids::uuid[]) AND 
 ORDER BY id FOR UPDATE;
 
 -- name: LeadFinish :exec
-UPDATE leads SET status = @status, completed_at = @completed_at::timestamptz, next_attempt_at = NULL, claimed_by = NULL,
+UPDATE leads SET status = @status, completed_at = @completed_at::timestamptz, next_attempt_at = NULL, claimed_by = NULL, reserved_by = NULL,
   claimed_until = NULL, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id;
 
@@ -126,7 +126,7 @@ WHERE tenant_id = @tenant_id AND id = @id;
 UPDATE leads SET status = @status, status_set_by = @set_by::text, next_attempt_at = NULL, completed_at = NULL,
   callback_at = CASE WHEN @status = 'callback' THEN callback_at END,
   callback_voice_agent_id = CASE WHEN @status = 'callback' THEN callback_voice_agent_id END,
-  claimed_by = NULL, claimed_until = NULL, updated_at = now()
+  claimed_by = NULL, reserved_by = NULL, claimed_until = NULL, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id;
 
 -- LeadSetField puts one entry into a lead's custom fields, or takes it away when its value is null.
@@ -144,7 +144,7 @@ WHERE l.tenant_id = @tenant_id AND l.id = @id AND t.id = l.tenant_id
 
 -- name: LeadReschedule :exec
 UPDATE leads SET status = @status, attempts = @attempts, trunk_failures = trunk_failures + @trunk_failures::int,
-  next_attempt_at = @next_attempt_at::timestamptz, callback_at = NULL, claimed_by = NULL, claimed_until = NULL, updated_at = now()
+  next_attempt_at = @next_attempt_at::timestamptz, callback_at = NULL, claimed_by = NULL, reserved_by = NULL, claimed_until = NULL, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: LeadSetDisposition :exec
@@ -161,7 +161,8 @@ SELECT set_config('plan_cache_mode', 'force_custom_plan', true);
 
 -- LeadsClaimCallbacks claims callbacks whose time has come, the longest overdue first. They are chosen once, in a query of their
 -- own: a plan that joins the choice again for each row would claim more than the batch. A claim holds until its lease ends; since a
--- campaign has one pacer, a claim of another pacer (claimed_by begins with 'pacer:') is that of one which is gone.
+-- campaign has one pacer, a claim of another pacer (claimed_by begins with 'pacer:') is that of one which is gone. reserved_by has an index for
+-- agents, who ask what they hold, and is no pacer's: its claims write no index.
 -- name: LeadsClaimCallbacks :many
 WITH due AS MATERIALIZED (
   SELECT c.id FROM leads c
@@ -171,7 +172,7 @@ WITH due AS MATERIALIZED (
       OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> @claimant::text))
   ORDER BY c.next_attempt_at LIMIT @batch FOR UPDATE SKIP LOCKED
 )
-UPDATE leads l SET claimed_by = @claimant::text, claimed_until = @until::timestamptz
+UPDATE leads l SET claimed_by = @claimant::text, reserved_by = CASE WHEN @claimant::text LIKE 'agent:%' THEN @claimant::text END, claimed_until = @until::timestamptz
 FROM due
 WHERE l.tenant_id = @tenant_id AND l.id = due.id
 RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.callback_voice_agent_id;
@@ -214,7 +215,7 @@ WITH due AS MATERIALIZED (
       OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> @claimant::text))
   ORDER BY c.next_attempt_at LIMIT @batch FOR UPDATE SKIP LOCKED
 )
-UPDATE leads l SET claimed_by = @claimant::text, claimed_until = @until::timestamptz
+UPDATE leads l SET claimed_by = @claimant::text, reserved_by = CASE WHEN @claimant::text LIKE 'agent:%' THEN @claimant::text END, claimed_until = @until::timestamptz
 FROM due
 WHERE l.tenant_id = @tenant_id AND l.id = due.id
 RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.callback_voice_agent_id;
@@ -231,19 +232,19 @@ WITH fresh AS MATERIALIZED (
       OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> @claimant::text))
   ORDER BY c.priority DESC, c.id LIMIT @batch FOR UPDATE SKIP LOCKED
 )
-UPDATE leads l SET claimed_by = @claimant::text, claimed_until = @until::timestamptz
+UPDATE leads l SET claimed_by = @claimant::text, reserved_by = CASE WHEN @claimant::text LIKE 'agent:%' THEN @claimant::text END, claimed_until = @until::timestamptz
 FROM fresh
 WHERE l.tenant_id = @tenant_id AND l.id = fresh.id
 RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.callback_voice_agent_id;
 
 -- name: LeadsRelease :exec
-UPDATE leads SET claimed_by = NULL, claimed_until = NULL
+UPDATE leads SET claimed_by = NULL, reserved_by = NULL, claimed_until = NULL
 WHERE tenant_id = @tenant_id AND id = ANY(@ids::uuid[]) AND claimed_by = @claimant::text;
 
 -- LeadPostpone puts a claimed lead back to wait; one that was never dialed waits as queued.
 -- name: LeadPostpone :exec
 UPDATE leads SET status = CASE WHEN status = 'new' THEN 'queued' ELSE status END, next_attempt_at = @next_attempt_at::timestamptz,
-  claimed_by = NULL, claimed_until = NULL, updated_at = now()
+  claimed_by = NULL, reserved_by = NULL, claimed_until = NULL, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id AND claimed_by = @claimant::text
   AND status IN ('new', 'queued', 'retry', 'callback');
 

@@ -1,0 +1,58 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// hot tells how many rows of a table a transaction has updated, and how many of these in no index.
+func hot(t *testing.T, tx *store.Tx, table string) (updated, inNoIndex int) {
+	t.Helper()
+	require.NoError(t, tx.Pgx().QueryRow(t.Context(), `SELECT pg_stat_get_xact_tuples_updated($1::text::regclass), pg_stat_get_xact_tuples_hot_updated($1::text::regclass)`,
+		table).Scan(&updated, &inNoIndex))
+	return updated, inNoIndex
+}
+
+// What a pacer claims and gives back writes no index. What an agent reserves does, so that it is found.
+func TestClaimsWriteNoIndex(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.Tenant(t, st)
+	campaign := storetest.Campaign(t, st, tenant, nil)
+	ids := make([]uuid.UUID, 4)
+	for i := range ids {
+		ids[i] = storetest.Lead(t, st, tenant, campaign, fmt.Sprintf("98765432%02d", i))
+	}
+	now := time.Now()
+	claim := func(tx *store.Tx, claimant string, n int32) {
+		rows, err := tx.Q.LeadsClaimFresh(t.Context(), db.LeadsClaimFreshParams{
+			TenantID: tenant, CampaignID: campaign, Now: now, Claimant: claimant, Until: now.Add(time.Minute), Batch: n,
+		})
+		require.NoError(t, err)
+		require.Len(t, rows, int(n))
+	}
+	require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+		claim(tx, "pacer:1", 3)
+		require.NoError(t, tx.Q.LeadsRelease(t.Context(), tenant, ids[:1], "pacer:1"))
+		updated, inNoIndex := hot(t, tx, "leads")
+		require.Equal(t, []int{4, 4}, []int{updated, inNoIndex})
+		claim(tx, "agent:7", 1)
+		updated, inNoIndex = hot(t, tx, "leads")
+		require.Equal(t, []int{5, 4}, []int{updated, inNoIndex})
+		held, err := tx.Q.LeadReservedFor(t.Context(), db.LeadReservedForParams{TenantID: tenant, CampaignID: campaign, Claimant: "agent:7", Now: now})
+		require.NoError(t, err)
+		require.Equal(t, ids[0], held.ID)
+		require.NoError(t, tx.Q.LeadsReleaseOthers(t.Context(), tenant, "agent:7", uuid.Nil))
+		_, err = tx.Q.LeadReservedFor(t.Context(), db.LeadReservedForParams{TenantID: tenant, CampaignID: campaign, Claimant: "agent:7", Now: now})
+		require.ErrorIs(t, err, store.ErrNotFound)
+		return nil
+	}))
+}
