@@ -133,8 +133,11 @@ func (c *realtimeConn) take(b []byte) {
 		c.ear.Hear(time.Now(), pcm, nil)
 		return
 	case "session.update":
-		c.format = e.Session.Audio.Input.Format.Type
-		if c.format != e.Session.Audio.Output.Format.Type {
+		in, out := e.Session.Audio.Input.Format.Type, e.Session.Audio.Output.Format.Type
+		if in != "" { // what an update leaves out stays
+			c.format = in
+		}
+		if in != out {
 			c.faults = append(c.faults, string(b))
 		}
 	case "conversation.item.create", "conversation.item.truncate", "response.create", "response.cancel":
