@@ -73,6 +73,7 @@ type verdictView struct {
 	Class      string  `json:"class"`
 	Confidence float64 `json:"confidence"`
 	AfterMS    int32   `json:"after_ms"`
+	Machine    *string `json:"machine"`
 }
 
 type qualityView struct {
@@ -92,7 +93,7 @@ func viewVerdict(c db.Call) *verdictView {
 	if c.AmdClass == nil || c.AmdConfidence == nil || c.AmdAfterMs == nil {
 		return nil
 	}
-	return &verdictView{Class: *c.AmdClass, Confidence: *c.AmdConfidence, AfterMS: *c.AmdAfterMs}
+	return &verdictView{Class: *c.AmdClass, Confidence: *c.AmdConfidence, AfterMS: *c.AmdAfterMs, Machine: c.AmdMachine}
 }
 
 func viewQuality(c db.Call) (*qualityView, error) {

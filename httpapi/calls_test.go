@@ -57,10 +57,10 @@ func TestCallShowsVerdictAndQuality(t *testing.T) {
 		b.api.JSON(t, http.MethodGet, callPath(id), nil, http.StatusOK, &got)
 		return got
 	}
-	got := answered(", amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality", true, "human", "machine", 0.93, 4210,
+	got := answered(", amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, amd_machine, quality", true, "human", "machine", 0.93, 4210, "mailbox",
 		`{"inbound":{"mos":3.9,"loss_pct":5.1,"jitter_ms":11.25,"late_pct":0.2,"concealed_pct":5.3,"packets":500},"outbound":null}`)
 	require.Equal(t, "human", got["answered_by_amd"])
-	require.Equal(t, map[string]any{"class": "machine", "confidence": 0.93, "after_ms": 4210.0}, got["amd"])
+	require.Equal(t, map[string]any{"class": "machine", "confidence": 0.93, "after_ms": 4210.0, "machine": "mailbox"}, got["amd"])
 	require.Equal(t, map[string]any{
 		"inbound":  map[string]any{"mos": 3.9, "loss_pct": 5.1, "jitter_ms": 11.25, "late_pct": 0.2, "concealed_pct": 5.3},
 		"outbound": nil,

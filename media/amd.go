@@ -21,6 +21,7 @@ type amdData struct {
 	Event      amd.EventKind `json:"event"`
 	Class      amd.Class     `json:"class"`
 	Confidence float64       `json:"confidence"` // to three decimals
+	Machine    amd.Machine   `json:"machine,omitempty"`
 }
 
 // StopMachineDetection ends the detection: what comes from now on isn't the caller alone.
@@ -37,7 +38,7 @@ func (rx *fromCaller) detectMachine(pcm []int16) {
 	for ev, ok := rx.amd.Next(); ok; ev, ok = rx.amd.Next() {
 		rx.s.emit(AMD{Event: ev, Heard: rx.sh.srv.cfg.Clock()})
 		rx.sh.srv.metrics.amd.WithLabelValues(string(ev.Kind), string(ev.Class)).Inc()
-		rx.toAI.sendText(textAMD, amdData{Event: ev.Kind, Class: ev.Class, Confidence: math.Round(1000*ev.Confidence) / 1000})
+		rx.toAI.sendText(textAMD, amdData{Event: ev.Kind, Class: ev.Class, Confidence: math.Round(1000*ev.Confidence) / 1000, Machine: ev.Machine})
 	}
 	if rx.amd.Done() {
 		rx.amd = nil

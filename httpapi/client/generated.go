@@ -367,6 +367,13 @@ const (
 	ListEscalationsStatusOpen    ListEscalationsStatus = "open"
 )
 
+// Defines values for Machine.
+const (
+	MachineFax         Machine = "fax"
+	MachineMailbox     Machine = "mailbox"
+	MachineUnavailable Machine = "unavailable"
+)
+
 // Defines values for MachineVerdictClass.
 const (
 	MachineVerdictClassHuman   MachineVerdictClass = "human"
@@ -2422,12 +2429,18 @@ type LoginRequest struct {
 	Password string `json:"password"`
 }
 
+// Machine defines model for Machine.
+type Machine string
+
 // MachineVerdict defines model for MachineVerdict.
 type MachineVerdict struct {
 	// AfterMs When the verdict came, counted from the answer. One after 4,000 came too late for call.answered.
 	AfterMs    int                 `json:"after_ms"`
 	Class      MachineVerdictClass `json:"class"`
 	Confidence float64             `json:"confidence"`
+
+	// Machine Which kind of machine it is, once a tone has told, which may be after the verdict: a mailbox's beep, the special information tone of a number that can't be reached, a fax. Null until then, and for what only its speech has told.
+	Machine *Machine `json:"machine"`
 }
 
 // MachineVerdictClass defines model for MachineVerdictClass.

@@ -19,6 +19,21 @@ const (
 	ClassUnknown Class = "unknown"
 )
 
+// Machine says which kind of machine it is, once something has told. Speech alone tells none: what a recorded voice says isn't understood.
+type Machine string
+
+// The kinds of machines. One more is a CHECK of the column amd_machine, MachineVerdict in 30_calls.yaml and amd in websocket.schema.json.
+const (
+	// MachineUntold is one that only its speech has told.
+	MachineUntold Machine = ""
+	// MachineMailbox has given its beep.
+	MachineMailbox Machine = "mailbox"
+	// MachineUnavailable is an announcement behind a special information tone: the number can't be reached.
+	MachineUnavailable Machine = "unavailable"
+	// MachineFax is a fax.
+	MachineFax Machine = "fax"
+)
+
 // EventKind says what an Event reports.
 type EventKind string
 
@@ -36,6 +51,8 @@ const (
 type Event struct {
 	Kind  EventKind
 	Class Class
+	// Machine is MachineUntold for a person, too.
+	Machine Machine
 	// Confidence is the probability that Class is right, 0 to 1.
 	Confidence float64
 	// At is the length of the audio heard so far.

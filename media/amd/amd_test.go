@@ -162,6 +162,18 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// TestKinds tells which machine it is by its first tone.
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	for want, tr := range map[Machine]*track{
+		MachineFax:         newTrack().silence(0.3).tone(3, 2100),
+		MachineUnavailable: newTrack().silence(0.3).tone(0.33, 950).tone(0.33, 1400).tone(0.33, 1800).silence(1).speech(5),
+		MachineMailbox:     newTrack().silence(0.3).tone(0.3, 1000).silence(3),
+	} {
+		require.Equal(t, want, listen(Config{}, tr.pcm, frameSamples)[0].Machine)
+	}
+}
+
 // TestBeeps reports the end of a greeting and the beep at its end, and nothing after it.
 func TestBeeps(t *testing.T) {
 	t.Parallel()
@@ -188,6 +200,8 @@ func TestBeeps(t *testing.T) {
 			require.Equal(t, KindGreetingEnd, evs[1].Kind)
 			require.Equal(t, KindBeep, evs[2].Kind)
 			require.Equal(t, ClassMachine, evs[2].Class)
+			require.Equal(t, MachineUntold, evs[0].Machine, "its speech doesn't tell which")
+			require.Equal(t, MachineMailbox, evs[2].Machine)
 			require.Greater(t, evs[2].At, time.Duration(begin)*time.Second/SampleRate)
 			require.InDelta(t, end.Seconds(), evs[2].At.Seconds(), 0.3)
 		})

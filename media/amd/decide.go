@@ -22,6 +22,7 @@ const (
 func (d *Detector) decide(sig signal) {
 	switch sig {
 	case signalBeep, signalSIT, signalFax:
+		d.machine = sig.machine()
 		d.verdict(ClassMachine, toneSure)
 		d.done = sig == signalFax // it has neither a greeting nor a beep
 		return
@@ -87,6 +88,7 @@ func (d *Detector) verdict(c Class, confidence float64) {
 // follow waits for the end of a machine's greeting and for its beep.
 func (d *Detector) follow(sig signal) {
 	if sig == signalBeep {
+		d.machine = MachineMailbox
 		d.endGreeting()
 		d.emit(KindBeep, ClassMachine, toneSure)
 		d.done = true

@@ -27,6 +27,7 @@ type Detector struct {
 	rang     bool // ringing was heard
 	decided  bool
 	class    Class
+	machine  Machine
 	greeting bool // the end of the greeting was reported
 	done     bool
 
@@ -59,7 +60,7 @@ func (d *Detector) emit(kind EventKind, class Class, confidence float64) {
 	if d.count == maxEvents {
 		return // three kinds, each at most once
 	}
-	d.events[(d.head+d.count)%maxEvents] = Event{Kind: kind, Class: class, Confidence: confidence, At: d.heard()}
+	d.events[(d.head+d.count)%maxEvents] = Event{Kind: kind, Class: class, Machine: d.machine, Confidence: confidence, At: d.heard()}
 	d.count++
 }
 

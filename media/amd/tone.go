@@ -59,6 +59,20 @@ const (
 	signalProgress
 )
 
+// machine is what gives such a signal.
+func (s signal) machine() Machine {
+	switch s {
+	case signalBeep:
+		return MachineMailbox
+	case signalSIT:
+		return MachineUnavailable
+	case signalFax:
+		return MachineFax
+	case signalNone, signalProgress:
+	}
+	return MachineUntold
+}
+
 // run is a tone and how it went.
 type run struct {
 	frames      int // its length

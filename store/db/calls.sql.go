@@ -19,7 +19,7 @@ UPDATE calls SET status = $1, ring_time = coalesce($2, ring_time),
   quality = coalesce($5, quality), end_time = $6::timestamptz, hangup_cause = $7::text,
   hangup_disposition = $8, sip_status = $9
 WHERE tenant_id = $10 AND id = $11 AND status NOT IN ('completed', 'failed')
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine
 `
 
 type CallCloseParams struct {
@@ -95,6 +95,7 @@ func (q *Queries) CallClose(ctx context.Context, arg CallCloseParams) (Call, err
 		&i.AgentDue,
 		&i.FlowID,
 		&i.AnnouncedAt,
+		&i.AmdMachine,
 	)
 	return i, err
 }
@@ -102,7 +103,7 @@ func (q *Queries) CallClose(ctx context.Context, arg CallCloseParams) (Call, err
 const callDecideAnswer = `-- name: CallDecideAnswer :one
 UPDATE calls SET answered_by_amd = CASE WHEN abandoned AND amd_confidence < 0.95 THEN 'human' ELSE $1::text END
 WHERE tenant_id = $2 AND id = $3 AND amd AND answer_time IS NOT NULL AND answered_by_amd IS NULL
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine
 `
 
 // CallDecideAnswer ends the wait for a verdict, once. Who was abandoned counts as a person, unless it surely is a machine (switchctl's
@@ -154,6 +155,7 @@ func (q *Queries) CallDecideAnswer(ctx context.Context, answeredByAmd string, te
 		&i.AgentDue,
 		&i.FlowID,
 		&i.AnnouncedAt,
+		&i.AmdMachine,
 	)
 	return i, err
 }
@@ -208,7 +210,7 @@ func (q *Queries) CallLeadContext(ctx context.Context, tenantID uuid.UUID, iD uu
 }
 
 const callLockOpen = `-- name: CallLockOpen :one
-SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at FROM calls
+SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine FROM calls
 WHERE tenant_id = $1 AND id = $2 AND status NOT IN ('completed', 'failed')
 FOR UPDATE
 `
@@ -260,6 +262,7 @@ func (q *Queries) CallLockOpen(ctx context.Context, tenantID uuid.UUID, iD uuid.
 		&i.AgentDue,
 		&i.FlowID,
 		&i.AnnouncedAt,
+		&i.AmdMachine,
 	)
 	return i, err
 }
@@ -281,7 +284,7 @@ const callMarkAnswered = `-- name: CallMarkAnswered :one
 UPDATE calls SET status = 'answered', answer_time = $1::timestamptz,
   answered_by_amd = CASE WHEN amd THEN NULL ELSE 'human' END
 WHERE tenant_id = $2 AND id = $3 AND status IN ('dialing', 'ringing')
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine
 `
 
 // CallMarkAnswered leaves answered_by_amd open when machine detection listens.
@@ -332,6 +335,7 @@ func (q *Queries) CallMarkAnswered(ctx context.Context, answerTime time.Time, te
 		&i.AgentDue,
 		&i.FlowID,
 		&i.AnnouncedAt,
+		&i.AmdMachine,
 	)
 	return i, err
 }
@@ -435,24 +439,27 @@ func (q *Queries) CallSetTrunk(ctx context.Context, trunkID *uuid.UUID, tenantID
 }
 
 const callSetVerdict = `-- name: CallSetVerdict :execrows
-UPDATE calls SET amd_class = $1::text, amd_confidence = $2::float8, amd_after_ms = $3::int
-WHERE tenant_id = $4 AND id = $5 AND amd_class IS NULL
+UPDATE calls SET amd_class = coalesce(amd_class, $1::text), amd_confidence = coalesce(amd_confidence, $2::float8),
+  amd_after_ms = coalesce(amd_after_ms, $3::int), amd_machine = coalesce(amd_machine, $4)
+WHERE tenant_id = $5 AND id = $6 AND (amd_class IS NULL OR amd_machine IS NULL AND $4::text IS NOT NULL)
 `
 
 type CallSetVerdictParams struct {
 	AmdClass      string
 	AmdConfidence float64
 	AmdAfterMs    int32
+	AmdMachine    *string
 	TenantID      uuid.UUID
 	ID            uuid.UUID
 }
 
-// CallSetVerdict keeps the first verdict, also one that came after the answer was decided.
+// CallSetVerdict keeps the first verdict, also one that came after the answer was decided, and the first kind of machine that is told.
 func (q *Queries) CallSetVerdict(ctx context.Context, arg CallSetVerdictParams) (int64, error) {
 	result, err := q.db.Exec(ctx, callSetVerdict,
 		arg.AmdClass,
 		arg.AmdConfidence,
 		arg.AmdAfterMs,
+		arg.AmdMachine,
 		arg.TenantID,
 		arg.ID,
 	)
@@ -480,7 +487,7 @@ func (q *Queries) CallStatusByID(ctx context.Context, tenantID uuid.UUID, iD uui
 }
 
 const callsOpenOfNode = `-- name: CallsOpenOfNode :many
-SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at FROM calls
+SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine FROM calls
 WHERE node = $1::text AND end_time IS NULL
 ORDER BY id
 `
@@ -539,6 +546,7 @@ func (q *Queries) CallsOpenOfNode(ctx context.Context, node string) ([]Call, err
 			&i.AgentDue,
 			&i.FlowID,
 			&i.AnnouncedAt,
+			&i.AmdMachine,
 		); err != nil {
 			return nil, err
 		}

@@ -148,6 +148,7 @@ type Call struct {
 	AgentDue          *time.Time
 	FlowID            *uuid.UUID
 	AnnouncedAt       *time.Time
+	AmdMachine        *string
 }
 
 type CallCount struct {

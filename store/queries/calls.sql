@@ -19,10 +19,11 @@ UPDATE calls SET answered_by_amd = CASE WHEN abandoned AND amd_confidence < 0.95
 WHERE tenant_id = @tenant_id AND id = @id AND amd AND answer_time IS NOT NULL AND answered_by_amd IS NULL
 RETURNING *;
 
--- CallSetVerdict keeps the first verdict, also one that came after the answer was decided.
+-- CallSetVerdict keeps the first verdict, also one that came after the answer was decided, and the first kind of machine that is told.
 -- name: CallSetVerdict :execrows
-UPDATE calls SET amd_class = @amd_class::text, amd_confidence = @amd_confidence::float8, amd_after_ms = @amd_after_ms::int
-WHERE tenant_id = @tenant_id AND id = @id AND amd_class IS NULL;
+UPDATE calls SET amd_class = coalesce(amd_class, @amd_class::text), amd_confidence = coalesce(amd_confidence, @amd_confidence::float8),
+  amd_after_ms = coalesce(amd_after_ms, @amd_after_ms::int), amd_machine = coalesce(amd_machine, sqlc.narg('amd_machine'))
+WHERE tenant_id = @tenant_id AND id = @id AND (amd_class IS NULL OR amd_machine IS NULL AND sqlc.narg('amd_machine')::text IS NOT NULL);
 
 -- CallSetInsights keeps what a voice agent says of its conversation; the last word counts.
 -- name: CallSetInsights :exec

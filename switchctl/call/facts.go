@@ -52,6 +52,9 @@ func (k *core) noteVerdict(class string, confidence float64, afterMS int32) {
 	k.call.AmdClass, k.call.AmdConfidence, k.call.AmdAfterMs = &class, &confidence, &afterMS
 }
 
+// noteMachine sets which kind of machine a tone has told.
+func (k *core) noteMachine(machine string) { k.call.AmdMachine = &machine }
+
 func (k *core) noteAnsweredBy(by string) { k.call.AnsweredByAmd = &by }
 
 func (k *core) writeVerdict(ctx context.Context) {

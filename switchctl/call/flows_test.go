@@ -374,7 +374,7 @@ func (b *bench) mediaInput(f []string) {
 	case "heard":
 		s.hear(b.t, f[1:])
 	case "amd":
-		s.send(media.AMD{Event: amd.Event{Kind: amd.EventKind(f[1]), Class: amd.Class(f[2]), Confidence: sureness(f)}, Heard: time.Now()})
+		s.send(media.AMD{Event: amd.Event{Kind: amd.EventKind(f[1]), Class: amd.Class(f[2]), Confidence: sureness(f), Machine: kindTold(f[1])}, Heard: time.Now()})
 	case "dtmf":
 		s.send(media.DTMF{Digit: f[1], Duration: 100 * time.Millisecond})
 	case "disk":
@@ -388,6 +388,14 @@ func (b *bench) mediaInput(f []string) {
 	default:
 		b.t.Fatalf("flow has an unknown media input: %q", f)
 	}
+}
+
+// kindTold is the kind of machine that such an event tells.
+func kindTold(kind string) amd.Machine {
+	if kind == string(amd.KindBeep) {
+		return amd.MachineMailbox
+	}
+	return amd.MachineUntold
 }
 
 // sureness is the confidence of a verdict: sure=P as its last word, or more than it takes to act.
@@ -421,7 +429,7 @@ func (b *bench) tapInput(f []string) {
 	case "human", "machine":
 		s.send(media.AMD{Event: amd.Event{Kind: amd.KindVerdict, Class: amd.Class(f[1]), Confidence: sureness(f)}, Heard: time.Now()})
 	case "greeting_end", "beep":
-		s.send(media.AMD{Event: amd.Event{Kind: amd.EventKind(f[1]), Class: amd.ClassMachine, Confidence: 0.97}, Heard: time.Now()})
+		s.send(media.AMD{Event: amd.Event{Kind: amd.EventKind(f[1]), Class: amd.ClassMachine, Confidence: 0.97, Machine: kindTold(f[1])}, Heard: time.Now()})
 	default:
 		b.t.Fatalf("flow has an unknown tap input: %q", f)
 	}

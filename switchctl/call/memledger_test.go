@@ -189,6 +189,10 @@ func (l *memLedger) Quality(_ context.Context, call db.Call, quality json.RawMes
 func (l *memLedger) Verdict(_ context.Context, call db.Call) error {
 	return l.do(func() error {
 		row := l.calls[call.ID]
+		if row.AmdMachine == nil && call.AmdMachine != nil {
+			row.AmdMachine = call.AmdMachine
+			l.trace.add("ledger machine %s", *call.AmdMachine)
+		}
 		if row.AmdClass == nil && call.AmdClass != nil {
 			row.AmdClass, row.AmdConfidence, row.AmdAfterMs = call.AmdClass, call.AmdConfidence, call.AmdAfterMs
 			l.calls[call.ID] = row

@@ -42,7 +42,14 @@ func (mc *machine) awaitVerdict() {
 // machineHeard is a finding of machine detection. The first verdict is kept on the call's record; it decides what
 // call.answered says when that still waits, and what becomes of the call where a machine is not to be kept.
 func (mc *machine) machineHeard(ctx context.Context, ev media.AMD) {
+	told := ev.Machine != amd.MachineUntold && mc.call.AmdMachine == nil && !mc.others
+	if told {
+		mc.noteMachine(string(ev.Machine))
+	}
 	if ev.Kind != amd.KindVerdict {
+		if told && mc.call.AmdClass != nil {
+			mc.writeVerdict(ctx)
+		}
 		mc.log.DebugContext(ctx, "machine detection report", "event", string(ev.Kind), "class", string(ev.Class))
 		mc.greetingHeard(ctx, ev.Kind)
 		return

@@ -47,7 +47,7 @@ func setVerdict(ctx context.Context, tx *store.Tx, call db.Call) error {
 	return tx.Later(ctx, func(q *db.Queries) error {
 		_, err := q.CallSetVerdict(ctx, db.CallSetVerdictParams{
 			TenantID: call.TenantID, ID: call.ID, AmdClass: *call.AmdClass, AmdConfidence: *call.AmdConfidence,
-			AmdAfterMs: *call.AmdAfterMs,
+			AmdAfterMs: *call.AmdAfterMs, AmdMachine: call.AmdMachine,
 		})
 		return err
 	})

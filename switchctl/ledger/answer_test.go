@@ -56,6 +56,12 @@ func TestLedgerHoldsTheAnswerUntilTheVerdict(t *testing.T) {
 	require.NoError(t, b.l.Verdict(t.Context(), call))
 	require.NoError(t, b.l.Verdict(t.Context(), call), "told twice")
 	require.NoError(t, b.l.Verdict(t.Context(), told(b.call, "human", AnsweredByHuman)), "the first verdict stays")
+	mailbox, fax := "mailbox", "fax"
+	beeped := told(b.call, "human", AnsweredByHuman)
+	beeped.AmdMachine = &mailbox
+	require.NoError(t, b.l.Verdict(t.Context(), beeped), "a beep tells which machine, and changes nothing else")
+	beeped.AmdMachine = &fax
+	require.NoError(t, b.l.Verdict(t.Context(), beeped), "once")
 	b.endAt(t, call, at.Add(10*time.Second))
 	types, data := b.events(t)
 	require.Equal(t, []string{"call.answered", "ai_session.started", "ai_session.ended", "call.ended"}, types)
@@ -64,7 +70,7 @@ func TestLedgerHoldsTheAnswerUntilTheVerdict(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM calls c JOIN events e ON e.call_id = c.id AND e.created_at = c.answer_time "+
 		"WHERE e.type = 'call.answered'"), "the event has the time of the fact")
 	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM calls WHERE answered_by_amd = 'machine' AND amd_class = 'machine'
-		AND amd_confidence = 0.9 AND amd_after_ms = 1500`))
+		AND amd_confidence = 0.9 AND amd_after_ms = 1500 AND amd_machine = 'mailbox'`))
 	require.Len(t, b.ended, 1)
 	require.Equal(t, "machine", *b.ended[0].AmdClass, "whoever takes the call's end knows")
 }
