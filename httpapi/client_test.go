@@ -31,7 +31,7 @@ func TestTypedClient(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx, c := t.Context(), b.typed(t, b.api.Key)
-	agent, err := c.VoiceAgents.CreateVoiceAgent(ctx, client.CreateVoiceAgentRequest{Name: "main", WsURL: "wss://ai.example/ws"})
+	agent, err := c.VoiceAgents.CreateVoiceAgent(ctx, client.CreateVoiceAgentRequest{Name: "main", WsURL: client.Set("wss://ai.example/ws")})
 	require.NoError(t, err)
 	campaign, err := c.Campaigns.CreateCampaign(ctx, client.CreateCampaignRequest{
 		Name: "first", DialMode: client.DialModeProgressive, VoiceAgentID: client.Set(agent.ID), Notes: client.Set("to be cleared"),
