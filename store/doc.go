@@ -94,5 +94,5 @@
 // flows, supervisors' sessions and requests for one, agents' changes of status, the audit, accesses to recordings. Where a tenant has become strict it seals the numbers of leads,
 // and masks those of calls, AI sessions, events and answers that are kept for replays; a job does so as the mode is set (HideNumbers). Each controller calls it at its start and at NextSweep, and an advisory lock lets one of them work. A table that
 // grows with calls needs a query there, or partitions. Months of calls and events
-// are partitions (EnsurePartitions), which whoever operates the database may drop.
+// are partitions, made apart and then attached (EnsurePartitions), which whoever operates the database may drop.
 package store

@@ -140,10 +140,36 @@ func TestEnsurePartitionsGivesWayToWriters(t *testing.T) {
 		_, err := tx.Pgx().Exec(ctx, "UPDATE calls SET status = status WHERE fs_uuid = 'f'") // locks every partition
 		return err
 	}), "calls are written while the partition is awaited")
+	next := "calls_" + monthsFrom(time.Now(), 4).Format("2006_01")
+	indexes := func(table string) int {
+		return storetest.Count(t, st, "SELECT count(*) FROM pg_indexes WHERE tablename = $1", table)
+	}
+	require.Equal(t, indexes("calls_default"), indexes(next), "all that takes time is done before")
+	require.True(t, protectedTables(t, st)[next])
 	require.NoError(t, reader.Rollback(t.Context()))
 	r := <-done
 	require.NoError(t, r.err)
 	require.Equal(t, 3, r.created)
+	require.Equal(t, indexes("calls_default"), indexes(next), "none is built again")
+	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM pg_constraint WHERE conname = 'of_its_month'"))
+}
+
+// monthsFrom is the first moment of a month so many after another's.
+func monthsFrom(at time.Time, months int) time.Time {
+	return time.Date(at.UTC().Year(), at.UTC().Month()+time.Month(months), 1, 0, 0, 0, 0, time.UTC)
+}
+
+// What a process that ended has prepared is attached by the next.
+func TestEnsurePartitionsAttachesWhatWasPrepared(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	month := monthsFrom(time.Now(), 4)
+	_, err := st.Pool().Exec(t.Context(), "SELECT prepare_partition('calls', $1)", month)
+	require.NoError(t, err)
+	created, err := st.EnsurePartitions(t.Context(), 4)
+	require.NoError(t, err)
+	require.Equal(t, 3, created)
+	require.Equal(t, "calls_"+month.Format("2006_01"), partitionOf(t, st, insertCallAt(t, st, storetest.Tenant(t, st), month)))
 }
 
 func TestLookupByIDReadsOnePartition(t *testing.T) {
