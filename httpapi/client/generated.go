@@ -487,13 +487,6 @@ const (
 	ReadyResultStatusUnavailable ReadyResultStatus = "unavailable"
 )
 
-// Defines values for Refer.
-const (
-	ReferDecline  Refer = "decline"
-	ReferEmpty    Refer = ""
-	ReferTransfer Refer = "transfer"
-)
-
 // Defines values for Role.
 const (
 	RoleAdmin      Role = "admin"
@@ -2622,9 +2615,6 @@ type RecordingURL struct {
 	URL       string    `json:"url"`
 }
 
-// Refer defines model for Refer.
-type Refer string
-
 // ReplayWebhookEventsRequest defines model for ReplayWebhookEventsRequest.
 type ReplayWebhookEventsRequest struct {
 	// EventTypes As in a subscription; all that it takes when absent.
@@ -2882,7 +2872,7 @@ type TransferRequest struct {
 	Extension string `json:"extension"`
 }
 
-// TransportConfig What a transport is told. openai_realtime takes session, audio_format, functions, transfer_destinations, greet and first_message; the model stands in ws_url (?model=gpt-realtime), the key is auth_token. sip takes sip_uri, which it needs, ring_timeout_s, headers, callback_token, refer and transfer_destinations. An endpoint's INVITE says of the call, each where there is one: X-Ringmaster-Call-Id, -Voice-Agent-Id, -External-Agent-Id, -Direction, -From, -To, -Campaign-Id, -Lead-Id, -Control-Url; -Variables and -Parameters, the prompt variables and what connect_url has answered, each as a=b&c=d in the form of a URL's query, if it has at most 512 bytes; and -Callback-Token, if asked for. In the others quotes, brackets, commas, percent signs, and what isn't printable ASCII, are written as in a URL (%2C).
+// TransportConfig What a transport is told. openai_realtime takes session, audio_format, functions, transfer_destinations, greet and first_message; the model stands in ws_url (?model=gpt-realtime), the key is auth_token. sip takes sip_uri, which it needs, ring_timeout_s, headers and callback_token. An endpoint transfers by the control endpoint; its REFER is declined (405). Its INVITE says of the call, each where there is one: X-Ringmaster-Call-Id, -Voice-Agent-Id, -External-Agent-Id, -Direction, -From, -To, -Campaign-Id, -Lead-Id, -Control-Url; -Variables and -Parameters, the prompt variables and what connect_url has answered, each as a=b&c=d in the form of a URL's query, if it has at most 512 bytes; and -Callback-Token, if asked for. In the others quotes, brackets, commas, percent signs, and what isn't printable ASCII, are written as in a URL (%2C).
 type TransportConfig struct {
 	// AudioFormat The law of G.711, both ways; absent, it is the carrier's.
 	AudioFormat *TransportConfigAudioFormat `json:"audio_format,omitempty"`
@@ -2902,9 +2892,6 @@ type TransportConfig struct {
 	// Headers Headers of the endpoint's INVITE, at most 20, whose names begin with X-. No credentials, which others can read on the way and in this answer.
 	Headers map[string]string `json:"headers,omitzero"`
 
-	// Refer What becomes of the endpoint's REFER; it is declined by default, or it is the verb transfer. One with Replaces is declined in any case.
-	Refer *Refer `json:"refer,omitempty"`
-
 	// RingTimeoutS How long the endpoint may ring; 10 by default.
 	RingTimeoutS *int `json:"ring_timeout_s,omitempty"`
 
@@ -2914,7 +2901,7 @@ type TransportConfig struct {
 	// SIPURI sip:user@host or sip:user@host:port, with ;transport=tcp for TCP, which long INVITEs are better off with. Its host must be one of the tenant's sip_hosts, and no trunk's (422 sip_host_not_allowed); its user is no phone number. It is looked up for each call, and the address that was checked is the one that is dialed.
 	SIPURI *string `json:"sip_uri,omitempty"`
 
-	// TransferDestinations The only destinations that the model may name when it calls transfer, or a REFER: numbers, SIP URIs, queues or agents, as they stand here. None leaves it to the model, which a caller may talk into any number that the tenant's calls may reach. A transfer without a destination goes to transfer_destination.
+	// TransferDestinations The only destinations that the model may name when it calls transfer: numbers, SIP URIs, queues or agents, as they stand here. None leaves it to the model, which a caller may talk into any number that the tenant's calls may reach. A transfer without a destination goes to transfer_destination.
 	TransferDestinations []string `json:"transfer_destinations,omitzero"`
 }
 

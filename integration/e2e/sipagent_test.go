@@ -3,6 +3,9 @@ package e2e
 import (
 	"maps"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
+	"github.com/ringmaster/ringmaster/integration/stack"
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
@@ -167,6 +171,143 @@ func TestSIPInbound(t *testing.T) {
 		call := c.endedCall(t, callID.String())
 		require.Equal(t, "completed", call.Status)
 		require.Equal(t, "recv_bye", deref(call.HangupDisposition))
+		requireApart(t, c.recording(t, call.ID), callerHz)
+		c.atRest(t)
+	})
+}
+
+// sessionEnd waits for a call's ai_session.ended and returns its outcome and its log's entries of a type.
+func (r *receiver) sessionEnd(t *testing.T, callID, entries string) (outcome string, log []map[string]any) {
+	t.Helper()
+	eventually(t, 20*time.Second, "the session's end is told", func() bool { return slices.Contains(r.ofCall(callID), "ai_session.ended") })
+	for _, d := range r.deliveries() {
+		if d.event.Data["call_id"] != callID || d.event.Type != "ai_session.ended" {
+			continue
+		}
+		outcome, _ = d.event.Data["outcome"].(string)
+		metadata, _ := d.event.Data["metadata"].(map[string]any)
+		logs, _ := metadata["logs"].([]any)
+		for _, one := range logs {
+			if entry, ok := one.(map[string]any); ok && entry["type"] == entries {
+				said, _ := entry["metadata"].(map[string]any)
+				log = append(log, said)
+			}
+		}
+	}
+	return outcome, log
+}
+
+// A SIP endpoint that refuses, is out of order or doesn't answer in time can't be reached: the call ends as ws_disconnect_action says, and the session's
+// log has why. Nobody was served, so that the lead isn't completed.
+func TestSIPRefused(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		r := newReceiver(t, accept)
+		c.subscribe(t, r.URL, "ai_session.*")
+		for i, one := range []struct {
+			status int
+			ring   time.Duration
+			cause  string
+		}{{486, 0, "USER_BUSY"}, {503, 0, "NORMAL_TEMPORARY_FAILURE"}, {200, 20 * time.Second, "NO_ANSWER"}} {
+			bot := newSIPBot(t)
+			bot.refuses(one.status, one.ring)
+			campaign, lead := c.sipCampaign(t, bot, "987619210"+strconv.Itoa(i), map[string]any{"ring_timeout_s": 2}, nil)
+			call := c.ended(t, campaign, 1, 40*time.Second)[0]
+			require.Equal(t, "SERVICE_UNAVAILABLE", deref(call.HangupCause), one.cause)
+			outcome, log := r.sessionEnd(t, call.ID, "sip")
+			require.Equal(t, "error", outcome)
+			require.Len(t, log, 1)
+			require.Equal(t, one.cause, log[0]["hangup_cause"])
+			if one.ring == 0 {
+				require.Equal(t, strconv.Itoa(one.status), log[0]["sip_status"])
+			}
+			require.NotEqual(t, "completed", c.leadStatus(t, lead))
+			require.NotContains(t, r.ofCall(call.ID), "ai_session.started")
+		}
+		c.atRest(t)
+	})
+}
+
+// A SIP endpoint's REFER is declined, and the call goes on; by the control endpoint, with the token of its INVITE, it hands the caller over. The
+// recording goes on.
+func TestSIPTransfer(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		r := newReceiver(t, accept)
+		c.subscribe(t, r.URL, "ai_session.*")
+		bot := newSIPBot(t)
+		const number, other = "9876192110", "9876192111"
+		campaign, lead := c.sipCampaign(t, bot, number, map[string]any{"callback_token": true}, map[string]any{"ws_disconnect_action": "transfer_to_queue"})
+		s := bot.next(t)
+		call := c.calls(t, campaign)[0]
+		s.say(agentHz, time.Minute)
+		caller := c.callee(t, number)
+		caller.hears(t, agentHz, "the caller hears the voice agent")
+		for _, to := range []string{"<sip:+91" + other + "@127.0.0.1>", "<sip:+91" + other + "@127.0.0.1?Replaces=nobody%40x%3Bto-tag%3Da%3Bfrom-tag%3Db>"} {
+			require.Equal(t, http.StatusMethodNotAllowed, s.refer(t, to))
+		}
+		caller.hears(t, agentHz, "the call goes on")
+
+		body := strings.NewReader(`{"event":"transfer","destination_type":"e164","destination":"+91` + other + `"}`)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.header("X-Ringmaster-Control-Url"), body)
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+s.header("X-Ringmaster-Callback-Token"))
+		req.Header.Set("Content-Type", "application/json")
+		require.Equal(t, http.StatusOK, c.plain(t, req, nil))
+		eventually(t, 20*time.Second, "the other party hears the caller", func() bool {
+			report, ok := c.report(t, "+91"+other)
+			return ok && len(onsets(report.Heard, callerHz)) > 0
+		})
+		s.ends(t)
+		outcome, _ := r.sessionEnd(t, call.ID, "sip")
+		require.Equal(t, "transferred_e164", outcome)
+		require.Contains(t, r.ofCall(call.ID), "ai_session.transferred")
+		eventually(t, 20*time.Second, "the caller hears the other party", func() bool { return caller(callerHz) > 500 })
+		c.hangUp(t, "+91"+other)
+		require.Equal(t, "completed", c.ended(t, campaign, 1, 20*time.Second)[0].Status)
+		require.Equal(t, "completed", c.leadStatus(t, lead))
+		w, err := wav.Parse(c.recording(t, call.ID))
+		require.NoError(t, err)
+		require.NotEmpty(t, wavOnsets(w.Channel(1), w.Rate, agentHz), "the voice agent is on the right")
+		require.NotEmpty(t, wavOnsets(w.Channel(1), w.Rate, callerHz), "and then the other party")
+		c.atRest(t)
+	})
+}
+
+// When the controller is killed, caller and SIP endpoint talk on without a gap; the next one takes the session up. An endpoint that has hung up meanwhile
+// has ended its call.
+func TestSIPOutlivesTheController(t *testing.T) {
+	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
+		bot := newSIPBot(t)
+		const number, left = "9876192120", "9876192121"
+		campaign, _ := c.sipCampaign(t, bot, number, nil, nil)
+		s := bot.next(t)
+		gone, _ := c.sipCampaign(t, bot, left, nil, nil)
+		leaves := bot.next(t)
+		s.say(agentHz, 5*time.Minute)
+		leaves.say(agentHz, 5*time.Minute)
+		caller := c.callee(t, number)
+		caller.hears(t, agentHz, "the caller hears the voice agent")
+		c.callee(t, left).hears(t, agentHz, "so does the other")
+		call := c.calls(t, campaign)[0]
+
+		require.NoError(t, c.KillController())
+		caller.hears(t, agentHz, "the caller goes on hearing it")
+		leaves.bye(t)
+		require.NoError(t, c.StartController(t.Context()))
+		c.ended(t, gone, 1, 40*time.Second)
+		eventually(t, 40*time.Second, "the session is taken up", func() bool {
+			state := c.state(t, call.ID)
+			return state["state"] == "agent_connected" && state["is_recording"] == true
+		})
+		c.control(t, http.StatusOK, call.ID, map[string]any{"event": "send_dtmf", "digits": "7"})
+		eventually(t, 20*time.Second, "the caller gets the digit", func() bool {
+			report, ok := c.report(t, number)
+			return ok && len(report.DTMF) == 1 && report.DTMF[0].Digit == "7"
+		})
+		caller.hears(t, agentHz, "the caller hears it all the time")
+		require.Equal(t, 2, bot.invites(), "nobody is dialed again")
+		s.bye(t)
+		ended := c.ended(t, campaign, 1, 20*time.Second)[0]
+		require.Equal(t, "completed", ended.Status)
 		requireApart(t, c.recording(t, call.ID), callerHz)
 		c.atRest(t)
 	})

@@ -110,6 +110,13 @@ func (b *sipBot) refuses(status int, ring time.Duration) {
 	b.refusal, b.ring = status, ring
 }
 
+// invites is how many INVITEs have come.
+func (b *sipBot) invites() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.seen
+}
+
 func (b *sipBot) invited(req *sip.Request, tx sip.ServerTransaction) {
 	if c := b.of(req); c != nil { // a re-INVITE
 		_ = tx.Respond(sip.NewSDPResponseFromRequest(req, c.sdp()))
@@ -134,7 +141,7 @@ func (b *sipBot) invited(req *sip.Request, tx sip.ServerTransaction) {
 			return
 		}
 	}
-	if refusal != 0 {
+	if refusal != 0 && refusal != 200 {
 		_ = dialog.Respond(refusal, "No", nil)
 		return
 	}

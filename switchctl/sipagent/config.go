@@ -10,21 +10,12 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // Transport is the transport of voice agents that are SIP endpoints: the switch bridges the caller to one.
 const Transport = "sip"
-
-// What is done with a voice agent's REFER.
-const (
-	// ReferDecline refuses it; the default.
-	ReferDecline = "decline"
-	// ReferTransfer takes it for the verb transfer, to one of the transfer_destinations where there are some.
-	ReferTransfer = "transfer"
-)
 
 const (
 	defaultRing = 10 * time.Second
@@ -33,8 +24,6 @@ const (
 	maxURI      = 256
 	// maxHeaders and the two below bound a voice agent's own headers: an INVITE should stay within a few packets.
 	maxHeaders, maxHeaderName, maxHeaderValue = 20, 64, 256
-	// maxDestinations and maxDestination, in characters, bound the destinations of transfers.
-	maxDestinations, maxDestination = 64, 512
 )
 
 // ownPrefix begins the names of the headers that this service sets.
@@ -50,10 +39,6 @@ type Config struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	// CallbackToken has the INVITE carry the call's callback token.
 	CallbackToken bool `json:"callback_token,omitempty"`
-	// Refer is ReferDecline, also where it is empty, or ReferTransfer.
-	Refer string `json:"refer,omitempty"`
-	// TransferDestinations are the only destinations that a REFER may name; none leaves it to the voice agent.
-	TransferDestinations []string `json:"transfer_destinations,omitempty"`
 }
 
 // ConfigError means that a transport_config can't be served.
@@ -69,9 +54,6 @@ func (c Config) RingTimeout() time.Duration {
 	}
 	return time.Duration(c.RingTimeoutS) * time.Second
 }
-
-// Refers tells whether a REFER is a transfer.
-func (c Config) Refers() bool { return c.Refer == ReferTransfer }
 
 // ParseConfig reads a transport_config. Its errors are a [*ConfigError].
 func ParseConfig(raw json.RawMessage) (Config, error) {
@@ -95,13 +77,6 @@ func ParseConfig(raw json.RawMessage) (Config, error) {
 	if c.RingTimeoutS != 0 && (c.RingTimeoutS < minRing || c.RingTimeoutS > maxRing) {
 		return c, &ConfigError{"ring_timeout_s", fmt.Sprintf("must be between %d and %d", minRing, maxRing)}
 	}
-	if c.Refer != "" && c.Refer != ReferDecline && c.Refer != ReferTransfer {
-		return c, &ConfigError{"refer", "must be one of decline, transfer"}
-	}
-	if bad := func(d string) bool { return d == "" || utf8.RuneCountInString(d) > maxDestination }; len(c.TransferDestinations) > maxDestinations ||
-		slices.ContainsFunc(c.TransferDestinations, bad) {
-		return c, &ConfigError{"transfer_destinations", fmt.Sprintf("must be at most %d destinations of 1 to %d characters", maxDestinations, maxDestination)}
-	}
 	return c, c.checkHeaders()
 }
 
@@ -113,8 +88,8 @@ func checkMembers(raw json.RawMessage) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		switch name {
-		case "headers", "transfer_destinations":
-		case "sip_uri", "ring_timeout_s", "callback_token", "refer":
+		case "headers":
+		case "sip_uri", "ring_timeout_s", "callback_token":
 			if string(members[name]) == "null" {
 				return &ConfigError{name, "may not be null; leave it out"}
 			}
