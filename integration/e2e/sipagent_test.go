@@ -34,7 +34,12 @@ func (c *customer) sipAgent(t *testing.T, bot *sipBot, config, more map[string]a
 // sipCampaign starts a campaign of one lead, whom a SIP endpoint takes.
 func (c *customer) sipCampaign(t *testing.T, bot *sipBot, number string, config, more map[string]any) (campaign, lead string) {
 	t.Helper()
-	campaign = c.campaign(t, c.sipAgent(t, bot, config, more), nil)
+	return c.sipCampaignOf(t, c.campaign(t, c.sipAgent(t, bot, config, more), nil), number)
+}
+
+// sipCampaignOf has a campaign call a number.
+func (c *customer) sipCampaignOf(t *testing.T, campaign, number string) (same, lead string) {
+	t.Helper()
 	lead = c.push(t, campaign, number)
 	c.start(t, campaign)
 	return campaign, lead
@@ -235,7 +240,9 @@ func TestSIPTransfer(t *testing.T) {
 		c.subscribe(t, r.URL, "ai_session.*")
 		bot := newSIPBot(t)
 		const number, other = "9876192110", "9876192111"
-		campaign, lead := c.sipCampaign(t, bot, number, map[string]any{"callback_token": true}, map[string]any{"ws_disconnect_action": "transfer_to_queue"})
+		agent := c.sipAgent(t, bot, map[string]any{"callback_token": true}, map[string]any{"ws_disconnect_action": "transfer_to_queue"})
+		// While machine detection taps the caller, FreeSWITCH's recording writes nothing: here the first seconds matter.
+		campaign, lead := c.sipCampaignOf(t, c.campaign(t, agent, map[string]any{"amd": false}), number)
 		s := bot.next(t)
 		call := c.calls(t, campaign)[0]
 		s.say(agentHz, time.Minute)
