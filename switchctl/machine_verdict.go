@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// machineSure is the confidence from which on something is done about a machine. In a cross-validation of the detector's training
-	// half in nine parts, machines were 93% of what was judged 0.90 to 0.95, 95% up to 0.98, and 99% from there on.
+	// machineSure is the confidence from which on something is done about a machine. On training sources that the detector's model did not know, 3 of
+	// 1,980 persons were told with as much (media/amd/README.md).
 	machineSure = 0.95
 	// agentListens is how long an agent has had a callee who is no longer taken away: whoever talks hears who it is.
 	agentListens = time.Second

@@ -29,7 +29,10 @@ type sourceRow struct {
 func (r *sourceRow) right() float64 { return share(r.ok, r.count) }
 
 // table is one row a source, and one a category of either half.
-type table struct{ rows, kinds []sourceRow }
+type table struct {
+	rows, kinds []sourceRow
+	wrong       []string // what a verdict was wrong about, for those who look for the reason
+}
 
 func (t *table) add(name string, recs []Recording) {
 	row := sourceRow{name: name, half: recs[0].Half}
@@ -37,6 +40,9 @@ func (t *table) add(name string, recs []Recording) {
 		r := &recs[i]
 		f := Listen(r)
 		row.count1(r, f)
+		if f.Verdict.Class != r.Want {
+			t.wrong = append(t.wrong, describe(r, f))
+		}
 		kind := string(r.Category)
 		k := slices.IndexFunc(t.kinds, func(s sourceRow) bool { return s.name == kind && s.half == r.Half })
 		if k < 0 {
@@ -46,6 +52,32 @@ func (t *table) add(name string, recs []Recording) {
 		t.kinds[k].count1(r, f)
 	}
 	t.rows = append(t.rows, row)
+}
+
+// describe says what a recording holds, and what was made of it.
+func describe(r *Recording, f Finding) string {
+	out := fmt.Sprintf("%s, %s: %s at %.2f s, confidence %.2f; speech from %.2f s", r.Name, r.Category, f.Verdict.Class, f.Verdict.At.Seconds(), f.Verdict.Confidence,
+		r.Onset.Seconds())
+	for _, st := range r.steps {
+		switch st.kind {
+		case stepSay:
+			out += fmt.Sprintf(" [%s %d words/min: %q]", st.voice, st.speed, st.text)
+		case stepPause:
+			out += fmt.Sprintf(" %.2f s", st.length.Seconds())
+		case stepTone:
+			out += fmt.Sprintf(" tone %.0f Hz %.2f s", st.hz, st.length.Seconds())
+		case stepMusic:
+			out += fmt.Sprintf(" music %.2f s", st.length.Seconds())
+		}
+	}
+	l := &r.line
+	out += fmt.Sprintf("; speech %.0f dBFS, noise %.0f dB, babble %.0f dB, loss %.1f%%", l.speech, l.noise, l.babble, 100*l.loss)
+	for name, has := range map[string]bool{"GSM": l.mobile, "music behind": l.backing != nil, "our voice comes back": l.echo != nil} {
+		if has {
+			out += ", " + name
+		}
+	}
+	return out
 }
 
 // count1 counts one recording.

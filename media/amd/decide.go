@@ -1,6 +1,15 @@
 package amd
 
+import "math"
+
 const (
+	// An early verdict needs odds (logarithms) as high as machineOdds and speech for machineFrom seconds, or as low as personOdds. sureSlope and
+	// sureShift make probabilities of odds. They and Config.MachineAt were chosen on training sources that the model did not know (TestTrain of
+	// integration/amdcorpus). At machineOdds a machine is as sure as it takes to act (switchctl.MachineSure).
+	machineOdds, machineFrom, personOdds = 5.0, 1.0, -3.0
+	sureSlope, sureShift                 = 0.75, 0.35
+	// unsure is the most that verdicts with lesser odds are worth.
+	unsure = 0.94
 	// word is the most that is too little for a greeting, and wordPause how long its speaker has then waited for an answer at least;
 	// phrase and phrasePause are more of both: a mailbox may say so much, but its beep would have come. All are in seconds.
 	// still is how long there has been no soft sound either: it may be the beginning of more.
@@ -10,7 +19,7 @@ const (
 	still               = 0.06
 	personSure          = 0.99
 	// The certainty of a machine that was told by a tone, and of ringing with nobody behind it yet.
-	toneSure, ringSure = 0.98, 0.8
+	toneSure, ringSure = 0.98, 0.85
 	// minHeard is how long after the onset of speech, in seconds, its pattern tells a machine at the earliest: of less there were no
 	// examples. A mailbox does not keep its caller waiting, nor does it speak as late as that.
 	minHeard = 2.3
@@ -40,6 +49,8 @@ func (d *Detector) decide(sig signal) {
 		d.verdict(ClassHuman, personSure)
 	case f.Bursts > 0 && (late || f.Since >= d.cfg.Decide.Seconds()):
 		d.weigh()
+	case f.Bursts > 0 && d.frame%WeighEvery == 0:
+		d.early()
 	case late && d.rang:
 		d.verdict(ClassMachine, ringSure)
 	case late:
@@ -55,10 +66,21 @@ func (d *Detector) waits(f *features) bool {
 	return f.Speech <= word && f.Pause >= wordPause || f.Speech <= phrase && f.Pause >= phrasePause
 }
 
-// weigh decides at the limit, when neither a tone nor a person's silence has.
+// early decides as soon as the pattern of speech leaves little doubt.
+func (d *Detector) early() {
+	f := d.features()
+	switch z := odds(f.vector()); {
+	case z >= machineOdds && f.Since >= machineFrom && sure(z) >= d.cfg.MachineAt:
+		d.verdict(ClassMachine, sure(z))
+	case z <= personOdds && f.Told == 0 && !d.tones.hums():
+		d.verdict(ClassHuman, 1-sure(z))
+	}
+}
+
+// weigh decides at the limit, when neither a tone nor the pattern of speech has before.
 func (d *Detector) weigh() {
 	f := d.features()
-	p := f.machine()
+	p := max(f.Told, sure(odds(f.vector())))
 	if f.Since < min(minHeard, d.cfg.Decide.Seconds()) {
 		p = min(p, max(f.Told, 0.5))
 	}
@@ -67,6 +89,16 @@ func (d *Detector) weigh() {
 	} else {
 		d.verdict(ClassHuman, max(0.5, 1-p))
 	}
+}
+
+// sure is the probability of a machine at such odds. Odds are those of one moment; a verdict is given at the first of many moments that is clear enough,
+// so that it is worth less.
+func sure(z float64) float64 {
+	p := 1 / (1 + math.Exp(-sureSlope*z-sureShift))
+	if z < machineOdds {
+		return min(p, unsure)
+	}
+	return p
 }
 
 // told is the probability of a machine that the tones give so far which have not decided by themselves.

@@ -5,10 +5,11 @@
 // are cut, it has no clock but the samples, and Feed allocates nothing.
 //
 // Tones decide at once: a beep, a special information tone, a fax. Somebody who says a word or a phrase and then waits is a person.
-// Else the detector listens for nearly three seconds and then weighs how speech and silence went by: small decision trees, made
-// from the tuning half of the corpus in integration/amdcorpus, whose held-out half tells how well they do.
+// Else the detector weighs twelve times a second how speech and silence went by, and decides as soon as that leaves little doubt, after nearly three seconds
+// in any case. What weighs is small decision trees, made from the training sources of integration/amdcorpus; README.md has what sources that are held out
+// say of them.
 //
 // Read it in this order: amd.go (what a user sees), detector.go (the path of a frame), pattern.go (the bursts and
 // pauses that speech makes), tone.go and spectrum.go (beeps and signalling tones), decide.go (the verdict), features.go, pitch.go
-// and model.go (what is weighed when the verdict is due, and how), sparse.go (why little is heard of a person after it).
+// and model.go (what is weighed, and how), sparse.go (why little is heard of a person after it).
 package amd

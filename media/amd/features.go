@@ -22,7 +22,7 @@ type features struct {
 	// Longest, First and Last are the lengths of the longest burst, the first and the latest.
 	Longest, First, Last float64
 
-	// What follows is worked out only when the verdict is due.
+	// What follows is worked out only when it is weighed.
 
 	// SoftGap, SoftFirst and SoftLast are Gap, First and Last with the soft sound.
 	SoftGap, SoftFirst, SoftLast float64
@@ -72,9 +72,6 @@ func (f *features) vector() [InputCount]float64 {
 		f.Beats, f.Dips, f.Turns, f.Held, f.Steps, f.Vowels, f.Vowel,
 	}
 }
-
-// machine is the probability of a machine, for features as they are when speech began about three seconds ago.
-func (f *features) machine() float64 { return max(f.Told, 1/(1+math.Exp(-odds(f.vector())))) }
 
 // complete works out the features that are only wanted for the verdict.
 func (p *pattern) complete() {
