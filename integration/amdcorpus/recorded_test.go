@@ -52,7 +52,7 @@ func prompts(dir string) *phrases {
 		var out []string
 		for _, u := range utterances {
 			var files []string
-			for _, name := range strings.Fields(u) {
+			for name := range strings.FieldsSeq(u) {
 				files = append(files, find(name))
 			}
 			if !slices.Contains(files, "") {
@@ -98,7 +98,7 @@ func prompts(dir string) *phrases {
 func files(dir string) []string {
 	var out []string
 	for _, pattern := range []string{"*.wav", "*.gsm", "*.ogg"} {
-		some, _ := filepath.Glob(filepath.Join(dir, pattern)) //nolint:errcheck // the pattern is good
+		some, _ := filepath.Glob(filepath.Join(dir, pattern))
 		out = append(out, some...)
 	}
 	return out
@@ -119,7 +119,7 @@ func lasts(path string) time.Duration {
 // spellers are people who say a letter or a syllable.
 func spellers() cast {
 	c := cast{music: melodies(HeldOut)}
-	dirs, _ := filepath.Glob(filepath.Join(lettersRoot, "*")) //nolint:errcheck // the pattern is good
+	dirs, _ := filepath.Glob(filepath.Join(lettersRoot, "*"))
 	for _, dir := range dirs {
 		say := slices.Concat(files(filepath.Join(dir, "alpha")), files(filepath.Join(dir, "syllab")))
 		if len(say) > 5 {

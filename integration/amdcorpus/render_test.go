@@ -74,7 +74,7 @@ func render(ctx context.Context, sp *Speech, s *Sample) (Recording, error) {
 		case stepTone:
 			sound = tones(st.hz, st.glideTo, count(st.length))
 		case stepMusic:
-			if sound = nil; st.file == "" {
+			if st.file == "" {
 				sound = music(rng, count(st.length))
 			} else if sound, err = sp.clip(ctx, st.file, st.from, count(st.length)); err != nil {
 				return r, err

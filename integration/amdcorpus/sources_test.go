@@ -38,18 +38,47 @@ const (
 func spoken() []quota {
 	const h, m = amd.ClassHuman, amd.ClassMachine
 	return []quota{
-		{OneWord, h, 30}, {ShortPhrase, h, 24}, {Sentence, h, 16}, {Company, h, 16}, {Business, h, 16}, {SecondHello, h, 16},
-		{Babble, h, 8}, {Backed, h, 12}, {Child, h, 10}, {Overlap, h, 8}, {Late, h, 4},
-		{VoicemailBeep, m, 36}, {ShortBeep, m, 20}, {VoicemailPlain, m, 14}, {PausedGreeting, m, 12}, {Carrier, m, 30}, {CarrierSIT, m, 8},
-		{Menu, m, 18}, {Ringback, m, 6}, {Music, m, 8}, {Fax, m, 6}, {BeepOnly, m, 2},
+		{OneWord, h, 30},
+		{ShortPhrase, h, 24},
+		{Sentence, h, 16},
+		{Company, h, 16},
+		{Business, h, 16},
+		{SecondHello, h, 16},
+		{Babble, h, 8},
+		{Backed, h, 12},
+		{Child, h, 10},
+		{Overlap, h, 8},
+		{Late, h, 4},
+		{VoicemailBeep, m, 36},
+		{ShortBeep, m, 20},
+		{VoicemailPlain, m, 14},
+		{PausedGreeting, m, 12},
+		{Carrier, m, 30},
+		{CarrierSIT, m, 8},
+		{Menu, m, 18},
+		{Ringback, m, 6},
+		{Music, m, 8},
+		{Fax, m, 6},
+		{BeepOnly, m, 2},
 	}
 }
 
 func recorded() []quota {
 	const h, m = amd.ClassHuman, amd.ClassMachine
 	return []quota{
-		{OneWord, h, 30}, {ShortPhrase, h, 20}, {Sentence, h, 10}, {SecondHello, h, 14}, {Backed, h, 8}, {Overlap, h, 4}, {Late, h, 4},
-		{VoicemailBeep, m, 22}, {VoicemailPlain, m, 12}, {Carrier, m, 24}, {CarrierSIT, m, 6}, {Menu, m, 20}, {Music, m, 6},
+		{OneWord, h, 30},
+		{ShortPhrase, h, 20},
+		{Sentence, h, 10},
+		{SecondHello, h, 14},
+		{Backed, h, 8},
+		{Overlap, h, 4},
+		{Late, h, 4},
+		{VoicemailBeep, m, 22},
+		{VoicemailPlain, m, 12},
+		{Carrier, m, 24},
+		{CarrierSIT, m, 6},
+		{Menu, m, 20},
+		{Music, m, 6},
 	}
 }
 

@@ -72,10 +72,14 @@ func describe(r *Recording, f Finding) string {
 	}
 	l := &r.line
 	out += fmt.Sprintf("; speech %.0f dBFS, noise %.0f dB, babble %.0f dB, loss %.1f%%", l.speech, l.noise, l.babble, 100*l.loss)
-	for name, has := range map[string]bool{"GSM": l.mobile, "music behind": l.backing != nil, "our voice comes back": l.echo != nil} {
-		if has {
-			out += ", " + name
-		}
+	if l.mobile {
+		out += ", GSM"
+	}
+	if l.backing != nil {
+		out += ", music behind"
+	}
+	if l.echo != nil {
+		out += ", our voice comes back"
 	}
 	return out
 }

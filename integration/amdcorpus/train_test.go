@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -220,8 +221,8 @@ func (p policy) decide(j *judgedLesson) (machine bool, z float64, wait time.Dura
 }
 
 type outcome struct {
-	n, ok, persons, wrong, sure int
-	waits                       []time.Duration
+	n, ok, persons, wrong int
+	waits                 []time.Duration
 }
 
 // printPolicies prints what policies make of sources that the model doesn't know.
@@ -231,7 +232,8 @@ func printPolicies(t *testing.T, names []string, js []judgedLesson) {
 		for _, human := range []float64{-2.5, -3, -3.5} {
 			for _, last := range []float64{0.5, 1, 1.5} {
 				p := policy{machine, human, last, 1}
-				line := fmt.Sprintf("machine %.1f human %.1f last %.1f:", machine, human, last)
+				var line strings.Builder
+				fmt.Fprintf(&line, "machine %.1f human %.1f last %.1f:", machine, human, last)
 				var all outcome
 				for _, name := range names {
 					var o outcome
@@ -241,9 +243,9 @@ func printPolicies(t *testing.T, names []string, js []judgedLesson) {
 							all.take(p, &js[i])
 						}
 					}
-					line += " " + name + o.String()
+					line.WriteString(" " + name + o.String())
 				}
-				t.Log(line + " all" + all.String())
+				t.Log(line.String() + " all" + all.String())
 			}
 		}
 	}

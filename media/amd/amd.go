@@ -60,8 +60,10 @@ type Event struct {
 }
 
 const (
-	// LatestSince is the default of Config.Decide, LatestVerdict that of Config.MaxWait.
-	LatestSince, LatestVerdict = 2840 * time.Millisecond, 3800 * time.Millisecond
+	// LatestSince is the default of Config.Decide.
+	LatestSince = 2840 * time.Millisecond
+	// LatestVerdict is the default of Config.MaxWait.
+	LatestVerdict = 3800 * time.Millisecond
 	// WeighEvery is how many frames lie between two looks at the odds.
 	WeighEvery = 4
 )

@@ -54,8 +54,12 @@ type features struct {
 	Told float64
 }
 
-// InputCount is how many inputs the model has, InputSince which of them is the time since the onset.
-const InputCount, InputSince = 64, 48
+const (
+	// InputCount is how many inputs the model has.
+	InputCount = 64
+	// InputSince is the one that is the time since the onset.
+	InputSince = 48
+)
 
 // vector is the model's input.
 func (f *features) vector() [InputCount]float64 {
