@@ -145,10 +145,10 @@ func playSpeech(ctx context.Context, t *trial, _ *line) {
 	if !t.begun(ctx) || !t.stay(ctx, time.Second) {
 		return
 	}
-	before := t.caller.heardFor()
+	before := t.w.hears().loud // the greeting, which may not have been heard to its end
 	t.speak(ctx)
 	const enough = 100 * time.Millisecond
-	answered := t.wait(ctx, t.k.o.AnswerWithin, t.hearing(before+enough))
+	answered := t.wait(ctx, t.k.o.AnswerWithin, func() bool { return t.w.hears().loud >= before+enough })
 	t.stay(ctx, 2*time.Second) // of the answer, whose pace is measured
 	if t.over() {
 		return
