@@ -49,6 +49,11 @@ func (c *Client) Press(ctx context.Context, key string, req PressRequest) error 
 	return c.do(ctx, http.MethodPost, "/calls/"+url.PathEscape(key)+"/keys", req, nil)
 }
 
+// Tape is what a live call has heard since it was asked first.
+func (c *Client) Tape(ctx context.Context, key string) ([]Taped, error) {
+	return ask[[]Taped](ctx, c, http.MethodPost, "/calls/"+url.PathEscape(key)+"/tape", nil)
+}
+
 // Forget drops the reports of ended calls.
 func (c *Client) Forget(ctx context.Context) error {
 	return c.do(ctx, http.MethodDelete, "/calls", nil, nil)

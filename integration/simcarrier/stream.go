@@ -79,6 +79,8 @@ type stream struct {
 	onsets  []time.Time
 	came    map[float64][]time.Time // of onsets heard, by frequency
 	trips   []float64
+	taping  bool
+	tape    []Taped
 }
 
 // heldPacket waits out its jitter.
@@ -168,6 +170,7 @@ func (st *stream) hear(h *rtp.Header, payload []byte, at time.Time) {
 		return
 	}
 	n := c.decode(st.samples, payload)
+	st.keep(h.Timestamp, at, st.samples[:n])
 	st.ear.Hear(st.clock.date(h.Timestamp, at), st.samples[:n], st.onset)
 }
 
