@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -142,13 +143,9 @@ func (k *Kit) spec() (media.SessionSpec, error) {
 			AccountSID: twilio.SID(twilio.AccountPrefix, uuid.Nil), CallSID: twilio.SID(twilio.CallPrefix, id), StreamSID: twilio.SID(twilio.StreamPrefix, session),
 		}
 		call["service_callback_token"], call["control_url"] = token, control
-		for name, value := range k.o.Variables {
-			call[name] = value
-		}
+		maps.Copy(call, k.o.Variables)
 	case media.TransportOpenAI:
-		for name, value := range k.o.Variables {
-			call[name] = value
-		}
+		maps.Copy(call, k.o.Variables)
 		if k.config.AudioFormat == openai.FormatPCMA {
 			spec.Audio.Encoding = media.EncodingPCMA
 		}

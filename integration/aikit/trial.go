@@ -227,7 +227,7 @@ func (t *trial) endFinding(end *media.SocketClosed) Finding {
 	case end.Code == ws.CloseAbnormal:
 		f.Rule, f.Seen = "broken", fmt.Sprintf("the connection broke: %v", unwrapped(end.Err))
 	default:
-		f.Seen = fmt.Sprintf("%v", end.Err)
+		f.Seen = end.Err.Error()
 	}
 	return f
 }
