@@ -143,6 +143,10 @@ func poolConfig(url string, maxConns int32) (*pgxpool.Config, error) {
 		// A plan per statement and connection: planning anew costs the gate and the closing of a call a third more CPU.
 		cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	}
+	if cfg.ConnConfig.RuntimeParams["max_parallel_workers_per_gather"] == "" {
+		// A plan for any values reckons with a third of all calls where it reads those of the last seconds, and would start processes for them each time.
+		cfg.ConnConfig.RuntimeParams["max_parallel_workers_per_gather"] = "0"
+	}
 	liveness(cfg.ConnConfig)
 	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
 		plainUUIDs(conn.TypeMap())
