@@ -42,7 +42,6 @@ type sipCall struct {
 	dialog *sipgo.DialogServerSession
 	conn   *net.UDPConn
 	peer   netip.AddrPort
-	event  uint8
 	over   chan struct{} // closed when a BYE has come or was sent
 
 	mu       sync.Mutex

@@ -190,10 +190,10 @@ func (v *voice) endLogs(ctx context.Context) int {
 	return v.ai.logs.end(ctx)
 }
 
-// appendLog keeps an entry with the session's logs; reply, which may be nil, hears what became of it.
-func (v *voice) appendLog(ctx context.Context, typ string, metadata json.RawMessage, source string, reply chan<- controlResult) {
-	if err := v.ai.logs.note(ctx, typ, metadata, source, reply); err != nil && reply != nil {
-		reply <- controlResult{err: err}
+// appendLog keeps an entry with the session's logs, if there is room.
+func (v *voice) appendLog(ctx context.Context, typ string, metadata json.RawMessage, source string) {
+	if err := v.ai.logs.note(ctx, typ, metadata, source, nil); err != nil {
+		v.log.DebugContext(ctx, "keeping an entry of the session's log failed", "error", err)
 	}
 }
 
@@ -212,5 +212,5 @@ func (v *voice) logReason(ctx context.Context, req switchctl.ControlRequest) {
 	if req.Reason != "" {
 		metadata, _ = json.Marshal(map[string]string{"reason": req.Reason}) // a string has no error
 	}
-	v.appendLog(ctx, req.Event, metadata, req.Source, nil)
+	v.appendLog(ctx, req.Event, metadata, req.Source)
 }

@@ -295,7 +295,7 @@ func (v *voice) sipRefused(ctx context.Context, ev *esl.Event) {
 // noteSIP tells the session's log why the endpoint wasn't reached.
 func (v *voice) noteSIP(ctx context.Context, why map[string]any) {
 	raw, _ := json.Marshal(why) // strings always encode
-	v.appendLog(ctx, "sip", raw, sourceSystem, nil)
+	v.appendLog(ctx, "sip", raw, sourceSystem)
 }
 
 // sipLeft: the endpoint's leg has ended. Its BYE ends the session as a socket that is closed does. When the caller has hung up, their own end follows.

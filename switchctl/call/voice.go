@@ -212,7 +212,7 @@ func (v *voice) granted(ctx context.Context, m sessionGranted) (state, error) {
 	s.logs.resume(m.grant.LogEntries, m.grant.LogBytes)
 	if s.note != "" {
 		note, _ := json.Marshal(map[string]string{"error": s.note}) // a string has no error
-		v.appendLog(ctx, "connect_url", note, sourceSystem, nil)
+		v.appendLog(ctx, "connect_url", note, sourceSystem)
 	}
 	if sub := subprotocolOf(s.agent); sub != "" && !slices.Contains(v.c.cfg.Subprotocols, sub) {
 		v.log.ErrorContext(ctx, "voice agent's subprotocol is not in media.subprotocols", "subprotocol", sub)

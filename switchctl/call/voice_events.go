@@ -79,7 +79,7 @@ func (v *voice) textFrame(ctx context.Context, t media.Text) (state, error) {
 			v.hangupSession(ctx, nil)
 		}
 	case "json":
-		v.appendLog(ctx, "json", t.Data, "ai", nil)
+		v.appendLog(ctx, "json", t.Data, "ai")
 	case "transfer":
 		var req switchctl.ControlRequest
 		if err := json.Unmarshal(t.Data, &req); err != nil {

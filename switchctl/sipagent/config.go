@@ -121,7 +121,7 @@ func SplitTransport(uri string) (bare, transport string, err error) {
 }
 
 // headerName is the form of the names of a voice agent's own headers.
-var headerName = regexp.MustCompile(`^[Xx]-[A-Za-z0-9]+(-[A-Za-z0-9]+)*$`) //nolint:gochecknoglobals // compiled once
+var headerName = regexp.MustCompile(`^[Xx]-[A-Za-z0-9]+(-[A-Za-z0-9]+)*$`)
 
 // checkHeaders holds the voice agent's own headers to what the switch's dial string and a SIP message carry as they are.
 func (c Config) checkHeaders() error {
