@@ -92,10 +92,10 @@ func (s schema) try(ctx context.Context, p *goose.Provider) error {
 	for try := 1; ; try++ {
 		_, err := p.UpByOne(ctx)
 		switch {
-		case !hasCode(err, codeLockTimeout, codeDeadlock):
+		case !hasCode(err, codeLockTimeout, codeDeadlock, codeCanceled):
 			return translate(err)
 		case try == s.tries:
-			return fmt.Errorf("%w: others hold a lock that it needs, %d tries: end long transactions, dumps for one, and run it again: %w",
+			return fmt.Errorf("%w: others hold a lock that it needs, or keep it from being done in time, %d tries: end long transactions, dumps for one, and run it again: %w",
 				ErrBusy, try, err)
 		}
 		if err := retry.Pause(ctx, retry.Jitter(schemaWait)); err != nil {

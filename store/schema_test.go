@@ -44,6 +44,9 @@ var (
 	writesLocked = regexp.MustCompile(`(?is)\b(?:ALTER\s+TABLE|CREATE\s+TRIGGER|LOCK\s+TABLE|audit_changes\().*\b(?:UPDATE\s+\w+\s+(?:\w+\s+)?SET|DELETE\s+FROM|INSERT\s+INTO[^;]*\bSELECT)\b`)
 )
 
+// strengthensLock finds a lock that becomes a stronger one: who has read before waits for the lock, and the lock for who has read.
+var strengthensLock = regexp.MustCompile(`(?is)\bLOCK\s+TABLE\b.*\b(?:DROP\s+TRIGGER|ALTER\s+TABLE)\b`)
+
 // blocking tells what of a migration would have calls wait.
 func blocking(text string) []string {
 	outside := strings.Contains(text, "-- +goose NO TRANSACTION")
@@ -142,7 +145,10 @@ func TestMigrationsStopNoCalls(t *testing.T) {
 		before = after
 		text, err := fs.ReadFile(files, source.Path)
 		require.NoError(t, err)
-		up, _, _ := strings.Cut(string(text), "-- +goose Down")
+		up, down, _ := strings.Cut(string(text), "-- +goose Down")
+		for _, part := range []string{up, down} {
+			require.NotRegexp(t, strengthensLock, functionBody.ReplaceAllString(comment.ReplaceAllString(part, ""), ""), "%s: CREATE OR REPLACE TRIGGER needs no stronger lock", source.Path)
+		}
 		if source.Version == countsOpenRows {
 			continue
 		}
