@@ -116,6 +116,33 @@ func TestConnectURL(t *testing.T) {
 	require.Equal(t, own, leg.connects[0].Agent.WsUrl)
 }
 
+// TestConnectURLHidesItsCredentials: they are shown as a mask, kept by a PATCH that shows the same, and go to no other host.
+func TestConnectURLHidesItsCredentials(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made, err := b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[voiceagents.Input](t,
+		`{"name":"a","ws_url":"wss://127.0.0.1/own","connect_url":"https://127.0.0.1/connect?lang=hi&api_key=0123456789abcdef"}`))
+	require.NoError(t, err)
+	const shown = "https://127.0.0.1/connect?lang=hi&api_key=••••cdef"
+	require.Equal(t, shown, *made.ConnectURL)
+	kept := func() string {
+		return storetest.Query[string](t, b.st, b.tenant, "SELECT connect_url FROM voice_agents WHERE id = $1", made.ID)[0]
+	}
+	patch := func(address string) (voiceagents.VoiceAgent, error) {
+		return b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[voiceagents.Input](t, `{"connect_url":"`+address+`"}`))
+	}
+	got, err := patch("https://127.0.0.1/connect?lang=en&api_key=••••cdef")
+	require.NoError(t, err)
+	require.Equal(t, "https://127.0.0.1/connect?lang=en&api_key=••••cdef", *got.ConnectURL)
+	require.Equal(t, "https://127.0.0.1/connect?lang=en&api_key=0123456789abcdef", kept())
+	for _, bad := range []string{"https://127.0.0.2/connect?api_key=••••cdef", "http://127.0.0.1/connect?api_key=••••cdef", "https://127.0.0.1/connect?api_key=••••abcd"} {
+		_, err = patch(bad)
+		require.Equal(t, []string{"connect_url"}, fields(t, err), bad)
+	}
+	_, err = b.svc.VoiceAgents.CreateVoiceAgent(t.Context(), b.tenant, decode[voiceagents.Input](t, `{"name":"b","ws_url":"wss://127.0.0.1/own","connect_url":"`+shown+`"}`))
+	require.Equal(t, []string{"connect_url"}, fields(t, err))
+}
+
 // TestConnectURLKeepsTheToken: a voice agent's auth token is sent to the host of its ws_url only; for OpenAI it is the key that is billed. Twilio's is
 // never sent: it signs.
 func TestConnectURLKeepsTheToken(t *testing.T) {

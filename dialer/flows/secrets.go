@@ -97,7 +97,7 @@ func hide(nodes json.RawMessage) (masked json.RawMessage, hidden secrets, err er
 	masked, err = eachRequest(nodes, func(id string, r *webRequest) {
 		var s nodeSecrets
 		for name, value := range r.headers {
-			if !store.SecretName(name) || !literal(value) {
+			if !store.SecretName(name) || !store.HoldsSecret(value) {
 				continue
 			}
 			if s.Headers == nil {
@@ -105,7 +105,7 @@ func hide(nodes json.RawMessage) (masked json.RawMessage, hidden secrets, err er
 			}
 			s.Headers[name], r.headers[name] = value, store.MaskSecret(value)
 		}
-		if shown := maskURL(r.url); shown != r.url {
+		if shown := store.MaskURL(r.url); shown != r.url {
 			s.URL, r.url = r.url, shown
 		}
 		if s.URL != "" || s.Headers != nil {
@@ -124,7 +124,7 @@ func reveal(masked json.RawMessage, hidden secrets) (json.RawMessage, error) {
 				r.headers[name] = secret
 			}
 		}
-		if s.URL != "" && r.url == maskURL(s.URL) {
+		if s.URL != "" && r.url == store.MaskURL(s.URL) {
 			r.url = s.URL
 		}
 	})
@@ -157,7 +157,7 @@ func keep(given, was json.RawMessage) (nodes json.RawMessage, wrong []flow.Fault
 			}
 		}
 		if strings.Contains(r.url, store.Mask) {
-			if r.url = unmaskURL(r.url, old.url); strings.Contains(r.url, store.Mask) {
+			if r.url = store.UnmaskURL(r.url, old.url); strings.Contains(r.url, store.Mask) {
 				fail("data.url", gone)
 				return
 			}
@@ -184,113 +184,13 @@ func (r webRequest) header(name string) (string, bool) {
 	return "", false
 }
 
-// literal tells whether a value has something to hide: variables and the name of a scheme are nothing, and neither is a mask.
-func literal(value string) bool {
-	if strings.Contains(value, store.Mask) {
-		return false
-	}
-	var rest strings.Builder
-	for value != "" {
-		before, after, found := strings.Cut(value, "{{")
-		rest.WriteString(before)
-		if !found {
-			break
-		}
-		_, value, _ = strings.Cut(after, "}}")
-	}
-	text := strings.TrimSpace(rest.String())
-	return text != "" && !strings.EqualFold(text, "bearer") && !strings.EqualFold(text, "basic") && !strings.EqualFold(text, "token")
-}
-
-// part is a credential in a URL.
-type part struct {
-	name     string // of the parameter; empty for the password before "@"
-	from, to int
-}
-
-// partsOf finds the credentials of a URL, which may hold variables and masks.
-func partsOf(address string) (parts []part) {
-	before, _, _ := strings.Cut(address, "#")
-	_, after, absolute := strings.Cut(before, "://")
-	if absolute {
-		start := len(before) - len(after)
-		authority := after[:endOf(after, "/?")]
-		if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-			if colon := strings.IndexByte(authority[:at], ':'); colon >= 0 {
-				parts = append(parts, part{"", start + colon + 1, start + at})
-			}
-		}
-	}
-	question := strings.IndexByte(before, '?')
-	if question < 0 {
-		return parts
-	}
-	for from := question + 1; from <= len(before); {
-		to := from + endOf(before[from:], "&")
-		if name, value, ok := strings.Cut(before[from:to], "="); ok && value != "" && store.SecretName(plainName(name)) {
-			parts = append(parts, part{plainName(name), to - len(value), to})
-		}
-		from = to + 1
-	}
-	return parts
-}
-
-// plainName is a parameter's name without escapes.
-func plainName(name string) string {
-	if plain, err := url.QueryUnescape(name); err == nil {
-		return plain
-	}
-	return name
-}
-
-func endOf(s, chars string) int {
-	if i := strings.IndexAny(s, chars); i >= 0 {
-		return i
-	}
-	return len(s)
-}
-
-// replaceParts gives a URL with its credentials changed.
-func replaceParts(address string, change func(name, value string) string) string {
-	var out strings.Builder
-	done := 0
-	for _, p := range partsOf(address) {
-		out.WriteString(address[done:p.from])
-		out.WriteString(change(p.name, address[p.from:p.to]))
-		done = p.to
-	}
-	out.WriteString(address[done:])
-	return out.String()
-}
-
-func maskURL(address string) string {
-	return replaceParts(address, func(_, value string) string {
-		if !literal(value) {
-			return value
-		}
-		return store.MaskSecret(value)
-	})
-}
-
-// unmaskURL puts the credentials of a URL of before where another one shows their masks.
-func unmaskURL(shown, was string) string {
-	return replaceParts(shown, func(name, value string) string {
-		if !strings.Contains(value, store.Mask) {
-			return value
-		}
-		for _, p := range partsOf(was) {
-			if secret := was[p.from:p.to]; p.name == name && store.MaskSecret(secret) == value {
-				return secret
-			}
-		}
-		return value
-	})
-}
-
 // originOf is where a URL leads: scheme and host. It is empty where variables say so.
 func originOf(address string) string {
 	scheme, after, ok := strings.Cut(address, "://")
-	authority := after[:endOf(after, "/?#")]
+	authority := after
+	if end := strings.IndexAny(after, "/?#"); end >= 0 {
+		authority = after[:end]
+	}
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		authority = authority[at+1:]
 	}

@@ -85,6 +85,9 @@ func (in Input) apply(ctx context.Context, c *input.Form, guard input.Guard, to 
 		if scheme, rest, ok := strings.Cut(v, "://"); ok {
 			v = strings.ToLower(scheme) + "://" + rest
 		}
+		if strings.Contains(v, store.Mask) {
+			c.Fail("connect_url", "shows a mask where a credential is: give it whole")
+		}
 		to.ConnectUrl = input.OrNil(v)
 	}
 	in.applyConfig(c, before, to)

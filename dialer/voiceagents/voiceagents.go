@@ -241,6 +241,9 @@ func (v *Service) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in 
 		if err != nil {
 			return row, err
 		}
+		if in.ConnectURL.Has() && row.ConnectUrl != nil && netguard.SameEnd(*row.ConnectUrl, in.ConnectURL.Value) {
+			in.ConnectURL.Value = store.UnmaskURL(in.ConnectURL.Value, *row.ConnectUrl)
+		}
 		in, err := v.keepMaskedToken(in, row)
 		if err != nil {
 			return row, err
@@ -475,13 +478,21 @@ func voiceAgentUpdate(row db.VoiceAgent) db.VoiceAgentUpdateParams {
 	}
 }
 
+// maskedURL is a URL as it is shown.
+func maskedURL(address *string) *string {
+	if address == nil {
+		return nil
+	}
+	return new(store.MaskURL(*address))
+}
+
 func (v *Service) voiceAgentOf(row db.VoiceAgent) (VoiceAgent, error) {
 	out := VoiceAgent{
 		ID: row.ID, TenantID: row.TenantID, Name: row.Name, WSURL: row.WsUrl, AudioFormat: audioOf(row),
 		ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
 		MaxConcurrent: int(row.MaxConcurrent), Status: Status(row.Status), TokenLifetime: row.TokenLifetime,
 		Subprotocol: row.Subprotocol, WSDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope, Transport: row.Transport,
-		TransportConfig: row.TransportConfig, ConnectURL: row.ConnectUrl, CreatedAt: row.CreatedAt.UTC(),
+		TransportConfig: row.TransportConfig, ConnectURL: maskedURL(row.ConnectUrl), CreatedAt: row.CreatedAt.UTC(),
 		UpdatedAt: row.UpdatedAt.UTC(),
 	}
 	if len(row.AuthTokenSealed) > 0 {

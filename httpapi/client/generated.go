@@ -3001,7 +3001,7 @@ type VoiceAgent struct {
 	// AuthToken Whole in the answer to its creation; afterwards "••••" and its last four characters.
 	AuthToken *string `json:"auth_token"`
 
-	// ConnectURL Asked before each session where the socket is.
+	// ConnectURL Asked before each session where the socket is. Credentials in it are shown as a mask; a PATCH that shows the same keeps them.
 	ConnectURL      *string   `json:"connect_url"`
 	CreatedAt       time.Time `json:"created_at"`
 	ExternalAgentID *string   `json:"external_agent_id"`

@@ -119,7 +119,7 @@ func emitEnded(ctx context.Context, tx *store.Tx, call db.Call, lead *LeadContex
 
 func emitSessionStarted(ctx context.Context, tx *store.Tx, call db.Call, s db.AiSession) error {
 	return emit(ctx, tx, call, store.EventAISessionStarted, s.StartedAt, sessionStartedPayload{
-		CallID: call.ID, VoiceAgentID: s.VoiceAgentID, ExternalAgentID: s.ExternalAgentID, WSURL: s.WsUrl,
+		CallID: call.ID, VoiceAgentID: s.VoiceAgentID, ExternalAgentID: s.ExternalAgentID, WSURL: store.MaskURL(s.WsUrl),
 		StartedAt: s.StartedAt.UTC(),
 	})
 }

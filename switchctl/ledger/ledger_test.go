@@ -145,6 +145,7 @@ func TestLedgerRunsACallFromAnswerToItsEnd(t *testing.T) {
 	require.NoError(t, b.l.Ringing(ctx, b.call, at.Add(-time.Second)))
 	require.NoError(t, b.l.Answered(ctx, b.call, at))
 	require.NoError(t, b.l.Answered(ctx, b.call, at), "told twice")
+	b.agent.WsUrl += "?token=0123456789abcdef"
 	g := b.startSession(t)
 	require.Equal(t, "+919876543210", g.To)
 	require.Equal(t, "CRM-7", *g.Lead.CRMLeadID)
@@ -171,6 +172,7 @@ func TestLedgerRunsACallFromAnswerToItsEnd(t *testing.T) {
 	require.Equal(t, []string{"call.answered", "ai_session.started", "ai_session.ended", "call.ended"}, types)
 	require.Equal(t, "human", data[0]["answered_by_amd"])
 	require.Equal(t, map[string]any{"k": 1.0}, data[0]["lead_metadata"])
+	require.Regexp(t, `\?token=••••cdef$`, data[1]["ws_url"])
 	require.Equal(t, "hangup", data[2]["outcome"])
 	metadata, ok := data[2]["metadata"].(map[string]any)
 	require.True(t, ok)
