@@ -50,7 +50,20 @@ func TestClaimsWriteNoIndex(t *testing.T) {
 		held, err := tx.Q.LeadReservedFor(t.Context(), db.LeadReservedForParams{TenantID: tenant, CampaignID: campaign, Claimant: "agent:7", Now: now})
 		require.NoError(t, err)
 		require.Equal(t, ids[0], held.ID)
-		require.NoError(t, tx.Q.LeadsReleaseOthers(t.Context(), tenant, "agent:7", uuid.Nil))
+		// A controller of the version before gives it back, and a pacer of its claims it: it writes claimed_by alone.
+		claimedBy := func(claimant *string) {
+			_, err := tx.Pgx().Exec(t.Context(), "UPDATE leads SET claimed_by = $3 WHERE tenant_id = $1 AND id = $2", tenant, ids[0], claimant)
+			require.NoError(t, err)
+		}
+		pacer, agent := "pacer:2", "agent:7"
+		claimedBy(&pacer)
+		_, err = tx.Q.LeadReservedFor(t.Context(), db.LeadReservedForParams{TenantID: tenant, CampaignID: campaign, Claimant: agent, Now: now})
+		require.ErrorIs(t, err, store.ErrNotFound)
+		require.NoError(t, tx.Q.LeadsReleaseOthers(t.Context(), tenant, agent, uuid.Nil))
+		updated, inNoIndex = hot(t, tx, "leads")
+		require.Equal(t, []int{6, 5}, []int{updated, inNoIndex}, "the pacer's stays")
+		claimedBy(&agent)
+		require.NoError(t, tx.Q.LeadsReleaseOthers(t.Context(), tenant, agent, uuid.Nil))
 		_, err = tx.Q.LeadReservedFor(t.Context(), db.LeadReservedForParams{TenantID: tenant, CampaignID: campaign, Claimant: "agent:7", Now: now})
 		require.ErrorIs(t, err, store.ErrNotFound)
 		return nil

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 
@@ -23,10 +24,22 @@ WHERE x.relkind = 'I' AND NOT i.indisvalid AND x.relnamespace = current_schema()
 ORDER BY 1, 2`
 
 // dropUnused drops two indexes of River's, of jobs by their arguments and metadata, which nothing here asks for: of all that a job costs they were
-// the largest part. River's own maintenance passes over indexes that aren't there.
-func dropUnused(ctx context.Context, pool *pgxpool.Pool) error {
+// the largest part. River's own maintenance passes over indexes that aren't there. One that somebody reads for long, a dump for one, is left to the
+// next start.
+func dropUnused(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
+	cfg := pool.Config().ConnConfig.Copy()
+	cfg.RuntimeParams["lock_timeout"] = strconv.FormatInt(schemaLockTimeout.Milliseconds(), 10)
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return lostUnless(ctx, translate(err))
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is left on it
 	for _, name := range []string{"river_job_args_index", "river_job_metadata_index"} {
-		if _, err := pool.Exec(ctx, "DROP INDEX CONCURRENTLY IF EXISTS "+name); err != nil {
+		_, err := conn.Exec(ctx, "DROP INDEX CONCURRENTLY IF EXISTS "+name)
+		switch {
+		case hasCode(err, codeLockTimeout, codeDeadlock):
+			log.WarnContext(ctx, "dropping an unused index failed, the next start tries again: somebody reads its table for long", "index", name, "error", err)
+		case err != nil:
 			return lostUnless(ctx, translate(err))
 		}
 	}

@@ -69,7 +69,7 @@ func Migrate(ctx context.Context, cfg Config) (err error) {
 		_, unlockErr := lock.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(migrationLock))
 		err = errors.Join(err, unlockErr)
 	}()
-	return migrateLocked(ctx, pool)
+	return migrateLocked(ctx, pool, log)
 }
 
 // takeMigrationLock asks again and again. A statement that waited for the lock would hold a snapshot, and the one who has the lock waits
@@ -86,7 +86,7 @@ func takeMigrationLock(ctx context.Context, conn *pgxpool.Conn) error {
 	}
 }
 
-func migrateLocked(ctx context.Context, pool *pgxpool.Pool) error {
+func migrateLocked(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	files, err := Migrations()
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
@@ -105,7 +105,7 @@ func migrateLocked(ctx context.Context, pool *pgxpool.Pool) error {
 	if _, err := jobs.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 		return fmt.Errorf("migrate the job queue: %w", translate(err))
 	}
-	if err := dropUnused(ctx, pool); err != nil {
+	if err := dropUnused(ctx, pool, log); err != nil {
 		return fmt.Errorf("migrate the job queue: %w", err)
 	}
 	// Somebody who reads for long doesn't keep a controller from starting: it makes partitions, too.

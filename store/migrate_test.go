@@ -1,6 +1,9 @@
 package store_test
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -26,6 +29,32 @@ func TestMigrateAgain(t *testing.T) {
 		require.NoError(t, <-errs)
 	}
 	storetest.Tenant(t, storetest.Open(t, url))
+}
+
+// Who reads the queue of jobs for long keeps the indexes that nothing asks for, and no controller from starting.
+func TestMigratePassesOverAnIndexThatSomebodyReads(t *testing.T) {
+	t.Parallel()
+	url := storetest.NewURL(t)
+	st := storetest.Open(t, url)
+	_, err := st.Pool().Exec(t.Context(), "CREATE INDEX river_job_args_index ON river_job USING gin (args)")
+	require.NoError(t, err)
+	reader, err := st.Pool().Begin(t.Context())
+	require.NoError(t, err)
+	defer reader.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it is over by then
+	_, err = reader.Exec(t.Context(), "SELECT count(*) FROM river_job")
+	require.NoError(t, err)
+	left := func() int {
+		return storetest.Count(t, st, "SELECT count(*) FROM pg_indexes WHERE indexname = 'river_job_args_index' AND schemaname = current_schema()")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var told bytes.Buffer
+	require.NoError(t, store.Migrate(ctx, store.Config{URL: url, Logger: slog.New(slog.NewTextHandler(&told, nil))}))
+	require.Contains(t, told.String(), "river_job_args_index")
+	require.Equal(t, 1, left())
+	require.NoError(t, reader.Rollback(t.Context()))
+	require.NoError(t, store.Migrate(ctx, store.Config{URL: url}))
+	require.Zero(t, left())
 }
 
 func TestMigrateAnEmptyDatabaseTwiceAtOnce(t *testing.T) {

@@ -172,6 +172,28 @@ func TestEnsurePartitionsAttachesWhatWasPrepared(t *testing.T) {
 	require.Equal(t, "calls_"+month.Format("2006_01"), partitionOf(t, st, insertCallAt(t, st, storetest.Tenant(t, st), month)))
 }
 
+// Its table has changed since: what was prepared is made anew. What somebody has detached isn't.
+func TestEnsurePartitionsMakesAnewWhatIsOfAnOlderTable(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	month := monthsFrom(time.Now(), 4)
+	kept, now := insertCallAt(t, st, storetest.Tenant(t, st), time.Now()), "calls_"+time.Now().UTC().Format("2006_01")
+	for _, sql := range []string{
+		"SELECT prepare_partition('calls', '" + month.Format(time.DateOnly) + "')",
+		"ALTER TABLE calls DETACH PARTITION " + now,
+		"ALTER TABLE calls ADD COLUMN later text NOT NULL DEFAULT ''",
+		"ALTER TABLE " + now + " ADD COLUMN later text NOT NULL DEFAULT ''",
+	} {
+		_, err := st.Pool().Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	created, err := st.EnsurePartitions(t.Context(), 4)
+	require.NoError(t, err)
+	require.Equal(t, 4, created)
+	require.Equal(t, now, partitionOf(t, st, kept), "what was detached has its rows")
+	require.Equal(t, "calls_"+month.Format("2006_01"), partitionOf(t, st, insertCallAt(t, st, storetest.Tenant(t, st), month)))
+}
+
 func TestLookupByIDReadsOnePartition(t *testing.T) {
 	t.Parallel()
 	st := storetest.New(t)

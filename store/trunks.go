@@ -15,12 +15,15 @@ const (
 	TrunkRateWindow = time.Second
 	// ClockSkew is how far the clocks of controllers and the database may be apart.
 	ClockSkew = 5 * time.Second
+	// trunkIDsSince is how far back the ids of calls reach among which those of the last TrunkRateWindow are looked for: an id is of the clock of the
+	// controller that began the call, its time is the database's.
+	trunkIDsSince = 30 * time.Second
 )
 
 // TrunksInUse reads the tenant's active trunks by their priority, with the channels that they hold and the calls that they have begun
 // within the last TrunkRateWindow. The gate's lock makes the count exact: what it admits has a later time.
 func TrunksInUse(ctx context.Context, q *db.Queries, tenant uuid.UUID) ([]db.GateTrunksRow, error) {
-	return q.GateTrunks(ctx, TrunkRateWindow.Seconds(), tenant, IDFloor(time.Now().Add(-TrunkRateWindow-ClockSkew)))
+	return q.GateTrunks(ctx, TrunkRateWindow.Seconds(), tenant, IDFloor(time.Now().Add(-trunkIDsSince)))
 }
 
 // A trunk that is out of order is left alone for a while, and tried by one call at a time then.

@@ -250,7 +250,8 @@ func (q *Queries) LeadPromiseCallback(ctx context.Context, arg LeadPromiseCallba
 const leadReservedFor = `-- name: LeadReservedFor :one
 
 SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, reserved_by FROM leads
-WHERE tenant_id = $1 AND campaign_id = $2 AND reserved_by = $3::text AND claimed_until > $4::timestamptz
+WHERE tenant_id = $1 AND campaign_id = $2 AND reserved_by = $3::text AND claimed_by = $3::text
+  AND claimed_until > $4::timestamptz
   AND status IN ('new', 'queued', 'retry', 'callback')
 ORDER BY id LIMIT 1 FOR UPDATE
 `
@@ -263,7 +264,7 @@ type LeadReservedForParams struct {
 }
 
 // What agents do with leads and calls: take the next one, dial, dispose.
-// LeadReservedFor finds the lead of a campaign that a claimant holds.
+// LeadReservedFor finds the lead of a campaign that a claimant holds. reserved_by has the index; controllers of the version before write claimed_by alone.
 func (q *Queries) LeadReservedFor(ctx context.Context, arg LeadReservedForParams) (Lead, error) {
 	row := q.db.QueryRow(ctx, leadReservedFor,
 		arg.TenantID,
@@ -394,7 +395,7 @@ func (q *Queries) LeadsOfHashes(ctx context.Context, tenantID uuid.UUID, hashes 
 
 const leadsReleaseOthers = `-- name: LeadsReleaseOthers :exec
 UPDATE leads SET claimed_by = NULL, reserved_by = NULL, claimed_until = NULL
-WHERE tenant_id = $1 AND reserved_by = $2::text AND campaign_id <> $3
+WHERE tenant_id = $1 AND reserved_by = $2::text AND claimed_by = $2::text AND campaign_id <> $3
 `
 
 // LeadsReleaseOthers gives back what a claimant holds in other campaigns: an agent has one lead at a time.

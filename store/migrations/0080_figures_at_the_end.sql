@@ -78,7 +78,7 @@ CREATE OR REPLACE TRIGGER calls_changed AFTER UPDATE ON calls
 SELECT set_config('app.system', '', true), set_config('enable_seqscan', 'on', true);
 
 -- +goose Down
-SELECT set_config('app.system', 'on', true);
+SELECT set_config('app.system', 'on', true), set_config('enable_seqscan', 'off', true), set_config('statement_timeout', '2s', true);
 LOCK TABLE calls, leads IN SHARE ROW EXCLUSIVE MODE;
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION count_leads() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -139,4 +139,4 @@ CREATE OR REPLACE TRIGGER calls_changed AFTER UPDATE ON calls
     OLD.answered_by_amd, OLD.abandoned, OLD.queued_at, OLD.answer_time, OLD.agent_connect_time, OLD.end_time) IS DISTINCT FROM
     ROW(NEW.status, NEW.hangup_cause, NEW.agent_id, NEW.answered_by_amd, NEW.abandoned, NEW.queued_at, NEW.answer_time,
     NEW.agent_connect_time, NEW.end_time)) EXECUTE FUNCTION count_calls();
-SELECT set_config('app.system', '', true);
+SELECT set_config('app.system', '', true), set_config('enable_seqscan', 'on', true);

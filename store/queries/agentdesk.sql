@@ -1,9 +1,10 @@
 -- What agents do with leads and calls: take the next one, dial, dispose.
 
--- LeadReservedFor finds the lead of a campaign that a claimant holds.
+-- LeadReservedFor finds the lead of a campaign that a claimant holds. reserved_by has the index; controllers of the version before write claimed_by alone.
 -- name: LeadReservedFor :one
 SELECT * FROM leads
-WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND reserved_by = @claimant::text AND claimed_until > @now::timestamptz
+WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND reserved_by = @claimant::text AND claimed_by = @claimant::text
+  AND claimed_until > @now::timestamptz
   AND status IN ('new', 'queued', 'retry', 'callback')
 ORDER BY id LIMIT 1 FOR UPDATE;
 
@@ -14,7 +15,7 @@ UPDATE leads SET claimed_until = @until::timestamptz WHERE tenant_id = @tenant_i
 -- LeadsReleaseOthers gives back what a claimant holds in other campaigns: an agent has one lead at a time.
 -- name: LeadsReleaseOthers :exec
 UPDATE leads SET claimed_by = NULL, reserved_by = NULL, claimed_until = NULL
-WHERE tenant_id = @tenant_id AND reserved_by = @claimant::text AND campaign_id <> @campaign_id;
+WHERE tenant_id = @tenant_id AND reserved_by = @claimant::text AND claimed_by = @claimant::text AND campaign_id <> @campaign_id;
 
 -- name: LeadOfPhone :one
 SELECT * FROM leads WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND phone_hash = @phone_hash;
