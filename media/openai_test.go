@@ -304,6 +304,22 @@ func TestOpenAITruncates(t *testing.T) {
 	}
 }
 
+// TestOpenAIItemsWithoutAName: what the caller talked over is dropped, and a server that names no item is asked to truncate none.
+func TestOpenAIItemsWithoutAName(t *testing.T) {
+	t.Parallel()
+	r := newOpenAIRig(t, `{}`)
+	r.said()
+	r.event(`{"type":"response.created","response":{"id":"resp_1","status":"in_progress"}}`)
+	tone := make([]byte, dsp.SampleRate)
+	dsp.EncodeULaw(tone, dsptest.Tone(440, dsp.SampleRate, len(tone)))
+	r.say("resp_1", "", tone)
+	require.NotZero(t, r.p.tx.queue.Backlog())
+	r.event(`{"type":"input_audio_buffer.speech_started"}`)
+	types, _ := r.said()
+	require.NotContains(t, types, "conversation.item.truncate")
+	require.Zero(t, r.p.tx.queue.Backlog())
+}
+
 // TestOpenAIFunctions: function calls become commands by the allow-list, once each; the results go to the model, which then goes on.
 func TestOpenAIFunctions(t *testing.T) {
 	t.Parallel()

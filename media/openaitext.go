@@ -265,6 +265,9 @@ func (a *aiSocket) giveUp(err error) {
 // bargeIn cuts what the caller has not heard, and has the model forget it.
 func (d *openaiDialect) bargeIn(a *aiSocket) {
 	for _, item := range d.unheard() {
+		if item.id == "" {
+			continue // the server has not named it: there is nothing to truncate
+		}
 		a.say(openai.AppendTruncate(nil, item.id, item.content, item.heard*1000/spokenPerSecond))
 		d.cutItem = item.id
 	}
