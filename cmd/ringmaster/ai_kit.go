@@ -130,7 +130,7 @@ func (cmd aiKitTestCmd) Run(ctx context.Context, e env) (err error) {
 		return err
 	}
 	if cmd.JSON {
-		err = json.NewEncoder(e.stdout).Encode(report)
+		err = aikit.WriteJSON(e.stdout, report)
 	} else {
 		err = report.Print(e.stdout)
 	}
@@ -174,7 +174,7 @@ func (cmd aiKitListenCmd) Run(ctx context.Context, e env) (err error) {
 		return err
 	}
 	if cmd.JSON {
-		err = json.NewEncoder(e.stdout).Encode(out)
+		err = aikit.WriteJSON(e.stdout, out)
 	} else if err = out.Print(e.stdout); err == nil && l.WAV != "" && len(out.Findings) == 0 {
 		_, err = io.WriteString(e.stdout, "recorded in "+l.WAV+"\n")
 	}

@@ -202,10 +202,14 @@ type Report struct {
 
 // Outcome is what became of a scenario.
 type Outcome struct {
-	Name     string    `json:"name"`
-	Seconds  float64   `json:"seconds"`
-	Ran      bool      `json:"ran"`
-	Findings []Finding `json:"findings"`
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+	Ran     bool    `json:"ran"`
+	// NotJudged is why the scenario says nothing of what it is for, where the server gave no occasion.
+	NotJudged string    `json:"not_judged,omitempty"`
+	Findings  []Finding `json:"findings"`
+	// More counts findings that are left out, for there are many by the same rule.
+	More int `json:"more_findings,omitempty"`
 	// FramesSent and FramesReceived count what crossed the socket, control frames included; HeardMS is how long the caller heard the server.
 	FramesSent     int `json:"frames_sent"`
 	FramesReceived int `json:"frames_received"`

@@ -277,6 +277,16 @@ func TestTheEchoingVoiceAgent(t *testing.T) {
 	require.Empty(t, rules(r), "%+v", r)
 }
 
+// paced speaks for 5 s, a frame for each of the caller's, and never stops for them.
+func paced(s *server) {
+	s.reply = func(c *conn, kind string) bool {
+		if kind == "audio" && c.heard < 250 {
+			c.send(tone.Sine(160, dsp.SampleRate, 700, -12))
+		}
+		return false
+	}
+}
+
 // fault is a server with one fault, the scenario that finds it, and the rule that names it.
 type fault struct {
 	name, scenario, rule string
@@ -350,6 +360,11 @@ func faults() []fault {
 			}
 		})},
 		{"talks on", "barge-in", "no_barge_in", tw, at("audio", nothing)},
+		{"talks on at the pace of speech", "barge-in", "no_barge_in", tw, paced},
+		{"greets on in place of an answer", "speech", "no_answer", tw, paced},
+		{"sends half a sample", "connect", "odd_audio", own, at("metadata", func(c *conn) {
+			c.tell(`{"type":"playAudio","data":{"audioContentType":"raw","sampleRate":8000,"audioContent":"AAAA"}}`)
+		})},
 		{"hangs up on a key", "dtmf", "closed", tw, at("dtmf", func(c *conn) {
 			_ = c.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(1011, ""), time.Now().Add(time.Second))
 		})},
@@ -370,6 +385,14 @@ func faults() []fault {
 		{"takes one socket only", "reconnect", "no_reconnect", tw, func(s *server) {
 			s.reply = func(c *conn, _ string) bool {
 				s.status = 409
+				return true
+			}
+		}},
+		{"breaks again and again", "reconnect", "broken", own, func(s *server) {
+			s.reply = func(c *conn, kind string) bool {
+				if c.n > 1 && c.n < 4 && kind == "audio" {
+					_ = c.NetConn().Close()
+				}
 				return true
 			}
 		}},

@@ -262,11 +262,11 @@ func (c *caller) heardFor() time.Duration {
 	return time.Duration(c.heard) * frameTime
 }
 
-// hearsNow tells whether they hear something.
-func (c *caller) hearsNow() bool {
+// quietFor is how long ago they have last heard something.
+func (c *caller) quietFor() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Since(c.last) < 5*frameTime
+	return time.Since(c.last)
 }
 
 // hangUp ends the leg. It may be called more than once.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -58,19 +60,52 @@ func seeTransport(t media.Transport) string {
 	return seeFromAI
 }
 
-// findings are those of one scenario; the same one twice is counted.
+// What a server sends is told in part: so many bytes of a kind's name, and of all else; and so many findings by one rule.
+const mostKind, mostSeen, mostOfARule = 64, 300, 10
+
+// clip cuts text, between runes.
+func clip(text string, most int) string {
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strings.ToValidUTF8(text, "�")
+}
+
+func clipped(text []byte) string { return clip(string(text[:min(len(text), mostSeen+1)]), mostSeen) }
+
+// findings are those of one scenario; the same one twice is counted, wherever in a frame it was, and those of one rule beyond mostOfARule are in more.
 type findings struct {
 	began time.Time
 	list  []Finding
+	keys  []string
+	more  int
 }
 
+// key is what makes findings the same: numbers don't matter.
+func (f *Finding) key() string {
+	return strings.Join([]string{f.Rule, f.Expected, numbers.ReplaceAllString(f.Seen, "0")}, "\x00")
+}
+
+var numbers = regexp.MustCompile(`[0-9]+`)
+
 func (fs *findings) add(f Finding) {
+	f.Expected, f.Seen, f.Frame = clip(f.Expected, 2*mostSeen), clip(f.Seen, mostSeen), clip(f.Frame, mostSeen+len("…"))
+	key, ofRule := f.key(), 0
 	for i := range fs.list {
-		if have := &fs.list[i]; have.Rule == f.Rule && have.Seen == f.Seen {
+		have := &fs.list[i]
+		if fs.keys[i] == key {
 			have.Times++
 			return
 		}
+		if have.Rule == f.Rule {
+			ofRule++
+		}
 	}
+	if ofRule == mostOfARule {
+		fs.more++
+		return
+	}
+	fs.keys = append(fs.keys, key)
 	if f.Level == "" {
 		f.Level = LevelError
 	}
@@ -108,6 +143,10 @@ func dialFinding(err error, o Options) Finding {
 				f.Expected = fmt.Sprintf("the answer chooses the subprotocol that was offered, %q", media.SubprotocolAlpha)
 			}
 		}
+		f.Seen = unwrapped(err)
+	case refused != nil && refused.Status == http.StatusSwitchingProtocols:
+		f.Rule, f.See = "handshake", seeRFC+" section 4.2.2"
+		f.Expected = "the handshake's answer has Upgrade: websocket, Connection: Upgrade, the Sec-WebSocket-Accept of its key, and no extension, for none is offered"
 		f.Seen = unwrapped(err)
 	case refused != nil && refused.Status != 0:
 		f.Rule = "http_status"

@@ -15,12 +15,17 @@ type line struct {
 	ln     net.Listener
 	target string
 	wg     sync.WaitGroup
+	cancel context.CancelFunc // ends dialing
 
 	mu    sync.Mutex
 	conns []net.Conn
 	gate  chan struct{} // open while it is closed
+	fault error         // why the server was not reached
 	over  bool
 }
+
+// reachWithin is how long the server may take to be reached.
+const reachWithin = 5 * time.Second
 
 func newLine(ctx context.Context, rawURL string) (*line, error) {
 	u, err := url.Parse(rawURL)
@@ -37,6 +42,7 @@ func newLine(ctx context.Context, rawURL string) (*line, error) {
 	}
 	l := &line{ln: ln, target: net.JoinHostPort(u.Hostname(), port), gate: make(chan struct{})}
 	close(l.gate)
+	ctx, l.cancel = context.WithCancel(ctx)
 	l.wg.Go(func() { l.accept(ctx) })
 	return l, nil
 }
@@ -49,8 +55,11 @@ func (l *line) accept(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		far, err := new(net.Dialer).DialContext(ctx, "tcp", l.target)
+		far, err := (&net.Dialer{Timeout: reachWithin}).DialContext(ctx, "tcp", l.target)
 		if err != nil {
+			l.mu.Lock()
+			l.fault = err
+			l.mu.Unlock()
 			_ = near.Close() // which tells the endpoint
 			continue
 		}
@@ -130,11 +139,22 @@ func (l *line) close() error {
 	l.mu.Lock()
 	l.over = true
 	l.mu.Unlock()
+	l.cancel()
 	err := l.ln.Close()
 	l.free()
 	l.cut()
 	l.wg.Wait()
 	return err
+}
+
+// unreached is why the server was not reached, nil where it was.
+func (l *line) unreached() error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fault
 }
 
 // pause waits, or until ctx ends.

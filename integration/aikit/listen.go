@@ -64,12 +64,12 @@ func (k *Kit) Listen(ctx context.Context, l Listening) (out Outcome, err error) 
 	t.close(context.WithoutCancel(ctx))
 	t.judge()
 	ended := time.Now()
-	close(shown) // the session has ended: nothing comes any more
+	close(shown) // judge has waited for the last frame
 	<-done
 	out.Seconds = ended.Sub(began).Seconds()
 	out.FramesSent, out.FramesReceived = t.w.counts()
 	out.HeardMS = int(t.caller.heardFor().Milliseconds())
-	out.Findings = append(out.Findings, t.w.found.list...)
+	out.Findings, out.More = append(out.Findings, t.w.found.list...), t.w.found.more
 	if l.WAV == "" {
 		return out, nil
 	}

@@ -6,6 +6,9 @@ import (
 	"io"
 	"math"
 	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Print writes a scenario's outcome for people.
@@ -18,6 +21,8 @@ func (o Outcome) Print(w io.Writer) error {
 		state = "FAILED"
 	case o.worst() == LevelWarning:
 		state = "ok, with warnings"
+	case o.NotJudged != "":
+		state = "not judged: " + o.NotJudged
 	}
 	if _, err := fmt.Fprintf(w, "%-13s %s", o.Name, state); err != nil {
 		return err
@@ -29,26 +34,57 @@ func (o Outcome) Print(w io.Writer) error {
 	}
 	lines := []string{""}
 	for _, f := range o.Findings {
-		head := fmt.Sprintf("  %s %s, at %.2f s", f.Level, f.Rule, f.AtS)
+		head := fmt.Sprintf("  %s %s, at %.2f s", f.Level, printable(f.Rule), f.AtS)
 		if f.Times > 1 {
 			head += fmt.Sprintf(", %d times", f.Times)
 		}
-		lines = append(lines, head, "    expected: "+f.Expected, "    seen:     "+f.Seen)
+		lines = append(lines, head, "    expected: "+printable(f.Expected), "    seen:     "+printable(f.Seen))
 		if f.Frame != "" {
-			lines = append(lines, "    frame:    "+f.Frame)
+			lines = append(lines, "    frame:    "+printable(f.Frame))
 		}
-		lines = append(lines, "    see:      "+f.See)
+		lines = append(lines, "    see:      "+printable(f.See))
 	}
-	_, err := fmt.Fprintln(w, strings.Map(printable, strings.Join(lines, "\n")))
+	if o.More > 0 {
+		lines = append(lines, fmt.Sprintf("  and %d more", o.More))
+	}
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 	return err
 }
 
-// printable keeps a server's words from moving a terminal's cursor.
-func printable(r rune) rune {
-	if r < ' ' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-		return '·'
+// unsafe tells whether a rune moves a terminal's cursor, or changes the order of what stands there.
+func unsafe(r rune) bool {
+	const nonJoiner, joiner = 0x200c, 0x200d // which some scripts are written with
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) && r != nonJoiner && r != joiner
+}
+
+// printable keeps a server's words within their place on a line.
+func printable(field string) string {
+	return strings.Map(func(r rune) rune {
+		if unsafe(r) {
+			return '·'
+		}
+		return r
+	}, field)
+}
+
+// WriteJSON writes a line of JSON, in which what a terminal would act on is escaped.
+func WriteJSON(w io.Writer, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("write JSON: %w", err)
 	}
-	return r
+	out := make([]byte, 0, len(b)+1)
+	for _, r := range string(b) {
+		if !unsafe(r) {
+			out = utf8.AppendRune(out, r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			out = fmt.Appendf(out, `\u%04x`, unit)
+		}
+	}
+	_, err = w.Write(append(out, '\n'))
+	return err
 }
 
 // worst is the level of the worst finding, "" where there is none.
@@ -70,7 +106,7 @@ func (r Report) Print(w io.Writer) error {
 // Lines writes the frames of a call as they come: one line each, but for audio, of which there is one for each half second.
 type Lines struct {
 	w    io.Writer
-	json *json.Encoder
+	json bool
 	held Shown // audio that is not written yet
 	n    int   // its frames
 	sum  float64
@@ -78,11 +114,7 @@ type Lines struct {
 
 // NewLines writes for people, or JSON with every frame.
 func NewLines(w io.Writer, asJSON bool) *Lines {
-	l := &Lines{w: w}
-	if asJSON {
-		l.json = json.NewEncoder(w)
-	}
-	return l
+	return &Lines{w: w, json: asJSON}
 }
 
 // heldFor is how much audio is written as one line, in s.
@@ -90,8 +122,8 @@ const heldFor = 0.5
 
 // Add takes a frame.
 func (l *Lines) Add(s Shown) {
-	if l.json != nil {
-		_ = l.json.Encode(s) // a terminal that is gone ends the command by a signal
+	if l.json {
+		_ = WriteJSON(l.w, s) // a terminal that is gone ends the command by a signal
 		return
 	}
 	plain := s.AudioMS > 0 && s.Violation == "" && !s.Sent
@@ -126,15 +158,15 @@ func (l *Lines) line(s Shown, n int) {
 	if s.Sent {
 		arrow = "->"
 	}
-	text := fmt.Sprintf("%8.3f %s %-28s %7d bytes", s.AtS, arrow, s.Kind, s.Bytes)
+	text := fmt.Sprintf("%8.3f %s %-28s %7d bytes", s.AtS, arrow, printable(s.Kind), s.Bytes)
 	if s.AudioMS > 0 {
 		text += fmt.Sprintf("  %d frames, %.0f ms of audio, %.0f dBFS, %.1f s ahead", n, s.AudioMS, s.LevelDBFS, s.AheadMS/1000)
 	}
 	if s.Name != "" {
-		text += "  " + s.Name
+		text += "  " + printable(s.Name)
 	}
 	if s.Violation != "" {
-		text += "  VIOLATION: " + s.Violation
+		text += "  VIOLATION: " + printable(s.Violation)
 	}
-	_, _ = fmt.Fprintln(l.w, strings.Map(printable, text)) // as above
+	_, _ = fmt.Fprintln(l.w, text) // as above
 }

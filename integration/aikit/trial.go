@@ -31,9 +31,13 @@ type trial struct {
 	events sync.WaitGroup
 	gone   chan struct{} // closed when no socket will come again
 
+	unjudged string // why the scenario says nothing of what it is for
+
 	mu      sync.Mutex
 	end     *media.SocketClosed
 	broke   int
+	cuts    int   // of the sockets that broke, those that the script has cut
+	why     error // the newest that it has not
 	again   int
 	left    string // how the server itself has ended the call
 	stats   media.Stats
@@ -63,15 +67,19 @@ func (k *Kit) dial(ctx context.Context, c call) (_ *trial, fault *Finding, err e
 	}
 	t.sess, err = k.srv.Open(ctx, spec)
 	if invalid, ok := errors.AsType[*media.SpecError](err); ok {
+		t.w.queue.finish()
 		return nil, nil, &OptionError{invalid.Field, invalid.Message}
 	}
 	if err != nil {
+		t.w.queue.finish()
 		f := dialFinding(err, k.o)
+		f.Seen = clip(f.Seen, mostSeen)
 		return nil, &f, nil
 	}
 	t.events.Go(t.follow)
 	if t.caller, err = k.phone.place(ctx, t.sess.ID(), k.srv.SIPAddr()); err != nil {
 		t.close(ctx)
+		t.w.queue.finish()
 		return nil, nil, err
 	}
 	return t, nil, nil
@@ -83,12 +91,16 @@ func (t *trial) follow() {
 		switch ev := ev.(type) {
 		case media.SocketBroken:
 			t.mu.Lock()
-			t.broke++
+			if t.broke++; t.broke > t.cuts {
+				t.why = ev.Err
+			}
 			t.mu.Unlock()
+			t.w.queue.put(crossed{at: time.Now(), op: opNone, kind: "broken", note: fmt.Sprintf("the connection broke: %v", unwrapped(ev.Err))})
 		case media.SocketReconnected:
 			t.mu.Lock()
 			t.again++
 			t.mu.Unlock()
+			t.w.queue.put(crossed{at: time.Now(), op: opNone, kind: "reconnected"})
 		case media.SocketClosed:
 			t.mu.Lock()
 			t.end = &ev
@@ -172,9 +184,22 @@ func (t *trial) close(ctx context.Context) {
 
 // judge adds what the end of the call, and its figures, tell.
 func (t *trial) judge() {
+	now := time.Now()
+	missed := t.w.queue.finish()
 	t.mu.Lock()
-	end, left := t.end, t.left
+	end, left, broke, why := t.end, t.left, t.broke-t.cuts, t.why
 	t.mu.Unlock()
+	if missed > 0 {
+		t.w.add(Finding{
+			Rule: "not_judged", Level: LevelWarning, Expected: "frames come no faster than they can be judged", Seen: fmt.Sprintf("%d came faster, and were not", missed), See: seeHandbook,
+		})
+	}
+	if broke > 0 && why != nil {
+		t.w.add(Finding{
+			Rule: "broken", Expected: "a socket stays open while the caller is there", See: seeTransport(t.k.o.Transport),
+			Seen: fmt.Sprintf("%d sockets broke, the last one thus: %v", broke, unwrapped(why)),
+		})
+	}
 	switch {
 	case end != nil:
 		t.w.add(t.endFinding(end))
@@ -191,21 +216,20 @@ func (t *trial) judge() {
 	}
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
-	if p := t.w.pinged; !p.IsZero() && time.Since(p) > pongWithin && t.w.closeBy != "them" {
+	if p := t.w.pinged; !p.IsZero() && now.Sub(p) > pongWithin && t.w.closeBy != "them" {
 		t.w.found.add(Finding{
 			Rule: "no_pong", Expected: "a ping is answered by a pong; a socket on which nothing comes for 40 s counts as dead",
-			Seen: fmt.Sprintf("no pong in %.1f s", time.Since(p).Seconds()), See: seeRFC + " section 5.5.2",
+			Seen: fmt.Sprintf("no pong in %.1f s", now.Sub(p).Seconds()), See: seeRFC + " section 5.5.2",
 		})
 	}
-	if n := t.stats.BadFrames + t.stats.UnknownTexts; n > 0 && len(t.w.found.list) == 0 {
+	n := t.stats.BadFrames
+	if len(t.w.found.list) == 0 {
+		n += t.stats.UnknownTexts // else they have their own finding
+	}
+	if n > 0 {
 		t.w.found.add(Finding{Rule: "bad_frames", Expected: "frames that can be understood", Seen: fmt.Sprintf("%d that can't", n), See: seeTransport(t.k.o.Transport)})
 	}
-	if t.w.ear.worst >= noiseFor {
-		t.w.found.add(Finding{
-			Rule: "noise", Level: LevelWarning, Expected: fmt.Sprintf("audio is %s at %d Hz", t.w.format.Encoding, t.w.format.SampleRateHz),
-			Seen: fmt.Sprintf("%.1f s that sound like noise: samples of another encoding, or of another byte order", t.w.ear.worst.Seconds()), See: seeTransport(t.k.o.Transport),
-		})
-	}
+	t.w.judgeSound()
 }
 
 // endFinding says how the socket has ended while the caller was there.

@@ -7,8 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,10 +41,10 @@ type watch struct {
 	format media.AudioFormat
 	stream string // Twilio's
 	show   func(Shown)
+	queue  queue
 
 	mu      sync.Mutex
 	found   findings
-	ours    []string // frames of ours that broke the schema
 	sent    map[string]int
 	got     map[string]int
 	message []byte // the binary message so far
@@ -65,45 +65,66 @@ func (k *Kit) newWatch(spec media.SessionSpec, show func(Shown)) *watch {
 		}
 	}
 	w.found.began = time.Now()
+	w.queue.start(w.take)
 	return w
 }
 
-// frame is media.Probe's. It runs on the endpoint's tick thread.
+// frame is media.Probe's.
 func (w *watch) frame(sent bool, op byte, payload []byte, last bool) {
+	c := crossed{at: time.Now(), sent: sent, op: op, bytes: len(payload), last: last}
+	if !sent || op == ws.OpText { // of our own audio the size is enough
+		c.payload = bytes.Clone(payload)
+	}
+	w.queue.put(c)
+}
+
+// take judges what has crossed the socket.
+func (w *watch) take(c crossed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now()
-	s := Shown{AtS: now.Sub(w.found.began).Seconds(), Sent: sent, Bytes: len(payload)}
-	switch op {
+	s := Shown{AtS: c.at.Sub(w.found.began).Seconds(), Sent: c.sent, Bytes: c.bytes, Kind: c.kind, Violation: c.note}
+	switch c.op {
 	case ws.OpText:
-		if sent {
-			w.sentText(payload, &s)
+		if c.sent {
+			w.sentText(c.payload, &s)
 		} else {
-			w.text(bytes.Clone(payload), now, &s)
+			w.text(c.payload, c.at, &s)
 		}
 	case ws.OpBinary:
 		s.Kind = "audio"
-		if !sent {
-			w.message = append(w.message, payload...)
-			if !last {
+		if !c.sent {
+			w.message = append(w.message, c.payload...)
+			if !c.last {
 				return
 			}
 			s.Bytes = len(w.message)
-			w.binary(w.message, now, &s)
+			w.binary(w.message, c.at, &s)
 			w.message = w.message[:0]
 		}
 	case ws.OpPing, ws.OpPong, ws.OpClose:
-		s.Kind = map[byte]string{ws.OpPing: "ping", ws.OpPong: "pong", ws.OpClose: "close"}[op]
-		w.control(sent, op, now)
+		s.Kind = map[byte]string{ws.OpPing: "ping", ws.OpPong: "pong", ws.OpClose: "close"}[c.op]
+		w.control(c.sent, c.op, c.at)
 	}
-	if sent {
-		w.sent[s.Kind]++
-	} else {
-		w.got[s.Kind]++
+	s.Kind, s.Name, s.Violation = clip(s.Kind, mostKind), clip(s.Name, mostSeen), clip(s.Violation, mostSeen)
+	if c.op != opNone {
+		count(w.sent, w.got, s)
 	}
 	if w.show != nil {
 		w.show(s)
 	}
+}
+
+// count counts a frame by its kind, and those of kinds that a server goes on making up together.
+func count(sent, got map[string]int, s Shown) {
+	const mostKinds = 200
+	by := got
+	if s.Sent {
+		by = sent
+	}
+	if _, known := by[s.Kind]; !known && len(by) >= mostKinds {
+		s.Kind = "other"
+	}
+	by[s.Kind]++
 }
 
 func (w *watch) control(sent bool, op byte, now time.Time) {
@@ -129,7 +150,11 @@ func (w *watch) sentText(text []byte, s *Shown) {
 		s.Kind = "metadata"
 	}
 	if err != nil {
-		w.ours = append(w.ours, fmt.Sprintf("%v: %.300s", err, text))
+		s.Violation = err.Error()
+		w.found.add(Finding{
+			Rule: "endpoint_frame", Level: LevelWarning, Expected: "what the endpoint sends is as its schema says",
+			Seen: err.Error() + ", which is a defect of Ringmaster, and none of your server", See: seeTransport(w.k.o.Transport), Frame: clip(string(text), mostSeen),
+		})
 	}
 }
 
@@ -192,14 +217,6 @@ func (w *watch) member() string {
 	return "type"
 }
 
-func clipped(text []byte) string {
-	const most = 300
-	if len(text) <= most {
-		return string(text)
-	}
-	return string(text[:most]) + "…"
-}
-
 // twilio takes a frame of Twilio Media Streams.
 func (w *watch) twilio(kind string, text []byte, now time.Time, s *Shown) {
 	var f struct {
@@ -248,6 +265,13 @@ func (w *watch) own(kind string, text []byte, now time.Time, s *Shown) {
 		format := media.AudioFormat{Encoding: media.EncodingPCM, SampleRateHz: w.format.SampleRateHz, Channels: 1}
 		if rate, err := strconv.ParseFloat(string(bytes.Trim(f.Data.SampleRate, `"`)), 64); err == nil {
 			format.SampleRateHz = int(rate)
+		}
+		if b, err := decode64(f.Data.AudioContent); err == nil && len(b)%2 != 0 {
+			s.Violation = "ends within a sample"
+			w.found.add(Finding{
+				Rule: "odd_audio", Expected: "audioContent is a whole number of samples of 2 bytes; any other is refused as a whole", Seen: fmt.Sprintf("%d bytes", len(b)), See: seeFromAI,
+			})
+			return
 		}
 		w.base64(f.Data.AudioContent, format, now, s)
 	case "killAudio":
@@ -303,7 +327,7 @@ func (w *watch) clear(now time.Time) {
 
 // base64 takes audio in base64.
 func (w *watch) base64(text string, format media.AudioFormat, now time.Time, s *Shown) {
-	b, err := base64.RawStdEncoding.DecodeString(string(bytes.TrimRight([]byte(text), "=")))
+	b, err := decode64(text)
 	if err != nil {
 		s.Violation = "not base64"
 		w.found.add(Finding{Rule: "base64", Expected: "audio in base64, the standard alphabet", Seen: err.Error(), See: seeTransport(w.k.o.Transport)})
@@ -314,6 +338,11 @@ func (w *watch) base64(text string, format media.AudioFormat, now time.Time, s *
 		w.found.add(w.headerFinding())
 	}
 	w.hear(b, format, now, s)
+}
+
+// decode64 takes base64 with padding and without.
+func decode64(text string) ([]byte, error) {
+	return base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
 }
 
 func (w *watch) headerFinding() Finding {
@@ -390,6 +419,9 @@ func (w *watch) hear(b []byte, f media.AudioFormat, now time.Time, s *Shown) {
 		pcm = wav.MixDown(pcm, 2)
 	}
 	w.heard(pcm, f.SampleRateHz, now, s)
+	if s.LevelDBFS > noiseLevel && f.Channels == 1 && f.Encoding == w.format.Encoding {
+		w.ear.read(b)
+	}
 }
 
 // heard takes samples.
@@ -425,11 +457,4 @@ func (w *watch) add(f Finding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.found.add(f)
-}
-
-// violations are frames of ours that broke the schema.
-func (w *watch) violations() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.ours)
 }

@@ -32,7 +32,7 @@ const agentsRegistry = "https://registry.npmjs.org"
 func installAgents(ctx context.Context) (dir, skip string, err error) {
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return "", program + " is not installed", nil //nolint:nilerr // that is what is told
+			return "", program + " is not installed", nil
 		}
 	}
 	lock, err := os.ReadFile(filepath.Join(agentsFiles, "package-lock.json"))

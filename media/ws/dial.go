@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -133,13 +134,36 @@ func dialError(ctx context.Context, resp *http.Response, err error) error {
 	var nerr net.Error
 	switch {
 	case resp != nil:
-		return &HandshakeError{Status: resp.StatusCode, Err: err}
+		return &HandshakeError{Status: resp.StatusCode, Err: answerFault(resp, err)}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.As(err, &nerr) && nerr.Timeout():
 		return fmt.Errorf("%w: %w", ErrDialTimeout, err)
 	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("dialing the voice agent's socket: %w", ctx.Err())
 	}
 	return &HandshakeError{Err: err}
+}
+
+// answerFault says what is wrong with an answer that agrees to the upgrade (RFC 6455 section 4.2.2).
+func answerFault(resp *http.Response, err error) error {
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		return err
+	}
+	has := func(header, token string) bool {
+		return slices.ContainsFunc(strings.Split(strings.Join(resp.Header.Values(header), ","), ","), func(v string) bool {
+			return strings.EqualFold(strings.TrimSpace(v), token)
+		})
+	}
+	switch accept := resp.Header.Get("Sec-Websocket-Accept"); {
+	case !has("Upgrade", "websocket"):
+		return fmt.Errorf("the answer has no Upgrade: websocket, but %q", resp.Header.Get("Upgrade"))
+	case !has("Connection", "upgrade"):
+		return fmt.Errorf("the answer has no Connection: Upgrade, but %q", resp.Header.Get("Connection"))
+	case resp.Header.Get("Sec-Websocket-Extensions") != "":
+		return fmt.Errorf("the answer has an extension that was not offered, %q", resp.Header.Get("Sec-Websocket-Extensions"))
+	case errors.Is(err, websocket.ErrBadHandshake):
+		return fmt.Errorf("the answer's Sec-WebSocket-Accept, %q, is not that of the key", accept)
+	}
+	return err
 }
 
 // maxHeader bounds the header of the handshake's answer.
