@@ -14,7 +14,7 @@ const (
 	// shortPause is the silence of the socket that is a pause in speech, which doesn't count for its pace; newUtterance ends an utterance.
 	shortPause, newUtterance = 250 * time.Millisecond, time.Second
 	// newTurn is how long nothing audible comes before something is said that is not what was said before; farAhead waits then still.
-	newTurn, farAhead = 450 * time.Millisecond, 1500 * time.Millisecond
+	newTurn, farAhead = 700 * time.Millisecond, 1500 * time.Millisecond
 	// enough is audio that counts as an answer.
 	enough = 100 * time.Millisecond
 	// paceOver is how long an utterance lasts before its pace is judged, and slowPace the share of real time that is too little.
@@ -81,7 +81,7 @@ func (e *ear) hear(pcm []int16, rate int, now time.Time) (level, ahead float64) 
 
 // takeTurn tells what is new from what goes on.
 func (e *ear) takeTurn(d time.Duration, now time.Time) {
-	if now.Sub(e.voiced) > newTurn || now.Sub(e.arrived) > newTurn && e.ahead(now) > farAhead {
+	if e.until.Sub(e.voiced) > newTurn || now.Sub(e.arrived) > newTurn && e.ahead(now) > farAhead {
 		e.turn, e.turnLoud = now, 0
 	}
 	e.arrived, e.voiced = now, e.until.Add(d)
