@@ -232,6 +232,27 @@ func TestSIPRefused(t *testing.T) {
 	})
 }
 
+// A caller who hangs up while the endpoint rings was not refused by it: nobody else is asked for somebody who has gone.
+func TestSIPRingsForNobody(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		r := newReceiver(t, accept)
+		c.subscribe(t, r.URL, "ai_session.*")
+		bot := newSIPBot(t)
+		bot.refuses(486, 30*time.Second)
+		const number = "9876192135"
+		// What a dial string would be split at is a text like any other.
+		campaign, lead := c.sipCampaign(t, bot, number, map[string]any{"ring_timeout_s": 25},
+			map[string]any{"ws_disconnect_action": "transfer_to_queue", "external_agent_id": "x:_:sofia/external/nobody@127.0.0.1:9"})
+		eventually(t, 30*time.Second, "the endpoint rings", func() bool { return bot.invites() > 0 })
+		c.hangUp(t, number)
+		call := c.ended(t, campaign, 1, 40*time.Second)[0]
+		_, log := r.sessionEnd(t, call.ID, "sip")
+		require.Empty(t, log, "the endpoint refused nothing")
+		require.Equal(t, "recv_bye", *call.HangupDisposition)
+		require.NotEqual(t, "completed", c.leadStatus(t, lead))
+	})
+}
+
 // A SIP endpoint's REFER is declined, and the call goes on; by the control endpoint, with the token of its INVITE, it hands the caller over. The
 // recording goes on.
 func TestSIPTransfer(t *testing.T) {

@@ -285,8 +285,12 @@ func (v *voice) sipRefused(ctx context.Context, ev *esl.Event) {
 	v.disarm(timerLeg)
 	cause, status := ev.Get("Hangup-Cause"), cmp.Or(ev.Var("sip_term_status"), ev.Var("sip_invite_failure_status"))
 	v.log.WarnContext(ctx, "voice agent refused the call", "voice_agent_id", s.agent.ID.String(), "hangup_cause", cause, "sip_status", status)
-	if v.killCause != "" {
+	switch {
+	case v.killCause != "":
 		return // the caller has gone, and it with them
+	case cause == "ORIGINATOR_CANCEL": // the caller has hung up, and their own end follows
+		v.arm(timerLeg, legGone)
+		return
 	}
 	v.noteSIP(ctx, map[string]any{"hangup_cause": cause, "sip_status": status})
 	v.openFailed(ctx, fmt.Errorf("switchctl: voice agent refused the call: %s", cause))

@@ -63,8 +63,15 @@ func DialString(v Variables, endpoint string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if strings.Contains(block+endpoint, enterprise) {
+		return "", &VariableError{Name: "endpoint"}
+	}
 	return block + endpoint, nil
 }
+
+// enterprise splits a dial string into several that are dialed at once, wherever it stands, before anything else of the string is read
+// (switch_ivr_originate.c: SWITCH_ENT_ORIGINATE_DELIM).
+const enterprise = ":_:"
 
 // block writes variables as the originate syntax's {a=b,c=d}, in name order.
 func (v Variables) block() (string, error) {
@@ -100,6 +107,9 @@ func quote(name, value string) (string, error) {
 	}) {
 		return "", &VariableError{Name: name}
 	}
+	if strings.Contains(value, enterprise) {
+		return "", &VariableError{Name: name}
+	}
 	blank := false
 	var b strings.Builder
 	for _, r := range value {
@@ -123,7 +133,7 @@ func quote(name, value string) (string, error) {
 
 // CheckEndpoint refuses a dial string that could hold anything but one endpoint. Errors: [*VariableError].
 func CheckEndpoint(endpoint string) error {
-	if endpoint == "" || strings.ContainsFunc(endpoint, func(r rune) bool {
+	if endpoint == "" || strings.Contains(endpoint, enterprise) || strings.ContainsFunc(endpoint, func(r rune) bool {
 		return r <= ' ' || r == 0x7f || strings.ContainsRune(`'"{}[]<>\^|,&$`, r)
 	}) {
 		return &VariableError{Name: "endpoint"}

@@ -17,7 +17,7 @@ func TestVariablesAreWrittenSoThatTheSwitchReadsThemBack(t *testing.T) {
 
 func TestValuesThatCouldEndTheBlockAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{"a}b", "a{b", "it's", "a\nb", "a\rb", `a\b`, "[x]", "${x}", "a|b", "a\x00b", "^^:a", "<b>", `"`} {
+	for _, bad := range []string{"a}b", "a{b", "it's", "a\nb", "a\rb", `a\b`, "[x]", "${x}", "a|b", "a\x00b", "^^:a", "<b>", `"`, "x:_:sofia/a/1"} {
 		_, err := Variables{"x": bad}.block()
 		var refused *VariableError
 		require.ErrorAs(t, err, &refused, "%q", bad)
@@ -33,7 +33,7 @@ func TestValuesThatCouldEndTheBlockAreRefused(t *testing.T) {
 func TestEndpointIsOneEndpoint(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, CheckEndpoint("sofia/external/+919876543210@10.0.0.1:5060;transport=tcp"))
-	for _, bad := range []string{"", "sofia/a/1,sofia/a/2", "sofia/a/1|sofia/b/1", "sofia/a/1 &park()", "sofia/a/1&x", "{a=b}sofia/a/1"} {
+	for _, bad := range []string{"", "sofia/a/1,sofia/a/2", "sofia/a/1|sofia/b/1", "sofia/a/1 &park()", "sofia/a/1&x", "{a=b}sofia/a/1", "sofia/a/1:_:sofia/a/2", "sofia/a/x:_:y@1.2.3.4"} {
 		_, err := Originate(Variables{}, bad, "rm_call XML ringmaster")
 		require.Error(t, err, "%q", bad)
 	}

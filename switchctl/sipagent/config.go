@@ -139,7 +139,7 @@ func (c Config) checkHeaders() error {
 		case seen[lower]:
 			return &ConfigError{"headers", fmt.Sprintf("%.80q stands there twice", name)}
 		case value == "" || len(value) > maxHeaderValue || value != Safe(value) || strings.TrimSpace(value) != value:
-			return &ConfigError{"headers." + name, fmt.Sprintf("must have 1 to %d printable ASCII characters, none of them a quote, a bracket, <, >, \\, ^, |, $, `, %% or a comma", maxHeaderValue)}
+			return &ConfigError{"headers." + name, fmt.Sprintf("must have 1 to %d printable ASCII characters, none of them a quote, a bracket, <, >, \\, ^, |, $, `, %% or a comma, nor :_:", maxHeaderValue)}
 		}
 		seen[lower] = true
 	}
@@ -152,7 +152,8 @@ func Safe(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
 		c := s[i]
-		if c < ' ' || c > '~' || strings.IndexByte("'\"{}[]<>\\^|$,`%", c) >= 0 {
+		splits := c == '_' && strings.HasSuffix(s[:i], ":") && strings.HasPrefix(s[i+1:], ":") // a dial string, into several
+		if c < ' ' || c > '~' || splits || strings.IndexByte("'\"{}[]<>\\^|$,`%", c) >= 0 {
 			fmt.Fprintf(&b, "%%%02X", c)
 			continue
 		}

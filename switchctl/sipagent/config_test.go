@@ -36,6 +36,7 @@ func TestParseConfig(t *testing.T) {
 		`{"sip_uri":"sip:a@b","headers":{"X-A":"b\r\nX-B: c"}}`:                                           "headers.X-A",
 		`{"sip_uri":"sip:a@b","headers":{"X-A":"b,c"}}`:                                                   "headers.X-A",
 		`{"sip_uri":"sip:a@b","headers":{"X-A":"b}c"}}`:                                                   "headers.X-A",
+		`{"sip_uri":"sip:a@b","headers":{"X-A":"x:_:sofia/external/c@d"}}`:                                "headers.X-A",
 		`{"sip_uri":"sip:a@b","headers":{"X-A":"b'c"}}`:                                                   "headers.X-A",
 		`{"sip_uri":"sip:a@b","headers":{"X-A":"${caller_id_number}"}}`:                                   "headers.X-A",
 		`{"sip_uri":"sip:a@b","headers":{"X-A":"` + strings.Repeat("a", 257) + `"}}`:                      "headers.X-A",
@@ -50,11 +51,12 @@ func TestParseConfig(t *testing.T) {
 
 // FuzzSafe: whatever a customer or a caller says stays one value of one header, and can be read back.
 func FuzzSafe(f *testing.F) {
-	for _, s := range []string{"a", "a\r\nX-Evil: 1", "'\"{}[]<>\\^|$,`%", "${caller}", "नमस्ते", "a%0d%0ab", "\x00\x7f"} {
+	for _, s := range []string{"a", "a\r\nX-Evil: 1", "'\"{}[]<>\\^|$,`%", "${caller}", "नमस्ते", "a%0d%0ab", "\x00\x7f", "a:_:_:b"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		safe := Safe(s)
+		require.NoError(t, fs.CheckVariable("x", safe))
 		for _, c := range []byte(safe) {
 			require.True(t, c >= ' ' && c <= '~' && !strings.ContainsRune("'\"{}[]<>\\^|$,`", rune(c)), "%q", safe)
 		}
