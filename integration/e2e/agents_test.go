@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"maps"
 	"net/http"
 	"testing"
 	"time"
@@ -66,10 +67,18 @@ func (c *customer) loginOf(t *testing.T, tenant stack.Tenant) agent {
 // people makes a campaign whose callees are connected with agents.
 func (c *customer) people(t *testing.T) (campaign string) {
 	t.Helper()
-	var out id
-	c.do(t, http.StatusCreated, http.MethodPost, "/api/v1/campaigns", map[string]any{
+	return c.peopleWith(t, nil)
+}
+
+// peopleWith makes one of which more is said.
+func (c *customer) peopleWith(t *testing.T, more map[string]any) (campaign string) {
+	t.Helper()
+	body := map[string]any{
 		"name": t.Name(), "dial_mode": "progressive", "post_answer_action": "connect_agent", "max_attempts": 1, "ring_timeout_s": 15,
-	}, &out)
+	}
+	maps.Copy(body, more)
+	var out id
+	c.do(t, http.StatusCreated, http.MethodPost, "/api/v1/campaigns", body, &out)
 	return out.ID
 }
 

@@ -262,7 +262,6 @@ func TestSIPTransfer(t *testing.T) {
 		bot := newSIPBot(t)
 		const number, other = "9876192110", "9876192111"
 		agent := c.sipAgent(t, bot, map[string]any{"callback_token": true}, map[string]any{"ws_disconnect_action": "transfer_to_queue"})
-		// While machine detection taps the caller, FreeSWITCH's recording writes nothing: here the first seconds matter.
 		campaign, lead := c.sipCampaignOf(t, c.campaign(t, agent, map[string]any{"amd": false}), number)
 		s := bot.next(t)
 		call := c.calls(t, campaign)[0]

@@ -229,17 +229,20 @@ func (c *sipCall) hear() {
 	}
 }
 
-// talk sends a packet each 20 ms: what it says, or silence.
+// talk sends a packet each 20 ms, late ones together: what it says, or silence.
 func (c *sipCall) talk() {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	header := rtp.Header{Version: 2, SSRC: 7, SequenceNumber: 1}
 	const frame = dsp.SampleRate / 50
+	began := time.Now()
 	for {
 		select {
 		case <-c.over:
 			return
-		case now := <-tick.C:
+		case <-tick.C:
+		}
+		for now := time.Now(); time.Duration(header.Timestamp)*time.Second/dsp.SampleRate < now.Sub(began); {
 			c.mu.Lock()
 			hz := c.hz
 			if !now.Before(c.until) {

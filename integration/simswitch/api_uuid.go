@@ -240,7 +240,7 @@ func (sw *commands) uuidRecord(arg string) string {
 
 const audioUsage = "<uuid> [start [read|write] [mute|level <level>]|stop]"
 
-// uuidAudio mutes what the party says (read) or hears (write).
+// uuidAudio mutes what the party says (read) or hears (write). A level changes nothing here.
 func uuidAudio(ch *channel, args []string) string {
 	if ch.media == nil {
 		return noChannel

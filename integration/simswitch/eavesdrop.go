@@ -19,6 +19,7 @@ const (
 // that plays it, never with another.
 type spy struct {
 	reads, writes bool
+	native        bool
 	order         int // among the port's recorders and spies; under its mu
 
 	mu      sync.Mutex // guards all below
@@ -83,7 +84,7 @@ func (ch *application) nativeEavesdropApp(arg string) {
 		return
 	}
 	writes := argAt(args, 1) == "write"
-	ch.listenTo(args[0], &spy{reads: !writes, writes: writes}, false)
+	ch.listenTo(args[0], &spy{reads: !writes, writes: writes, native: true}, false)
 }
 
 // listenTo runs until the target or the spy ends. A target that is not there, or is the spy itself, ends it at once. What the target goes

@@ -102,6 +102,7 @@ type mediaPort struct {
 	recorders []*recorder
 	spies     []*spy  // in the order in which they began
 	bugs      int     // recorders and spies so far
+	tapOnly   bool    // a recorder that is added hears nothing
 	member    *member // of a conference
 	speaks    *spy    // whose voice the leg is: it eavesdrops
 	quiet     quiet
@@ -452,6 +453,9 @@ func (m *mediaPort) mute(read, write *bool) {
 	}
 	if write != nil {
 		m.muteWrite = *write
+	}
+	if m.bugAdded(false); !m.muteRead && !m.muteWrite {
+		m.bugRemoved()
 	}
 }
 

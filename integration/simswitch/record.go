@@ -80,6 +80,7 @@ type recorder struct {
 	written int // samples per channel
 	held    int // sample index from which on frames were held back last
 	masked  bool
+	deaf    bool // nothing comes yet: see bugAdded
 	buf     []byte
 	l, r    []int16
 	mix     []int16 // as the file has them
@@ -121,7 +122,7 @@ func (r *recorder) index(now time.Time) int {
 func (r *recorder) read(pcm []int16, ts, ssrc uint32, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.masked {
+	if !r.masked && !r.deaf {
 		r.in.put(pcm, ts, ssrc, r.index(now))
 	}
 }
@@ -130,7 +131,7 @@ func (r *recorder) read(pcm []int16, ts, ssrc uint32, now time.Time) {
 func (r *recorder) write(pcm []int16, ts uint32, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.masked {
+	if !r.masked && !r.deaf {
 		r.out.put(pcm, ts, 0, r.index(now))
 	}
 }
@@ -142,11 +143,23 @@ func (r *recorder) mask(on bool) {
 	r.masked = on
 }
 
+// hear ends that nothing comes: the recording begins here.
+func (r *recorder) hear(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.deaf {
+		r.deaf, r.start = false, now
+	}
+}
+
 // holds says whether what comes is held back. The caller holds mu.
 func (r *recorder) holds(now time.Time) bool { return r.index(now) < r.held+recordHeld }
 
 // settle writes what there is to the file; what is held back is lost but for its first frame, which is silence. The caller holds mu.
 func (r *recorder) settle(now time.Time) {
+	if r.deaf {
+		return
+	}
 	if !r.holds(now) {
 		r.writeTo(r.index(now))
 		return
@@ -170,7 +183,7 @@ func (r *recorder) retrain(now time.Time) {
 func (r *recorder) flush(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.holds(now) {
+	if r.deaf || r.holds(now) {
 		return
 	}
 	if upTo := r.index(now.Add(-recordSlack)); upTo >= r.written+sampleRate/10 {
@@ -239,8 +252,8 @@ func (ch *recording) startRecording(path string) error {
 		return err
 	}
 	ch.media.mu.Lock()
-	ch.media.bugs++
-	r.order = ch.media.bugs
+	ch.media.bugAdded(false)
+	r.order, r.deaf = ch.media.bugs, ch.media.tapOnly
 	ch.media.recorders = append(ch.media.recorders, r)
 	ch.media.mu.Unlock()
 	ch.events.emit("RECORD_START", header{"Record-File-Path", path})
@@ -262,6 +275,9 @@ func (ch *recording) stopRecording(path, why string) bool {
 		}
 		return false
 	})
+	if len(ended) > 0 {
+		ch.media.bugRemoved()
+	}
 	ch.media.mu.Unlock()
 	for _, r := range ended {
 		samples, size := r.close(time.Now())

@@ -1,6 +1,7 @@
 package simswitch
 
 import (
+	"slices"
 	"time"
 )
 
@@ -79,9 +80,37 @@ func mixInto(pcm, more []int16) {
 func (m *mediaPort) attach(s *spy) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.bugs++
+	m.bugAdded(s.native)
 	s.order = m.bugs
 	m.spies = append(m.spies, s)
+}
+
+// bugAdded counts a recorder, a spy, or whatever else hears or changes the channel's audio, before it is among them, and says whether recorders are
+// deaf from now on. As in FreeSWITCH 1.11 (switch_core_media_bug_add) a channel with native taps alone has no audio for anybody else, and whether it
+// has is judged without the newcomer unless that is the first. The caller holds mu.
+func (m *mediaPort) bugAdded(native bool) {
+	m.bugs++
+	m.tapOnly = native
+	if len(m.recorders)+len(m.spies) > 0 {
+		m.tapOnly = len(m.recorders) == 0 && !slices.ContainsFunc(m.spies, func(s *spy) bool { return !s.native })
+	}
+	m.hearAgain()
+}
+
+// bugRemoved: the channel is taken for one with audio again. The caller holds mu.
+func (m *mediaPort) bugRemoved() {
+	m.tapOnly = false
+	m.hearAgain()
+}
+
+// hearAgain has the recorders go on, or begin, if there is audio. The caller holds mu.
+func (m *mediaPort) hearAgain() {
+	if m.tapOnly {
+		return
+	}
+	for _, r := range m.recorders {
+		r.hear(time.Now())
+	}
 }
 
 func (m *mediaPort) detach(s *spy) {
@@ -90,6 +119,7 @@ func (m *mediaPort) detach(s *spy) {
 	for i, other := range m.spies {
 		if other == s {
 			m.spies = append(m.spies[:i:i], m.spies[i+1:]...)
+			m.bugRemoved()
 			return
 		}
 	}

@@ -139,7 +139,7 @@ func (r *recorder) startSecond(ctx context.Context, path string, stereo bool) {
 	if stereo {
 		cmds = fs.Script{fs.RecordStereo(r.channel, true), cmds[0], fs.RecordStereo(r.channel, false)}
 	}
-	r.tellRecorder(ctx, func(err error) { r.post(secondStarted{path: path, err: err}) }, cmds...)
+	r.tellRecorder(ctx, func(err error) { r.post(secondStarted{path: path, err: err}) }, append(cmds, fs.Hears(r.channel)...)...)
 }
 
 // recorderTimeout is how long commands on a recording wait for a host link that is down.
@@ -154,7 +154,7 @@ func (r *recorder) tellRecorder(ctx context.Context, done func(err error), cmds 
 		deadline := c.clock.Now().Add(recorderTimeout)
 		for _, cmd := range cmds {
 			for {
-				_, err = fs.Run(ctx, c.link, cmd)
+				err = fs.Script{cmd}.Run(ctx, c.link)
 				if !errors.Is(err, switchctl.ErrLinkDown) || c.clock.Now().After(deadline) || rt.Pause(ctx, c.clock, 200*time.Millisecond) != nil {
 					break
 				}
@@ -206,11 +206,18 @@ func (r *recorder) recordMono(ctx context.Context, path string, limit time.Durat
 	r.record(ctx, "recording by the switch", func(ctx context.Context) error {
 		return r.c.ledger.AddRecording(ctx, call, path, offset)
 	}, nil)
-	cmd := fs.Record(r.channel, path, limit)
+	cmd, hears, link := fs.Record(r.channel, path, limit), fs.Hears(r.channel), r.c.link
 	// The variable may be there from an earlier recording.
 	r.inOrder(ctx, fs.Script{fs.RecordStereo(r.channel, false)}, cmd, func(body string, err error) {
 		if err == nil && !strings.HasPrefix(body, "+OK") {
 			err = &switchctl.CommandError{Command: cmd.Name(), Reply: strings.TrimSpace(body)}
+		}
+		if err == nil {
+			r.beside(func() {
+				if err := hears.Run(ctx, link); err != nil {
+					r.log.WarnContext(ctx, "a recording may lack sound", "error", err)
+				}
+			})
 		}
 		done(err)
 	})
@@ -283,6 +290,7 @@ func (r *recorder) recordOpening(ctx context.Context, t *conversation) {
 		return r.c.ledger.BeginRecording(ctx, call, path, offset)
 	}, nil)
 	cmds := fs.Script{fs.RecordStereo(r.channel, o.stereo), fs.Record(r.channel, path, limit), fs.RecordStereo(r.channel, false)}
+	cmds = append(cmds, fs.Hears(r.channel)...)
 	r.beside(func() {
 		if err := cmds.Run(ctx, link); err != nil {
 			r.log.ErrorContext(ctx, "recording the announcement failed", "error", err)

@@ -112,6 +112,13 @@ func Record(channel, path string, limit time.Duration) Command {
 	return slow(words...)
 }
 
+// Hears are the commands behind that which starts a recording. A FreeSWITCH (1.11) that adds a media bug behind native taps alone takes the channel for
+// one that has nothing but taps, since it doesn't look at the newest, and then neither the recording nor anything else hears a sound until a bug
+// comes or goes (switch_core_media_bug_add, SSF_MEDIA_BUG_TAP_ONLY). This one comes and goes, and changes nothing that is said.
+func Hears(channel string) Script {
+	return Script{Try(command("uuid_audio", channel, "start", "read", "level", "0")), Try(command("uuid_audio", channel, "stop"))}
+}
+
 // RecordStereo has the next recording of a channel keep its sides apart. The variable is read when a recording starts, and holds for the one
 // after as well.
 func RecordStereo(channel string, stereo bool) Command {
