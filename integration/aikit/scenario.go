@@ -146,9 +146,13 @@ func playSpeech(ctx context.Context, t *trial, _ *line) {
 	if !t.begun(ctx) || !t.stay(ctx, time.Second) {
 		return
 	}
-	spoke := time.Now()
+	spoke, before := time.Now(), t.w.hears()
+	greeted := spoke.Sub(before.voiced) > shortPause // and is silent: whatever comes is an answer
 	t.speak(ctx)
-	answered := t.wait(ctx, t.k.o.AnswerWithin, func() bool { e := t.w.hears(); return e.answered(spoke) })
+	answered := t.wait(ctx, t.k.o.AnswerWithin, func() bool {
+		e := t.w.hears()
+		return e.answered(spoke) || greeted && e.loud >= before.loud+enough
+	})
 	t.stay(ctx, 2*time.Second) // of the answer, whose pace is measured
 	if t.over() {
 		return
