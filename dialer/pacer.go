@@ -51,6 +51,7 @@ type pacer struct {
 	size       claimSize
 
 	failures  int          // originates in a row that failed
+	served    time.Time    // when the gate last had an answer other than a trunk's calls per second
 	resumeAt  time.Time    // nothing is dialed before
 	exhausted bool         // ends run: the campaign is no longer running
 	yielded   bool         // ends run, too: the campaign's agents are at another controller
@@ -222,55 +223,69 @@ func (p *pacer) backOff(ctx context.Context, message string, err error) time.Dur
 // dial originates the claimed leads in their order, until one meets a ceiling, or the plan or the claim has grown old, which it tells by
 // false, and how many of them are settled. What was not dialed goes back.
 func (p *pacer) dial(ctx context.Context, leads []leads.Claimed, by plan) (done int, inTime bool) {
-	began := time.Now()
-	held := began.Add(p.hold)
+	until := time.Now().Add(p.hold)
+	if by.holds > 0 {
+		until = time.Now().Add(min(by.holds, p.hold))
+	}
 	defer func() { p.release(ctx, leads[done:]) }()
 	for _, lead := range leads {
-		if by.holds > 0 && time.Since(began) >= by.holds || !time.Now().Before(held) {
+		if !time.Now().Before(until) {
 			return done, false
 		}
-		if !p.dialOne(ctx, lead, by.agent, held) {
-			return done, true
+		if !p.dialOne(ctx, lead, by.agent, until) {
+			return done, time.Now().Before(until)
 		}
 		done++
 	}
 	return done, true
 }
 
-// dialOne tells whether the lead is settled and the next may follow. It waits for a trunk's calls per second as long as the claim is held.
-func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUID, held time.Time) bool {
+// dialOne tells whether the lead is settled and the next may follow. It waits for a trunk's calls per second as long as the claim is held and the
+// plan is good for. What the registry takes doesn't count: a slow one would keep a plan for people from ever being dialed.
+func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUID, until time.Time) bool {
 	ofCampaign := agent
 	agent, ok := p.callbackAgent(ctx, lead, ofCampaign)
 	if !ok {
 		return true
 	}
-	leave := func() {}
-	defer func() { leave() }()
-	queued := false
+	var listing *gate.Listing
+	var turn *rateTurn
 	for ctx.Err() == nil {
-		if !queued && p.s.rates.waits(p.Tenant) {
-			if leave, queued = p.awaitRate(ctx, held); !queued {
+		err := p.originator.CanOriginate()
+		if err == nil && turn == nil {
+			asked := time.Now()
+			listing = p.ask(ctx, lead)
+			until = until.Add(time.Since(asked))
+			turn = p.s.rates.turn(p.Tenant, p.served)
+			defer turn.leave()
+			queued, ok := p.awaitTurn(ctx, until, turn.enter)
+			if !ok {
 				return false
 			}
+			if queued {
+				continue
+			}
 		}
-		err := p.originate(ctx, lead, agent, leave)
+		if err == nil {
+			err = p.originate(ctx, lead, agent, listing, turn.leave)
+		}
 		var refusal *gate.RefusalError
+		isRefusal := errors.As(err, &refusal)
+		if isRefusal && turn != nil && refusal.Reason == gate.ReasonTrunkRate && time.Now().Before(until) {
+			at := time.Now().Add(max(refusal.RetryAt.Sub(p.s.now()), time.Millisecond))
+			if _, ok := p.awaitTurn(ctx, until, func(ctx context.Context) (bool, error) { return true, turn.refused(ctx, at) }); !ok {
+				return false
+			}
+			continue
+		}
+		p.served = time.Now()
 		switch {
 		case err == nil:
 			p.failures = 0
 			return true
-		case !errors.As(err, &refusal):
+		case !isRefusal:
 			p.backOff(ctx, "call can't be originated", err)
 			return false
-		case refusal.Reason == gate.ReasonTrunkRate && time.Now().Before(held):
-			if !queued {
-				if leave, queued = p.awaitRate(ctx, held); !queued {
-					return false
-				}
-			}
-			if retry.Pause(ctx, max(refusal.RetryAt.Sub(p.s.now()), time.Millisecond)) != nil {
-				return false
-			}
 		case agent != ofCampaign && ofCallbackAgent(refusal):
 			if !p.agentRefused(ctx, lead, refusal) {
 				return true
@@ -283,31 +298,35 @@ func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUI
 	return false
 }
 
-// awaitRate waits for the pacer's turn among those who wait for a trunk's calls per second, as long as its claim is held; leave ends the turn.
-func (p *pacer) awaitRate(ctx context.Context, held time.Time) (leave func(), ok bool) {
-	ctx, cancel := context.WithDeadline(ctx, held)
+// awaitTurn waits for the pacer's turn among those who wait for a trunk's calls per second, until then; queued tells whether it had to.
+func (p *pacer) awaitTurn(ctx context.Context, until time.Time, wait func(context.Context) (queued bool, err error)) (queued, ok bool) {
+	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	leave, err := p.s.rates.enter(ctx, p.Tenant)
-	if err != nil {
+	queued, err := wait(ctx)
+	if err != nil || queued && !time.Now().Before(until) {
 		p.idle = idleness{on: gate.ReasonTrunkRate}
-		return func() {}, false
+		return queued, false
 	}
-	return leave, true
+	return queued, true
+}
+
+// ask asks the do-not-call registry about a lead's number.
+func (p *pacer) ask(ctx context.Context, lead leads.Claimed) *gate.Listing {
+	ctx, cancel := context.WithTimeout(ctx, gate.PlaceTimeout)
+	defer cancel()
+	return p.s.gate.Ask(ctx, p.Tenant, lead.Number)
 }
 
 // originate finishes what it began also when the pacer is being stopped: a commit that is cut off leaves it unknown
 // whether the call was admitted, and its unit taken until the reconciliation finds it. admitted is told before the switch is asked, which the
 // next admission needn't wait for.
-func (p *pacer) originate(ctx context.Context, lead leads.Claimed, agent *uuid.UUID, admitted func()) error {
+func (p *pacer) originate(ctx context.Context, lead leads.Claimed, agent *uuid.UUID, listing *gate.Listing, admitted func()) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), gate.PlaceTimeout)
 	defer cancel()
-	if err := p.originator.CanOriginate(); err != nil {
-		return err
-	}
-	adm, err := p.s.gate.Admit(ctx, admission.Request{
+	adm, err := p.s.gate.AdmitListed(ctx, admission.Request{
 		TenantID: p.Tenant, CampaignID: &p.Campaign, LeadID: &lead.ID, VoiceAgentID: agent, To: lead.Number, Claimant: p.Claimant,
 		Purpose: admission.PurposeLead, Environment: string(campaigns.EnvironmentLive),
-	})
+	}, listing)
 	if err != nil {
 		return err
 	}

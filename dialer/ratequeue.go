@@ -2,59 +2,143 @@ package dialer
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
-// rateQueue has the pacers of a tenant that wait for a trunk's calls per second try one after the other, in the order in which they came: of eight
-// campaigns behind one trunk seven would ask the gate in vain each time. It is safe for concurrent use.
+// rateQueue has the pacers of a tenant that wait for a trunk's calls per second try one after the other: of eight campaigns behind one trunk seven
+// would ask the gate in vain each time. The next is who was served longest ago, so that one whose claim has run out meanwhile keeps its place. It is
+// safe for concurrent use.
 type rateQueue struct {
-	mu      sync.Mutex
-	tenants map[uuid.UUID]*rateTurn
+	mu    sync.Mutex
+	lines map[uuid.UUID]*rateLine // of tenants who were refused
 }
 
-// rateTurn is one tenant's. Whoever has filled turn has it; waiting counts those who have or want it.
+// rateLine is one tenant's. Its fields are rateQueue.mu's.
+type rateLine struct {
+	until   time.Time // the last refusal's RetryAt
+	width   int       // how many may try at a time: one after a refusal, one more after each try that waited for nothing and wasn't refused
+	trying  int
+	waiting []*rateTurn
+}
+
+// rateTurn is one pacer's try. One goroutine uses it.
 type rateTurn struct {
-	waiting int
-	turn    chan struct{}
+	q      *rateQueue
+	tenant uuid.UUID
+	served time.Time     // when its campaign was last served
+	line   *rateLine     // nil while it needs no turn, or has left
+	has    chan struct{} // closed once it has its turn
+	waited bool          // it has waited for until: that it isn't refused then says nothing of the others
 }
 
-// waits tells whether somebody has or wants the tenant's turn.
-func (q *rateQueue) waits(tenant uuid.UUID) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.tenants[tenant] != nil
+func (q *rateQueue) turn(tenant uuid.UUID, served time.Time) *rateTurn {
+	return &rateTurn{q: q, tenant: tenant, served: served}
 }
 
-// enter waits for the tenant's turn, and returns what ends it, which may be called again. Error: that of ctx.
-func (q *rateQueue) enter(ctx context.Context, tenant uuid.UUID) (leave func(), err error) {
-	q.mu.Lock()
-	t := q.tenants[tenant]
-	if t == nil {
-		if q.tenants == nil {
-			q.tenants = make(map[uuid.UUID]*rateTurn)
-		}
-		t = &rateTurn{turn: make(chan struct{}, 1)}
-		q.tenants[tenant] = t
+// enter waits for the turn where others of the tenant were refused, which queued tells. Error: that of ctx.
+func (t *rateTurn) enter(ctx context.Context) (queued bool, err error) {
+	t.q.mu.Lock()
+	line := t.q.lines[t.tenant]
+	if line != nil {
+		t.join(line)
 	}
-	t.waiting++
-	q.mu.Unlock()
-	gone := func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		if t.waiting--; t.waiting == 0 {
-			delete(q.tenants, tenant)
-		}
+	t.q.mu.Unlock()
+	if line == nil {
+		return false, nil
 	}
+	return true, t.await(ctx)
+}
+
+// refused gives the turn up until then, and waits for the next. Error: that of ctx.
+func (t *rateTurn) refused(ctx context.Context, until time.Time) error {
+	t.q.mu.Lock()
+	if t.line != nil {
+		t.line.trying--
+	}
+	line := t.q.lines[t.tenant]
+	if line == nil {
+		if t.q.lines == nil {
+			t.q.lines = make(map[uuid.UUID]*rateLine)
+		}
+		line = &rateLine{}
+		t.q.lines[t.tenant] = line
+	}
+	line.until, line.width = until, 1
+	t.join(line)
+	t.q.mu.Unlock()
+	return t.await(ctx)
+}
+
+// leave ends the turn. It may be called again.
+func (t *rateTurn) leave() { t.end(!t.waited) }
+
+func (t *rateTurn) join(line *rateLine) {
+	t.line, t.has, t.waited = line, make(chan struct{}), false
+	line.waiting = append(line.waiting, t)
+	line.next()
+}
+
+func (t *rateTurn) await(ctx context.Context) error {
 	select {
-	case t.turn <- struct{}{}:
-		return sync.OnceFunc(func() {
-			<-t.turn
-			gone()
-		}), nil
+	case <-t.has:
 	case <-ctx.Done():
-		gone()
-		return nil, ctx.Err()
+		t.end(false)
+		return ctx.Err()
+	}
+	t.q.mu.Lock()
+	wait := time.Until(t.line.until)
+	t.q.mu.Unlock()
+	if wait <= 0 {
+		return nil
+	}
+	t.waited = true
+	if err := retry.Pause(ctx, wait); err != nil {
+		t.end(false)
+		return err
+	}
+	return nil
+}
+
+// end leaves the line; free tells that the rate has kept it from nothing.
+func (t *rateTurn) end(free bool) {
+	t.q.mu.Lock()
+	defer t.q.mu.Unlock()
+	line := t.line
+	if line == nil {
+		return
+	}
+	t.line = nil
+	if i := slices.Index(line.waiting, t); i >= 0 {
+		line.waiting = slices.Delete(line.waiting, i, i+1)
+	} else {
+		line.trying--
+		if free {
+			line.width++
+		}
+	}
+	line.next()
+	if (line.trying == 0 || free && len(line.waiting) == 0) && t.q.lines[t.tenant] == line {
+		delete(t.q.lines, t.tenant)
+	}
+}
+
+// next gives turns to those who were served longest ago, in the order in which they came.
+func (l *rateLine) next() {
+	for l.trying < l.width && len(l.waiting) > 0 {
+		first := 0
+		for i, t := range l.waiting {
+			if t.served.Before(l.waiting[first].served) {
+				first = i
+			}
+		}
+		l.trying++
+		close(l.waiting[first].has)
+		l.waiting = slices.Delete(l.waiting, first, first+1)
 	}
 }

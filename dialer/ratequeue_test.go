@@ -3,6 +3,8 @@ package dialer
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/gate"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -19,28 +22,31 @@ func TestRateQueueHasTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var q rateQueue
-		tenant := uuid.New()
-		require.False(t, q.waits(tenant))
-		first, err := q.enter(t.Context(), tenant)
+		tenant, began := uuid.New(), time.Now()
+		free := q.turn(tenant, began)
+		queued, err := free.enter(t.Context())
 		require.NoError(t, err)
-		require.True(t, q.waits(tenant))
-		other, err := q.enter(t.Context(), uuid.New())
-		require.NoError(t, err, "tenants don't wait for one another")
-		other()
+		require.False(t, queued, "nobody was refused")
+		require.NoError(t, free.refused(t.Context(), began.Add(time.Second)))
+		require.Equal(t, time.Second, time.Since(began))
+		queued, err = q.turn(uuid.New(), began).enter(t.Context())
+		require.NoError(t, err)
+		require.False(t, queued, "tenants don't wait for one another")
 
 		gone, cancel := context.WithCancel(t.Context())
 		left := make(chan error)
 		go func() {
-			_, err := q.enter(gone, tenant)
+			_, err := q.turn(tenant, time.Time{}).enter(gone)
 			left <- err
 		}()
 		var order []int
-		for i := range 3 {
+		for i := range 4 {
 			go func() {
-				leave, err := q.enter(t.Context(), tenant)
-				if err == nil {
+				turn := q.turn(tenant, began.Add(-time.Duration(i/2)*time.Minute))
+				if _, err := turn.enter(t.Context()); err == nil {
 					order = append(order, i)
-					leave()
+					turn.waited = true
+					turn.leave()
 				}
 			}()
 			synctest.Wait()
@@ -48,12 +54,150 @@ func TestRateQueueHasTurns(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, <-left, context.Canceled)
 		require.Empty(t, order)
-		first()
-		first()
+		free.leave()
+		free.leave()
 		synctest.Wait()
-		require.Equal(t, []int{0, 1, 2}, order)
-		require.False(t, q.waits(tenant), "nothing is kept of a tenant for whom nobody waits")
+		require.Equal(t, []int{2, 3, 0, 1}, order, "who was served longest ago, then who came first")
+		require.Empty(t, q.lines, "nothing is kept of a tenant for whom nobody waits")
 	})
+}
+
+// fakeRate is a trunk's calls per second, and what an admission takes.
+type fakeRate struct {
+	mu      sync.Mutex
+	cps     int
+	takes   time.Duration
+	begun   []time.Time
+	refused int
+}
+
+func (r *fakeRate) admit() (retryAt time.Time, ok bool) {
+	time.Sleep(r.takes)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if n := len(r.begun) - r.cps; n >= 0 && now.Sub(r.begun[n]) < time.Second {
+		r.refused++
+		return r.begun[n].Add(time.Second), false
+	}
+	r.begun = append(r.begun, now)
+	return time.Time{}, true
+}
+
+// pace dials as a pacer does, whose claims last so long, until ctx ends; served is told of each call.
+func (r *fakeRate) pace(ctx context.Context, q *rateQueue, tenant uuid.UUID, claim time.Duration, called func()) {
+	var served time.Time
+	for ctx.Err() == nil {
+		func() {
+			held, cancel := context.WithTimeout(ctx, claim)
+			defer cancel()
+			turn := q.turn(tenant, served)
+			defer turn.leave()
+			_, err := turn.enter(held)
+			for err == nil && ctx.Err() == nil {
+				retryAt, ok := r.admit()
+				if ok {
+					served = time.Now()
+					called()
+					return
+				}
+				err = turn.refused(held, retryAt)
+			}
+		}()
+	}
+}
+
+// rated runs so many campaigns behind a rate.
+func (r *fakeRate) rated(ctx context.Context, campaigns int, claim time.Duration) (calls []int, stopped func()) {
+	var q rateQueue
+	var pacers sync.WaitGroup
+	tenant := uuid.New()
+	calls = make([]int, campaigns)
+	for c := range campaigns {
+		pacers.Go(func() { r.pace(ctx, &q, tenant, claim, func() { calls[c]++ }) })
+	}
+	return calls, pacers.Wait
+}
+
+// More campaigns wait for a trunk than get their turn before their claims run out: they keep their places.
+func TestRateQueueStarvesNoCampaign(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 96*time.Second+500*time.Millisecond)
+		defer cancel()
+		rate := &fakeRate{cps: 1, takes: time.Millisecond}
+		calls, stopped := rate.rated(ctx, 24, 10*time.Second)
+		stopped()
+		require.GreaterOrEqual(t, slices.Min(calls), 3, "of four calls each: %v", calls)
+		require.LessOrEqual(t, slices.Max(calls), 5, "%v", calls)
+	})
+}
+
+// Few ask in vain while the rate binds. Once it doesn't all go on side by side.
+func TestRateQueueDissolves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		rate := &fakeRate{cps: 10, takes: 20 * time.Millisecond}
+		_, stopped := rate.rated(ctx, 50, 10*time.Second)
+		sum := func() int {
+			rate.mu.Lock()
+			defer rate.mu.Unlock()
+			return len(rate.begun)
+		}
+		time.Sleep(2 * time.Second)
+		called, refused := sum(), rate.refused
+		time.Sleep(20 * time.Second)
+		require.InDelta(t, 200, sum()-called, 20)
+		t.Logf("%d refusals of %d calls", rate.refused-refused, sum()-called)
+		require.LessOrEqual(t, rate.refused-refused, 2*(sum()-called))
+		rate.mu.Lock()
+		rate.cps = 1e6
+		rate.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		called = sum()
+		time.Sleep(time.Second)
+		require.GreaterOrEqual(t, sum()-called, 2400, "50 campaigns side by side, 50 admissions a second each")
+		cancel()
+		stopped()
+	})
+}
+
+// A pacer asks the registry before its turn, and dials nothing by a plan that has grown old while it waited.
+func TestPacerHoldsNoTurnForTheRegistry(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Now = time.Now }).trunkAndNumber(t)
+	campaign := b.running(t)
+	lead := b.push(t, campaign.ID, "9876543210")
+	asked := func() int {
+		b.registry.mu.Lock()
+		defer b.registry.mu.Unlock()
+		return b.registry.asked
+	}
+	sw := &fakeSwitch{}
+	p := newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil)
+	p.book = newCallBook("node-1", false)
+	other := b.svc.Pacers.rates.turn(b.tenant, time.Time{})
+	require.NoError(t, other.refused(t.Context(), time.Now()))
+	dial := func(by plan) (inTime bool) {
+		list, _, err := p.Claim(t.Context(), leads.ClaimBatch, time.Now())
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		_, inTime = p.dial(t.Context(), list, by)
+		return inTime
+	}
+	require.False(t, dial(plan{holds: 50 * time.Millisecond}), "it is planned anew at once")
+	require.Empty(t, sw.dialed())
+	require.Nil(t, b.lead(t, lead.ID).ClaimedBy)
+
+	before, done := asked(), make(chan bool)
+	go func() { done <- dial(plan{}) }()
+	require.Eventually(t, func() bool { return asked() > before }, waitFor, every, "while another has the turn")
+	require.Empty(t, sw.dialed())
+	other.leave()
+	require.True(t, <-done)
+	require.Len(t, sw.dialed(), 1)
+	require.Equal(t, before+1, asked(), "once for each lead")
 }
 
 // Campaigns that wait for the same trunk don't ask the gate in vain for one another.

@@ -30,7 +30,7 @@ func (g *Gate) Readmit(
 		req.Purpose = admission.PurposeTransfer
 	}
 	c := &candidate{
-		gate: g, req: req, kind: nextRoute, now: now, hash: s.Store.PhoneHash(req.TenantID, req.To), registry: g.registry(ctx, req.TenantID, req.To),
+		gate: g, req: req, kind: nextRoute, now: now, hash: s.Store.PhoneHash(req.TenantID, req.To), registry: *g.Ask(ctx, req.TenantID, req.To),
 	}
 	if call.DialTime != nil && !call.DialTime.Before(s.dayBegan(now)) {
 		c.counted = 1

@@ -26,7 +26,7 @@ type candidate struct {
 	now  time.Time
 	hash []byte
 	// registry is what the do-not-call registry says of the number.
-	registry registryAnswer
+	registry Listing
 	// by takes the call first; nobody in particular takes a transfer.
 	by      campaigns.Target
 	facts   db.GateFactsRow

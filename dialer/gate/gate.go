@@ -67,8 +67,10 @@ const ScrubAge = 7 * 24 * time.Hour
 // FallbackChannels is the ceiling, per controller, of what nothing else bounds while no trunk is declared.
 const FallbackChannels = 10
 
-// registryAnswer is what the registry said of one number, or that it could not.
-type registryAnswer struct {
+// Listing is what the do-not-call registry said of one number, or that it could not.
+type Listing struct {
+	to            store.Phone
+	at            time.Time
 	known, listed bool
 }
 
@@ -76,10 +78,15 @@ type registryAnswer struct {
 // state and call.started together. Errors: *RefusalError, *fault.Error. A lead that may never be dialed is put
 // into its terminal state by the refusal.
 func (g *Gate) Admit(ctx context.Context, req admission.Request) (*admission.Admission, error) {
-	adm, err := g.admit(ctx, req)
+	return g.AdmitListed(ctx, req, nil)
+}
+
+// AdmitListed is Admit for a number that the registry was just asked about (Ask).
+func (g *Gate) AdmitListed(ctx context.Context, req admission.Request, listing *Listing) (*admission.Admission, error) {
+	adm, err := g.admit(ctx, req, listing)
 	var refusal *RefusalError
 	if errors.As(err, &refusal) && refusal.fetch != "" && req.AgentID != nil && g.Audio.Fetch(ctx, req.TenantID, refusal.fetch) {
-		adm, err = g.admit(ctx, req)
+		adm, err = g.admit(ctx, req, listing)
 	}
 	switch {
 	case errors.As(err, &refusal):
@@ -93,7 +100,7 @@ func (g *Gate) Admit(ctx context.Context, req admission.Request) (*admission.Adm
 	return adm, err
 }
 
-func (g *Gate) admit(ctx context.Context, req admission.Request) (*admission.Admission, error) {
+func (g *Gate) admit(ctx context.Context, req admission.Request, listing *Listing) (*admission.Admission, error) {
 	s, c := g, &candidate{gate: g, req: req, kind: toNumber, now: g.Now()}
 	var target carrier.Target
 	switch {
@@ -115,7 +122,10 @@ func (g *Gate) admit(ctx context.Context, req admission.Request) (*admission.Adm
 		return nil, Refuse(ReasonTestEnvironment, c.now, time.Time{}, "test keys place no calls")
 	}
 	if !c.req.To.IsZero() {
-		c.registry, c.hash = g.registry(ctx, req.TenantID, c.req.To), s.Store.PhoneHash(req.TenantID, c.req.To)
+		if listing == nil || listing.to != c.req.To {
+			listing = g.Ask(ctx, req.TenantID, c.req.To)
+		}
+		c.registry, c.hash = *listing, s.Store.PhoneHash(req.TenantID, c.req.To)
 	}
 	var out outcome
 	err := s.Store.InTenant(ctx, req.TenantID, func(tx *store.Tx) error {
@@ -153,14 +163,15 @@ func (c *candidate) lock(ctx context.Context, tx *store.Tx) error {
 	})
 }
 
-// registry asks the do-not-call registry about a number.
-func (g *Gate) registry(ctx context.Context, tenant uuid.UUID, to store.Phone) registryAnswer {
+// Ask asks the do-not-call registry about a number, which may take a remote provider some seconds.
+func (g *Gate) Ask(ctx context.Context, tenant uuid.UUID, to store.Phone) *Listing {
+	at := g.Now()
 	listed, err := g.Leads.Listed(ctx, []store.Phone{to})
 	if err != nil {
 		g.Log.WarnContext(ctx, "asking the do-not-call registry failed", "tenant_id", tenant, "error", err)
-		return registryAnswer{}
+		return &Listing{to: to, at: at}
 	}
-	return registryAnswer{known: true, listed: listed[0]}
+	return &Listing{to: to, at: at, known: true, listed: listed[0]}
 }
 
 // decide runs under the candidate's locks. It is given a candidate of its own, since the transaction may be repeated.

@@ -67,7 +67,7 @@ func (g *Gate) row(ctx context.Context, tx *store.Tx, c *candidate, adm admissio
 		Amd: c.facts.Amd || single(req) && req.VoiceAgentID != nil, AgentID: req.AgentID, AwaitsAgent: c.by.People, FlowID: req.FlowID,
 	}
 	if c.registry.known {
-		p.ScrubbedAt = &c.now
+		p.ScrubbedAt = &c.registry.at
 	}
 	if req.Claimant != "" {
 		p.Claimant = &req.Claimant
