@@ -72,7 +72,7 @@ type fakeRate struct {
 }
 
 func (r *fakeRate) admit() (retryAt time.Time, ok bool) {
-	time.Sleep(r.takes)
+	time.Sleep(r.takes) //nolint:forbidigo // the clock is the bubble's
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -145,18 +145,18 @@ func TestRateQueueDissolves(t *testing.T) {
 			defer rate.mu.Unlock()
 			return len(rate.begun)
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) //nolint:forbidigo // the clock is the bubble's
 		called, refused := sum(), rate.refused
-		time.Sleep(20 * time.Second)
+		time.Sleep(20 * time.Second) //nolint:forbidigo // the clock is the bubble's
 		require.InDelta(t, 200, sum()-called, 20)
 		t.Logf("%d refusals of %d calls", rate.refused-refused, sum()-called)
 		require.LessOrEqual(t, rate.refused-refused, 2*(sum()-called))
 		rate.mu.Lock()
 		rate.cps = 1e6
 		rate.mu.Unlock()
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) //nolint:forbidigo // the clock is the bubble's
 		called = sum()
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // the clock is the bubble's
 		require.GreaterOrEqual(t, sum()-called, 2400, "50 campaigns side by side, 50 admissions a second each")
 		cancel()
 		stopped()
