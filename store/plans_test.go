@@ -110,6 +110,7 @@ func testPlans(t *testing.T, st *store.Store) {
 		for name, sql := range queries {
 			found = append(found, slices.DeleteFunc(g.faults(t, tx, name, sql), func(fault string) bool {
 				return recentOnly(name) && strings.Contains(fault, tenantsRows) ||
+					name == "LeadsReleaseOthers" && strings.Contains(fault, "claimed_by") || // an agent holds one lead at a time
 					(name == "CountReplayFailed" || name == "ReplayFailed") && strings.Contains(fault, "status = 'dead_lettered'") // those of the tenant's other subscriptions are few
 			})...)
 		}

@@ -196,13 +196,6 @@ func kitFor(t *testing.T, url string, transport media.Transport) *Kit {
 	return k
 }
 
-func run(t *testing.T, s *server, scenarios ...string) Report {
-	t.Helper()
-	r, err := kitFor(t, serveServer(t, s), s.transport).Run(t.Context(), scenarios, nil)
-	require.NoError(t, err)
-	return r
-}
-
 func serveServer(t *testing.T, s *server) string {
 	t.Helper()
 	if s.reply == nil {

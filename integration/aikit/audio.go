@@ -153,7 +153,10 @@ const (
 	asPCMA
 )
 
-var readingNames = [4]string{"pcm_s16le", "PCM with the other byte order", "pcmu", "pcma"}
+// readingNames are what findings call them.
+func readingNames() [4]string {
+	return [4]string{"pcm_s16le", "PCM with the other byte order", "pcmu", "pcma"}
+}
 
 // read reads bytes as each of the encodings.
 func (e *ear) read(b []byte) {
@@ -186,7 +189,7 @@ func (e *ear) meant(own media.Encoding) (name string, other bool) {
 		}
 	}
 	c := e.readings[best].correlation()
-	return readingNames[best], best != mine && c > smooth && c > e.readings[mine].correlation()+smoother
+	return readingNames()[best], best != mine && c > smooth && c > e.readings[mine].correlation()+smoother
 }
 
 // ahead is how much waits to be heard.

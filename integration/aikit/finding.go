@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -116,10 +117,8 @@ func (fs *findings) add(f Finding) {
 // has tells whether something was found by a rule.
 func (fs *findings) has(rules ...string) bool {
 	for _, f := range fs.list {
-		for _, rule := range rules {
-			if f.Rule == rule {
-				return true
-			}
+		if slices.Contains(rules, f.Rule) {
+			return true
 		}
 	}
 	return false

@@ -73,7 +73,7 @@ func (k *Kit) Listen(ctx context.Context, l Listening) (out Outcome, err error) 
 	if l.WAV == "" {
 		return out, nil
 	}
-	if _, err := t.sess.FinishRecording(t.w.found.began, ended); err != nil {
+	if _, err := t.sess.FinishRecording(t.w.found.began, ended); err != nil { //nolint:contextcheck // it has none
 		return out, fmt.Errorf("write the recording: %w", err)
 	}
 	if _, err := wav.Check(l.WAV); err != nil {

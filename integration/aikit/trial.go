@@ -33,15 +33,14 @@ type trial struct {
 
 	unjudged string // why the scenario says nothing of what it is for
 
-	mu      sync.Mutex
-	end     *media.SocketClosed
-	broke   int
-	cuts    int   // of the sockets that broke, those that the script has cut
-	why     error // the newest that it has not
-	again   int
-	left    string // how the server itself has ended the call
-	stats   media.Stats
-	refused error
+	mu    sync.Mutex
+	end   *media.SocketClosed
+	broke int
+	cuts  int   // of the sockets that broke, those that the script has cut
+	why   error // the newest that it has not
+	again int
+	left  string // how the server itself has ended the call
+	stats media.Stats
 }
 
 // call is how a trial's session differs from an ordinary one.
@@ -178,7 +177,7 @@ func (t *trial) close(ctx context.Context) {
 	if t.caller != nil {
 		t.caller.hangUp(ctx)
 	}
-	t.stats = t.sess.Close(media.CloseHangup)
+	t.stats = t.sess.Close(media.CloseHangup) //nolint:contextcheck // it has none
 	t.events.Wait()
 }
 

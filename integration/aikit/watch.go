@@ -198,7 +198,7 @@ func (w *watch) violation(kind string, err error, text []byte, s *Shown) bool {
 		}
 	case isInvalid:
 		f.Rule = "schema"
-		f.Expected = fmt.Sprintf("%s is as the schema says", invalid.Kind)
+		f.Expected = invalid.Kind + " is as the schema says"
 		f.Seen = fmt.Sprintf("%s: %s", invalid.Where, invalid.What)
 		f.See = "ringmaster ai-kit schema " + string(w.k.o.Transport) + ", " + invalid.At + "; " + f.See
 	default:
