@@ -1617,7 +1617,7 @@ type CreateVoiceAgentRequest struct {
 	// WsDisconnectAction What becomes of the caller when the voice agent's socket closes, or can't be reached; hangup by default.
 	WsDisconnectAction nullable.Nullable[WsDisconnectAction] `json:"ws_disconnect_action,omitempty"`
 
-	// WsURL Required unless transport is sip
+	// WsURL Required unless transport is sip, which has none.
 	WsURL nullable.Nullable[string] `json:"ws_url,omitempty"`
 }
 
@@ -3068,7 +3068,7 @@ type VoiceAgentFields struct {
 	// WsDisconnectAction What becomes of the caller when the voice agent's socket closes, or can't be reached; hangup by default.
 	WsDisconnectAction nullable.Nullable[WsDisconnectAction] `json:"ws_disconnect_action,omitempty"`
 
-	// WsURL Required unless transport is sip
+	// WsURL Required unless transport is sip, which has none.
 	WsURL nullable.Nullable[string] `json:"ws_url,omitempty"`
 }
 
