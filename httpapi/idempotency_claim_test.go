@@ -2,6 +2,8 @@ package httpapi_test
 
 import (
 	"net/http"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,7 +71,14 @@ func TestClaimOfAStalledDatabase(t *testing.T) {
 	proxy.Listen(t)
 	b := setupOn(t, storetest.Open(t, proxy.URL), func(cfg *httpapi.Config, _ *httpapi.Deps) { cfg.RequestTimeout = time.Second })
 	const body = `{"name":"c","dial_mode":"preview"}`
-	b.api.With("Idempotency-Key", "first").JSON(t, http.MethodPost, "/api/v1/campaigns", body, http.StatusCreated, nil) // the credential is remembered
+	const before = 12 // the credential is remembered, and each of the pool's connections knows the statements
+	var ready sync.WaitGroup
+	for i := range before {
+		ready.Go(func() {
+			b.api.With("Idempotency-Key", "first-"+strconv.Itoa(i)).JSON(t, http.MethodPost, "/api/v1/campaigns", body, http.StatusCreated, nil)
+		})
+	}
+	ready.Wait()
 	key := b.api.With("Idempotency-Key", "k")
 	proxy.Hold()
 	answered := make(chan int, 1)
@@ -85,7 +94,7 @@ func TestClaimOfAStalledDatabase(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, <-answered)
 	require.False(t, claimed())
 	key.JSON(t, http.MethodPost, "/api/v1/campaigns", body, http.StatusCreated, nil)
-	require.Equal(t, 2, storetest.Count(t, direct, "SELECT count(*) FROM campaigns"))
+	require.Equal(t, before+1, storetest.Count(t, direct, "SELECT count(*) FROM campaigns"))
 }
 
 // A push whose statement was lost on its way, and which the database then refuses for the moment, may be in: its key is not given to another one.
