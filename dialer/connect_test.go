@@ -131,6 +131,9 @@ func TestConnectURLHidesItsCredentials(t *testing.T) {
 	patch := func(address string) (voiceagents.VoiceAgent, error) {
 		return b.svc.VoiceAgents.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[voiceagents.Input](t, `{"connect_url":"`+address+`"}`))
 	}
+	_, err = patch("https://127.0.0.1:443/connect?api_key=••••cdef")
+	require.NoError(t, err, "the same port")
+	require.Equal(t, "https://127.0.0.1:443/connect?api_key=0123456789abcdef", kept())
 	got, err := patch("https://127.0.0.1/connect?lang=en&api_key=••••cdef")
 	require.NoError(t, err)
 	require.Equal(t, "https://127.0.0.1/connect?lang=en&api_key=••••cdef", *got.ConnectURL)

@@ -18,20 +18,6 @@ import (
 // clickLimit is the level above which what a cut adds to the spectrum is heard as a click, dB of full scale.
 const clickLimit = -50
 
-// click is the loudest that any 20 ms of pcm are above 1.5 kHz, where a tone of 440 Hz has nothing.
-func click(pcm []int16) float64 { return clickAt(pcm, dsp.SampleRate) }
-
-// clickAt is click of audio of a rate.
-func clickAt(pcm []int16, rate int) float64 {
-	worst, frame := -200.0, rate/dsp.FramesPerSecond
-	for at := 0; at+frame <= len(pcm); at += frame / 8 {
-		for hz := 1500.0; hz < float64(rate)/2-100; hz += 100 {
-			worst = max(worst, dsptest.Power(pcm[at:at+frame], hz, rate))
-		}
-	}
-	return worst
-}
-
 // TestCutsDontClick cuts a tone by everything that cuts what a caller hears, in each phase: at most 5 ms are heard behind the last whole frame, and
 // no click.
 func TestCutsDontClick(t *testing.T) {
@@ -39,7 +25,7 @@ func TestCutsDontClick(t *testing.T) {
 	tone := dsptest.Tone(440, dsp.SampleRate, 4*dsp.SampleRate)
 	cut := make([]int16, 2*dsp.SampleRate)
 	copy(cut, tone[:5+dsp.SampleRate/10])
-	require.Greater(t, click(cut), float64(clickLimit), "a cut without a fade is one")
+	require.Greater(t, dsptest.Click(cut, dsp.SampleRate), float64(clickLimit), "a cut without a fade is one")
 
 	clip, silence, soft := &Clip{Samples: tone}, make([]int16, dsp.SampleRate), slices.Repeat([]int16{ringBelow + 1}, dsp.SampleRate)
 	say := func(r *portRig) { r.send(aiAudio(tone)) }
@@ -107,7 +93,7 @@ func TestCutsDontClick(t *testing.T) {
 					if name != runsDry && !c.follows && rate == dsp.SampleRate {
 						require.LessOrEqual(t, loudTail(heard)-before, 5*dsp.SampleRate/1000, "the fade's length")
 					}
-					worst = max(worst, clickAt(heard[before-rate/dsp.FramesPerSecond:], rate))
+					worst = max(worst, dsptest.Click(heard[before-rate/dsp.FramesPerSecond:], rate))
 				}
 				t.Logf("%.1f dBFS", worst)
 				require.Less(t, worst, float64(clickLimit))
@@ -129,7 +115,7 @@ func TestUnmuteDoesntClick(t *testing.T) {
 		r.turn()
 		heard = append(heard, r.heard()...)
 	}
-	require.Less(t, click(heard[dsp.FrameSamples:]), float64(clickLimit))
+	require.Less(t, dsptest.Click(heard[dsp.FrameSamples:], dsp.SampleRate), float64(clickLimit))
 	require.Greater(t, dsptest.Power(heard, 440, dsp.SampleRate), -20.0)
 }
 

@@ -532,7 +532,7 @@ func TestOpenAIAllocations(t *testing.T) { //nolint:paralleltest // AllocsPerRun
 	r.event(`{"type":"session.created"}`)
 	r.callLaw(0)
 	ulaw := bytes.Repeat([]byte{0x90}, dsp.FrameSamples)
-	frame := aiText(`{"type":"response.output_audio.delta","event_id":"event_1","response_id":"resp_1","item_id":"item_1","output_index":0,"content_index":0,"delta":"` +
+	frame := aiText(`{"type":"response.output_audio.delta","event_id":"event_1","response_id":"resp_` + strings.Repeat("0", 60) + `","item_id":"item_` + strings.Repeat("1", 60) + `","output_index":0,"content_index":0,"delta":"` +
 		base64.StdEncoding.EncodeToString(ulaw) + `"}`)
 	r.allocatesNothing(ulaw, frame)
 }

@@ -137,7 +137,9 @@ func (d *openaiDialect) openaiAudio(a *aiSocket, e *openai.Event, size int, queu
 		a.refuseEvent(string(e.Type), errNotBegun, size)
 		return
 	}
-	if slices.Contains(d.cut[:], string(e.ResponseID)) && len(e.ResponseID) > 0 || d.cutItem != "" && string(e.ItemID) == d.cutItem {
+	// An id of the usual length that is compared by == is not copied.
+	cut := slices.ContainsFunc(d.cut[:], func(id string) bool { return id != "" && id == string(e.ResponseID) })
+	if cut || d.cutItem != "" && string(e.ItemID) == d.cutItem {
 		a.countFlood(1)
 		return
 	}

@@ -39,7 +39,7 @@ func (tk takes) ended() time.Time {
 }
 
 // click is the loudest of any 20 ms around the end above 1.5 kHz, dB of full scale; not whole when packets are missing there.
-func (tk takes) click() (worst float64, whole bool) {
+func (tk takes) click() (loudest float64, whole bool) {
 	last := len(tk.packets) - 1
 	end := tk.ended()
 	for last > 0 && tk.packets[last].At.After(end) {
@@ -57,14 +57,7 @@ func (tk takes) click() (worst float64, whole bool) {
 		}
 		pcm = append(pcm, part...)
 	}
-	const frame = dsp.SampleRate / dsp.FramesPerSecond
-	worst = -200
-	for at := 0; at+frame <= len(pcm); at += frame / 8 {
-		for hz := 1500.0; hz < dsp.SampleRate/2-100; hz += 100 {
-			worst = max(worst, dsptest.Power(pcm[at:at+frame], hz, dsp.SampleRate))
-		}
-	}
-	return worst, true
+	return dsptest.Click(pcm, dsp.SampleRate), true
 }
 
 // What a caller hears of a barge-in: nothing clicks. How long it takes from clear to silence, and from a mark's last sample to the mark, is logged.

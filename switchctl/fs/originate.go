@@ -63,9 +63,6 @@ func DialString(v Variables, endpoint string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if strings.Contains(block+endpoint, enterprise) {
-		return "", &VariableError{Name: "endpoint"}
-	}
 	return block + endpoint, nil
 }
 

@@ -36,6 +36,17 @@ func Power(pcm []int16, hz float64, rate int) float64 {
 	return 20 * math.Log10(math.Max(amp, 1e-10))
 }
 
+// Click is the loudest that any 20 ms of pcm are above 1.5 kHz, where a low tone has nothing, in dB relative to a full-scale sine: what a cut adds.
+func Click(pcm []int16, rate int) float64 {
+	worst, frame := -200.0, rate/50
+	for at := 0; at+frame <= len(pcm); at += frame / 8 {
+		for hz := 1500.0; hz < float64(rate)/2-100; hz += 100 {
+			worst = max(worst, Power(pcm[at:at+frame], hz, rate))
+		}
+	}
+	return worst
+}
+
 // turn is a phase as a point of the unit circle.
 func turn(phase float64) complex128 { return cmplx.Rect(1, phase) }
 
