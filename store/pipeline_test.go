@@ -29,6 +29,7 @@ func TestRoundTripsOfTransactions(t *testing.T) {
 		_, err := tx.Emit(t.Context(), store.Event{TenantID: tenant, Type: store.EventCallStarted, Data: struct{}{}})
 		return err
 	}
+	events := 0
 	for name, c := range map[string]struct {
 		trips int
 		do    func(tx *store.Tx) error
@@ -48,15 +49,24 @@ func TestRoundTripsOfTransactions(t *testing.T) {
 		}},
 		"without arguments": {3, func(tx *store.Tx) error { return tx.Q.PlanByValues(t.Context()) }},
 	} {
-		do := func() { require.NoError(t, st.InTenant(t.Context(), tenant, c.do), name) }
-		fewest := 100
-		for range 6 { // the first has the statements prepared, and others are told of webhooks
-			fewest = min(fewest, proxy.RoundTrips(do))
+		times := 0
+		do := func() {
+			times++
+			require.NoError(t, st.InTenant(t.Context(), tenant, c.do), name)
 		}
-		require.Equal(t, c.trips, fewest, name)
+		// The first has the statements prepared, and others are told of webhooks a moment after the commit, which counts too.
+		for trips := -1; trips != c.trips; {
+			proxy.Settle(t)
+			trips = proxy.RoundTrips(do)
+			require.GreaterOrEqual(t, trips, c.trips, name)
+			require.Less(t, times, 50, name)
+		}
+		if name == "two events" {
+			events = 2 * times
+		}
 	}
-	require.Equal(t, 12, storetest.Count(t, st, "SELECT count(*) FROM webhook_queue"))
-	require.Equal(t, 12, storetest.Count(t, st, `SELECT count(*) FROM webhook_deliveries d JOIN events e ON e.id = d.event_id
+	require.Equal(t, events, storetest.Count(t, st, "SELECT count(*) FROM webhook_queue"))
+	require.Equal(t, events, storetest.Count(t, st, `SELECT count(*) FROM webhook_deliveries d JOIN events e ON e.id = d.event_id
 		WHERE substring(d.id::text FOR 15) = substring(e.id::text FOR 15)`), "a delivery's id has the event's time")
 }
 

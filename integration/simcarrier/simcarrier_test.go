@@ -2,12 +2,14 @@ package simcarrier_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,8 +32,15 @@ type pair struct {
 	from, to *simcarrier.Server
 }
 
+// lastIP counts the loopback addresses given to carriers: other packages' tests run beside, and a port that one gave back is used again at once.
+var lastIP atomic.Uint32
+
 func start(tb testing.TB, cfg simcarrier.Config) *simcarrier.Server {
 	tb.Helper()
+	if cfg.RTPIP == "" {
+		n := lastIP.Add(1)
+		cfg.RTPIP = fmt.Sprintf("127.83.%d.%d", n>>8, n&0xff)
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}

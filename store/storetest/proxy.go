@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -106,6 +107,18 @@ func (p *Proxy) RoundTrips(do func()) int {
 	before := p.trips.Load()
 	do()
 	return int(p.trips.Load() - before)
+}
+
+// Settle returns when nobody has waited for the server for a while.
+func (p *Proxy) Settle(tb testing.TB) {
+	tb.Helper()
+	last := int64(-1)
+	require.Eventually(tb, func() bool {
+		now := p.trips.Load()
+		quiet := now == last
+		last = now
+		return quiet
+	}, 20*time.Second, 30*time.Millisecond)
 }
 
 // Listen begins to pass connections on.
