@@ -191,9 +191,13 @@ func connect(ctx context.Context, cfg *pgxpool.Config, log *slog.Logger) (*pgxpo
 		if err == nil {
 			return pool, nil
 		}
-		if permanent(err) || ctx.Err() != nil {
+		if permanent(err) {
 			pool.Close()
 			return nil, fmt.Errorf("connect to PostgreSQL at %s: %w", addr, lostUnless(ctx, err))
+		}
+		if ctx.Err() != nil {
+			pool.Close()
+			return nil, fmt.Errorf("connect to PostgreSQL at %s: %w: %w", addr, ErrUnavailable, err)
 		}
 		log.WarnContext(ctx, "database unavailable, retrying", "addr", addr, "attempt", try, "retry_in", wait,
 			"error", err)

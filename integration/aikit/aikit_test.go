@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"sync"
 	"testing"
 	"time"
@@ -41,10 +42,10 @@ type server struct {
 	reply func(c *conn, kind string) bool
 	// subprotocol is chosen in place of the one offered; status refuses the handshake.
 	subprotocol string
-	status      int
+	status      atomic.Int32
 	// ping is how pings are answered; nil is by a pong.
 	ping  func(string) error
-	taken int
+	taken atomic.Int32
 }
 
 // conn is one of its sockets.
@@ -61,8 +62,8 @@ type conn struct {
 func (s *server) serve(t *testing.T) string {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.status != 0 {
-			w.WriteHeader(s.status)
+		if status := int(s.status.Load()); status != 0 {
+			w.WriteHeader(status)
 			return
 		}
 		up := websocket.Upgrader{Subprotocols: []string{media.SubprotocolAlpha}}
@@ -74,8 +75,7 @@ func (s *server) serve(t *testing.T) string {
 		if err != nil {
 			return
 		}
-		s.taken++
-		c := &conn{Conn: ws, s: s, n: s.taken}
+		c := &conn{Conn: ws, s: s, n: int(s.taken.Add(1))}
 		defer func() { _ = ws.Close() }()
 		if s.ping != nil {
 			ws.SetPingHandler(s.ping)
@@ -304,8 +304,8 @@ func faults() []fault {
 	const own, tw, oa = media.TransportWebSocket, media.TransportTwilio, media.TransportOpenAI
 	nothing := func(*conn) {}
 	return []fault{
-		{"asks for credentials", "connect", "http_status", own, func(s *server) { s.status = 401 }},
-		{"serves another path", "connect", "http_status", tw, func(s *server) { s.status = 404 }},
+		{"asks for credentials", "connect", "http_status", own, func(s *server) { s.status.Store(401) }},
+		{"serves another path", "connect", "http_status", tw, func(s *server) { s.status.Store(404) }},
 		{"chooses another subprotocol", "connect", "subprotocol", own, func(s *server) { s.subprotocol = "audio.gamma.org" }},
 		{"chooses one where none is offered", "connect", "subprotocol", tw, func(s *server) { s.subprotocol = "media" }},
 		{"answers no ping", "silence", "no_pong", own, func(s *server) { s.ping = func(string) error { return nil } }},
@@ -377,7 +377,7 @@ func faults() []fault {
 		}},
 		{"takes one socket only", "reconnect", "no_reconnect", tw, func(s *server) {
 			s.reply = func(c *conn, _ string) bool {
-				s.status = 409
+				s.status.Store(409)
 				return true
 			}
 		}},

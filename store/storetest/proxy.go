@@ -28,6 +28,7 @@ type Proxy struct {
 	cut          atomic.Bool            // the next message from a client is dropped with its connection
 	lose         atomic.Pointer[string] // the next such statement is carried out, and its answer dropped with the connection
 	mute         atomic.Bool            // what the server says is dropped
+	muteAt       atomic.Pointer[string] // and from the next such statement on
 	shutDown     atomic.Bool            // the next answer to a COMMIT is followed by the end of the connection
 
 	mu       sync.Mutex // guards what follows
@@ -82,6 +83,12 @@ func (p *Proxy) WithDatabase(tb testing.TB, name string) string {
 // Hold drops what the server says, on connections that stay up, until Resume; what was dropped is lost.
 func (p *Proxy) Hold() { p.mute.Store(true) }
 
+// HoldAt is Hold from the next statement of a name on, its own answer included.
+func (p *Proxy) HoldAt(name string) { p.muteAt.Store(prefixOf(name)) }
+
+// prefixOf is what the text of a statement of a name begins with.
+func prefixOf(name string) *string { return new("-- name: " + name + " ") }
+
 // Resume ends Hold.
 func (p *Proxy) Resume() { p.mute.Store(false) }
 
@@ -98,7 +105,7 @@ func (p *Proxy) ShutDownAfterCommit() (happened func() bool) {
 // LoseAnswer has the next statement of a name carried out, with the end of its transaction where it is a transaction by itself, and its
 // connection end before the answer.
 func (p *Proxy) LoseAnswer(name string) (lost func() bool) {
-	p.lose.Store(new("-- name: " + name + " "))
+	p.lose.Store(prefixOf(name))
 	return func() bool { return p.lose.Load() == nil }
 }
 
@@ -176,15 +183,22 @@ func (p *Proxy) ask(server io.Writer, client io.Reader, lost *atomic.Bool) {
 		if _, err := io.ReadFull(client, rest); err != nil {
 			return
 		}
-		switch wanted := p.lose.Load(); {
+		wanted, held := p.lose.Load(), p.muteAt.Load()
+		switch {
 		case typeSize == 0:
 		case head[0] == 'P': // name and text
 			name, text, _ := strings.Cut(string(rest), "\x00")
 			texts[name] = text
-		case wanted == nil:
+		case wanted == nil && held == nil:
 		case head[0] == 'B': // portal and name
 			fields := strings.SplitN(string(rest), "\x00", 3) //nolint:mnd // and the rest
-			loses = loses || len(fields) > 1 && strings.HasPrefix(texts[fields[1]], *wanted)
+			is := func(wanted *string) bool {
+				return wanted != nil && len(fields) > 1 && strings.HasPrefix(texts[fields[1]], *wanted)
+			}
+			loses = loses || is(wanted)
+			if is(held) && p.muteAt.CompareAndSwap(held, nil) {
+				p.mute.Store(true)
+			}
 		case head[0] == 'S' && loses && p.lose.CompareAndSwap(wanted, nil):
 			lost.Store(true)
 		}
