@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -409,18 +409,30 @@ func faults() []fault {
 func TestEveryFaultIsNamed(t *testing.T) {
 	t.Parallel()
 	all := faults()
-	kits, reports, errs := make([]*Kit, len(all)), make([]Report, len(all)), make([]error, len(all))
-	for i, f := range all {
+	reports, errs := make([]Report, len(all)), make([]error, len(all))
+	run := func(f fault) func() (Report, error) {
 		url := "ws://127.0.0.1:1/"
 		if f.server != nil {
 			s := &server{transport: f.on}
 			f.server(s)
 			url = serveServer(t, s)
 		}
-		kits[i] = kitFor(t, url, f.on)
+		kit := kitFor(t, url, f.on)
+		return func() (Report, error) { return kit.Run(t.Context(), []string{f.scenario}, nil) }
 	}
-	together(len(all), func(i int) { reports[i], errs[i] = kits[i].Run(t.Context(), []string{all[i].scenario}, nil) })
+	runs := make([]func() (Report, error), len(all))
 	for i, f := range all {
+		runs[i] = run(f)
+	}
+	together(len(all), func(i int) { reports[i], errs[i] = runs[i]() })
+	for i, f := range all {
+		// A busy machine holds a call up, and what a server does too late or too long isn't seen then.
+		for range 4 {
+			if errs[i] != nil || slices.Contains(rules(reports[i]), f.rule) {
+				break
+			}
+			reports[i], errs[i] = run(f)()
+		}
 		require.NoError(t, errs[i])
 		r := reports[i]
 		require.Contains(t, rules(r), f.rule, "%s: %+v", f.name, r)

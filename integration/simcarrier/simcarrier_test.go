@@ -33,7 +33,7 @@ type pair struct {
 }
 
 // lastIP counts the loopback addresses given to carriers: other packages' tests run beside, and a port that one gave back is used again at once.
-var lastIP atomic.Uint32
+var lastIP atomic.Uint32 //nolint:gochecknoglobals // by all tests of the process
 
 func start(tb testing.TB, cfg simcarrier.Config) *simcarrier.Server {
 	tb.Helper()
