@@ -292,9 +292,9 @@ func TestConnectURL(t *testing.T) {
 		campaign = start("9876190005", `<Response><Hangup/></Response>`)
 		c.ended(t, campaign, 1, 30*time.Second)
 		campaign = start("9876190006", `<Response><Dial>9876190007</Dial></Response>`)
-		eventually(t, 30*time.Second, "the other is dialed", func() bool {
+		eventually(t, 30*time.Second, "the other is bridged", func() bool {
 			r, ok := c.report(t, "+919876190007")
-			return ok && r.AnsweredAt != nil
+			return ok && r.AnsweredAt != nil && r.HearsNow
 		})
 		c.hangUp(t, "9876190007")
 		c.ended(t, campaign, 1, 30*time.Second)
