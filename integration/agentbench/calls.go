@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -35,17 +36,17 @@ func Kinds() []string { return []string{KindBusy, KindNoAnswer, KindAI, KindAgen
 
 // Calls is a load of set-ups with little audio: what a call costs beside its audio.
 type Calls struct {
-	// Rate is how many calls begin each second, Duration how long.
-	Rate     int
-	Duration time.Duration
+	// Rate is how many calls begin each second, Duration how long, and Warm how long before that, twice, which is not measured.
+	Rate           int
+	Duration, Warm time.Duration
 	// Mix gives each kind its weight.
 	Mix map[string]int
 	// History is what the database has behind it.
 	History dbcost.History
 	// Wire is what the controller reaches its database through.
 	Wire *dbcost.Wire
-	// Profile is a file for the controller's CPU profile; none when empty.
-	Profile string
+	// Profile is a file for the controller's CPU profile, Statements one for what each of the database's statements has cost; none when empty.
+	Profile, Statements string
 	// Progress, unless nil, is told of what goes on.
 	Progress func(text string)
 }
@@ -77,9 +78,9 @@ const (
 	callsSpare = 4
 	// agentSeconds is for how long an agent's call takes the agent, ringing that nobody answers included, with room to spare.
 	agentSeconds = 12
-	// atRest is how long the parts are watched while nothing is dialed, settle how long what was prepared may go on being worked at.
+	// atRest is how long the parts are watched while nothing is dialed, settle until the database's counters have come.
 	atRest = 5 * time.Second
-	settle = 3 * time.Second
+	settle = dbcost.CountersLimit + time.Second
 	// fillLimit bounds writing the history.
 	fillLimit = 2 * time.Hour
 )
@@ -147,7 +148,7 @@ func (r *callsRun) prepare(ctx context.Context) error {
 	}); err != nil {
 		return fmt.Errorf("widen the trunk and the voice agent: %w", err)
 	}
-	calls := r.o.Rate * int(r.o.Duration.Seconds())
+	calls := r.o.Rate * int((r.o.Duration + 2*r.o.Warm).Seconds())
 	number := 0
 	for _, kind := range []string{KindAI, KindAgent, KindFlow} {
 		weight := r.o.Mix[kind]
@@ -222,6 +223,10 @@ func (r *callsRun) measure(ctx context.Context) (*CallsResult, error) {
 	}
 	defer func() { _ = meter.Close(context.WithoutCancel(ctx)) }()
 	r.meter = meter
+	defer r.serve(ctx)()
+	if err := r.warm(ctx); err != nil {
+		return nil, fmt.Errorf("dial without measuring: %w", err)
+	}
 	if err := retry.Pause(ctx, settle); err != nil {
 		return nil, err
 	}
@@ -232,29 +237,31 @@ func (r *callsRun) measure(ctx context.Context) (*CallsResult, error) {
 	if err := retry.Pause(ctx, atRest); err != nil {
 		return nil, err
 	}
+	if r.o.Statements != "" {
+		if err := meter.WatchStatements(ctx); err != nil {
+			return nil, err
+		}
+	}
 	before, err := r.reading(ctx)
 	if err != nil {
 		return nil, err
 	}
-	driving, stop := context.WithCancel(ctx)
-	driven := make(chan struct{})
-	go func() {
-		defer close(driven)
-		if len(r.agents) > 0 {
-			r.drive(driving, time.Now())
-		}
-	}()
 	profiled := make(chan error, 1)
 	go func() { profiled <- r.profile(ctx) }()
-	err = errors.Join(r.dial(ctx), <-profiled)
-	stop()
-	<-driven
-	if err != nil {
+	if err := errors.Join(r.dial(ctx, r.o.Duration), <-profiled); err != nil {
+		return nil, err
+	}
+	if err := retry.Pause(ctx, settle); err != nil {
 		return nil, err
 	}
 	after, err := r.reading(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if r.o.Statements != "" {
+		if err := meter.WriteStatements(ctx, r.o.Statements); err != nil {
+			return nil, err
+		}
 	}
 	return r.callsResult(ctx, idle, before, after)
 }
@@ -273,14 +280,42 @@ func (r *callsRun) profile(ctx context.Context) error {
 	return os.WriteFile(r.o.Profile, raw, 0o600)
 }
 
-// dial runs the campaigns and returns when nothing of their calls is left to do.
-func (r *callsRun) dial(ctx context.Context) error {
+// warm dials until the database has statistics of each table, and each connection its plans by these.
+func (r *callsRun) warm(ctx context.Context) error {
+	for range 2 {
+		if err := r.meter.Tidy(ctx); err != nil {
+			return err
+		}
+		if r.o.Warm > 0 {
+			if err := r.dial(ctx, r.o.Warm); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// serve has the agents work until what it returns is called.
+func (r *callsRun) serve(ctx context.Context) (stop func()) {
+	driving, cancel := context.WithCancel(ctx)
+	var driven sync.WaitGroup
+	if len(r.agents) > 0 {
+		driven.Go(func() { r.drive(driving, time.Now()) })
+	}
+	return func() {
+		cancel()
+		driven.Wait()
+	}
+}
+
+// dial runs the campaigns so long and returns when nothing of their calls is left to do.
+func (r *callsRun) dial(ctx context.Context, duration time.Duration) error {
 	r.began = time.Now()
 	if err := r.all(ctx, "start"); err != nil {
 		return err
 	}
 	const each = 10 * time.Second
-	for left := r.o.Duration; left > 0; left -= each {
+	for left := duration; left > 0; left -= each {
 		if err := retry.Pause(ctx, min(left, each)); err != nil {
 			return err
 		}
@@ -290,7 +325,7 @@ func (r *callsRun) dial(ctx context.Context) error {
 		}
 		r.o.Progress(fmt.Sprintf("%4.0f s: %d calls open", time.Since(r.began).Seconds(), open))
 	}
-	if err := r.all(ctx, "stop"); err != nil {
+	if err := r.all(ctx, "pause"); err != nil {
 		return err
 	}
 	for until := time.Now().Add(drainLimit); ; {
@@ -299,7 +334,7 @@ func (r *callsRun) dial(ctx context.Context) error {
 			return err
 		}
 		if open == 0 && jobs == 0 {
-			return retry.Pause(ctx, settle) // until the counters have come
+			return nil
 		}
 		if time.Now().After(until) {
 			return fmt.Errorf("%w: %d open, %d jobs", errNotAtRest, open, jobs)

@@ -103,7 +103,7 @@ func (r *callsRun) readRows(ctx context.Context, out *CallsResult, seen func(num
 		out.Calls, out.Answered, out.AI, out.Agent, out.Abandoned = 0, 0, 0, 0, 0
 		rows, err := tx.Pgx().Query(ctx, `SELECT c.to_number, c.dial_time, c.answer_time, CASE WHEN c.agent_id IS NOT NULL THEN c.agent_connect_time END, c.abandoned,
 			EXISTS (SELECT 1 FROM ai_sessions s WHERE s.tenant_id = c.tenant_id AND s.call_id = c.id) FROM calls c
-			WHERE c.tenant_id = $1 AND c.campaign_id = ANY($2) AND c.dial_time IS NOT NULL`, r.tenant.ID, r.campaigns)
+			WHERE c.tenant_id = $1 AND c.campaign_id = ANY($2) AND c.dial_time >= $3`, r.tenant.ID, r.campaigns, r.began)
 		if err != nil {
 			return err
 		}

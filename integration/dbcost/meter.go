@@ -33,7 +33,7 @@ type Used struct {
 	// CPU is that of all its processes without Watching, which is that of the backends whose application_name is Application.
 	CPU      time.Duration `json:"cpu"`
 	Watching time.Duration `json:"watching"`
-	// WAL in bytes.
+	// WAL in bytes, where pages are not written whole (full_page_writes=off): their number follows the checkpoints, not the work.
 	WAL          int64 `json:"wal_bytes"`
 	Transactions int64 `json:"transactions"`
 	// Rows were inserted, updated or deleted; of the Updates those that were HOT touched no index.
@@ -77,8 +77,22 @@ func NewMeter(ctx context.Context, adminURL string) (*Meter, error) {
 // Close ends the meter's connection.
 func (m *Meter) Close(ctx context.Context) error { return m.conn.Close(ctx) }
 
-// Read takes a reading. The counters of rows and transactions come from the backends within a second or so of their work: read them
-// when all is at rest.
+// CountersLimit is when a backend that has nothing more to do has told its counters of rows and transactions at the latest (PGSTAT_IDLE_INTERVAL
+// of PostgreSQL's postgres.c).
+const CountersLimit = 10 * time.Second
+
+// Tidy does what the server would do by itself in its own time for what was written before a measurement: vacuum, analyze, checkpoint.
+func (m *Meter) Tidy(ctx context.Context) error {
+	for _, command := range []string{"VACUUM ANALYZE", "CHECKPOINT"} {
+		if _, err := m.conn.Exec(ctx, command); err != nil {
+			return fmt.Errorf("tidy the database up (%s): %w", command, err)
+		}
+	}
+	return nil
+}
+
+// Read takes a reading. The counters of rows and transactions come from the backends within CountersLimit of their work: read them when all is
+// at rest.
 func (m *Meter) Read(ctx context.Context) (Used, error) {
 	var u Used
 	rows, err := m.conn.Query(ctx, "SELECT pid FROM pg_stat_activity WHERE application_name = $1", Application)
@@ -100,8 +114,7 @@ func (m *Meter) Read(ctx context.Context) (Used, error) {
 		u.Watching += stat.own
 	}
 	u.CPU -= u.Watching
-	err = m.conn.QueryRow(ctx, `SELECT w.wal_bytes::int8, d.xact_commit, t.rows, t.updates, t.hot FROM pg_stat_wal w,
-		pg_stat_database d, (SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::int8 AS rows, coalesce(sum(n_tup_upd), 0)::int8 AS updates,
+	err = m.conn.QueryRow(ctx, `SELECT (pg_current_wal_insert_lsn() - '0/0')::int8, d.xact_commit, t.rows, t.updates, t.hot FROM pg_stat_database d, (SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::int8 AS rows, coalesce(sum(n_tup_upd), 0)::int8 AS updates,
 		coalesce(sum(n_tup_hot_upd), 0)::int8 AS hot FROM pg_stat_user_tables) t WHERE d.datname = current_database()`).
 		Scan(&u.WAL, &u.Transactions, &u.Rows, &u.Updates, &u.HOT)
 	if err != nil {

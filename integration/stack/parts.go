@@ -23,7 +23,7 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 		return err
 	}
 	s.MasterKey = key
-	pg := devpg.Config{From: s.cfg.Database, InMemory: s.cfg.InMemory, Logger: s.cfg.Logger, Also: s.cfg.DatabaseAt}
+	pg := devpg.Config{From: s.cfg.Database, InMemory: s.cfg.InMemory, Preload: s.cfg.Preload, Logger: s.cfg.Logger, Also: s.cfg.DatabaseAt}
 	if s.cfg.Durable {
 		pg.Dir = filepath.Join(s.cfg.Dir, "postgres")
 	}

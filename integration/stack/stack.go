@@ -38,6 +38,8 @@ type Config struct {
 	Durable bool
 	// InMemory has a temporary database's files in memory, where there is room (devpg.Config).
 	InMemory bool
+	// Preload names libraries that the database's server loads (devpg.Config).
+	Preload string
 	// Database is a folder that PrepareDatabase made, of which the stack's database is a copy: for whoever starts many stacks.
 	Database string
 	// FreeSWITCH is the path of a real switch's executable; the simulated one runs when it is empty.

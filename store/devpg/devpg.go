@@ -64,6 +64,8 @@ type Config struct {
 	InMemory bool
 	// SharedBuffers is the server's memory for data, as shared_buffers has it; PostgreSQL's default when empty.
 	SharedBuffers string
+	// Preload names libraries that the server loads at its start, as shared_preload_libraries has them.
+	Preload string
 	// Port to listen on at 127.0.0.1; a free one when zero.
 	Port int
 	// Also are further addresses of this machine to listen at, each with the network that may come.
@@ -80,8 +82,8 @@ type Server struct {
 	temporary bool
 	volatile  bool
 	also      []netip.Prefix
-	// sharedBuffers is a setting of the server; empty for the default.
-	sharedBuffers string
+	// sharedBuffers and preload are settings of the server; empty for the default.
+	sharedBuffers, preload string
 
 	port     int
 	password string
@@ -103,7 +105,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a private PostgreSQL: %w", err)
 	}
-	s := &Server{dir: cfg.Dir, volatile: cfg.Volatile || cfg.Dir == "", also: cfg.Also, sharedBuffers: cfg.SharedBuffers}
+	s := &Server{dir: cfg.Dir, volatile: cfg.Volatile || cfg.Dir == "", also: cfg.Also, sharedBuffers: cfg.SharedBuffers, preload: cfg.Preload}
 	if err := s.prepareDir(account, cfg.InMemory); err != nil {
 		return nil, fmt.Errorf("start a private PostgreSQL: %w", err)
 	}
@@ -343,6 +345,9 @@ func (s *Server) arguments() []string {
 	}
 	if s.sharedBuffers != "" {
 		settings = append(settings, "shared_buffers="+s.sharedBuffers)
+	}
+	if s.preload != "" {
+		settings = append(settings, "shared_preload_libraries="+s.preload)
 	}
 	args := []string{"-D", s.dataDir()}
 	for _, setting := range settings {
