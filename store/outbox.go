@@ -156,8 +156,18 @@ func (t *Tx) insertEvent(ctx context.Context, e Event, id uuid.UUID, data json.R
 		TenantID: e.TenantID, ID: id, Type: string(e.Type), CallID: e.CallID, CampaignID: e.CampaignID,
 		Data: data, CreatedAt: at, Patterns: patterns(e.Type), OfCall: e.OfCall,
 	}
+	mayWait := t.mayWait(e)
 	return t.Later(ctx, func(q *db.Queries) error {
-		subscriptions, err := q.InsertEvent(ctx, p)
+		var subscriptions []uuid.UUID
+		var err error
+		if mayWait {
+			subscriptions, err = q.HoldOrInsertEvent(ctx, db.HoldOrInsertEventParams{
+				TenantID: p.TenantID, ID: p.ID, Type: p.Type, CallID: p.CallID, CampaignID: p.CampaignID, Data: p.Data, CreatedAt: p.CreatedAt,
+				Patterns: p.Patterns,
+			})
+		} else {
+			subscriptions, err = q.InsertEvent(ctx, p)
+		}
 		if err != nil {
 			return fmt.Errorf("emit %s: %w", e.Type, err)
 		}
@@ -167,6 +177,14 @@ func (t *Tx) insertEvent(ctx context.Context, e Event, id uuid.UUID, data json.R
 		return nil
 	})
 }
+
+// mayWait tells that the answer of an event's call may wait for a verdict: not before the answer, nor once that is decided, nor when the call is over.
+func (t *Tx) mayWait(e Event) bool {
+	return e.CallID != nil && e.Type != EventCallStarted && e.Type != EventCallAnswered && e.Type != EventCallEnded && *e.CallID != t.closed
+}
+
+// CallClosed says that the transaction has closed a call: what it emits of it from now on waits for nothing.
+func (t *Tx) CallClosed(call uuid.UUID) { t.closed = call }
 
 func (t *Tx) deliver(ctx context.Context, e Event, eventID uuid.UUID, subscriptions []uuid.UUID) ([]uuid.UUID, error) {
 	ids := make([]uuid.UUID, len(subscriptions))

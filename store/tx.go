@@ -31,6 +31,8 @@ type Tx struct {
 	Q     *db.Queries
 	tx    *pipeline
 	store *Store
+	// closed is the call that it has closed.
+	closed uuid.UUID
 	// enqueued are the queues that got jobs.
 	enqueued []string
 	// webhooks tells that it queued deliveries: those of woken, or, as wokenAll says, of any subscription.

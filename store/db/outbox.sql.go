@@ -33,7 +33,7 @@ func (q *Queries) GetEvent(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 	return i, err
 }
 
-const insertEvent = `-- name: InsertEvent :many
+const holdOrInsertEvent = `-- name: HoldOrInsertEvent :many
 WITH waits AS (
   SELECT c.id FROM calls c
   WHERE c.tenant_id = $1 AND c.id = $3::uuid AND c.amd AND c.answer_time IS NOT NULL AND c.answered_by_amd IS NULL
@@ -47,7 +47,66 @@ WITH waits AS (
   SELECT $1, $2::uuid, $4::text, $3::uuid, $5::uuid, $6::jsonb,
     $7::timestamptz
   WHERE NOT EXISTS (SELECT 1 FROM waits)
-    AND (NOT $8::bool OR EXISTS (SELECT 1 FROM calls c WHERE c.tenant_id = $1 AND c.id = $3::uuid))
+  RETURNING id
+), delivery AS (
+  INSERT INTO webhook_deliveries (tenant_id, id, subscription_id, event_id, event_type, next_attempt_at)
+  SELECT $1, encode(substring(uuid_send($2::uuid) FOR 8) || substring(uuid_send(gen_random_uuid()) FROM 9), 'hex')::uuid, s.id, i.id, $4::text, now()
+  FROM inserted i JOIN webhook_subscriptions s ON s.tenant_id = $1 AND s.is_active AND s.event_types && $8::text[]
+    AND (s.campaign_id IS NULL OR s.campaign_id = $5::uuid)
+  RETURNING id, subscription_id
+)
+INSERT INTO webhook_queue (tenant_id, subscription_id, delivery_id, event_id, call_id)
+SELECT $1, d.subscription_id, d.id, $2::uuid, $3::uuid FROM delivery d
+RETURNING subscription_id
+`
+
+type HoldOrInsertEventParams struct {
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	CallID     *uuid.UUID
+	Type       string
+	CampaignID *uuid.UUID
+	Data       json.RawMessage
+	CreatedAt  time.Time
+	Patterns   []string
+}
+
+// HoldOrInsertEvent is InsertEvent for a call whose answer may wait for a verdict: the event is held then, and nobody gets it yet; the row's lock
+// waits for a decision that is being committed.
+func (q *Queries) HoldOrInsertEvent(ctx context.Context, arg HoldOrInsertEventParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, holdOrInsertEvent,
+		arg.TenantID,
+		arg.ID,
+		arg.CallID,
+		arg.Type,
+		arg.CampaignID,
+		arg.Data,
+		arg.CreatedAt,
+		arg.Patterns,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []uuid.UUID{}
+	for rows.Next() {
+		var subscription_id uuid.UUID
+		if err := rows.Scan(&subscription_id); err != nil {
+			return nil, err
+		}
+		items = append(items, subscription_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const insertEvent = `-- name: InsertEvent :many
+WITH inserted AS (
+  INSERT INTO events (tenant_id, id, type, call_id, campaign_id, data, created_at)
+  SELECT $1, $2::uuid, $4::text, $3::uuid, $5::uuid, $6::jsonb, $7::timestamptz
+  WHERE NOT $8::bool OR EXISTS (SELECT 1 FROM live_calls u WHERE u.tenant_id = $1 AND u.unit_id = $3::uuid)
   RETURNING id
 ), delivery AS (
   INSERT INTO webhook_deliveries (tenant_id, id, subscription_id, event_id, event_type, next_attempt_at)
@@ -74,8 +133,7 @@ type InsertEventParams struct {
 }
 
 // InsertEvent writes an event and its deliveries, which wait for their turn, and names the subscriptions that get it: patterns holds the event's
-// type and the wildcards that cover it. While the call's answer waits for a verdict the event is held, and nobody gets it yet;
-// the row's lock waits for a decision that is being committed. An event that is one with its call (of_call) is for one that is there alone. A
+// type and the wildcards that cover it. An event that is one with its call (of_call) is for one that is there alone, which its unit tells. A
 // delivery's id begins as the event's, with its time and its order within the millisecond: lists and replays go by it.
 func (q *Queries) InsertEvent(ctx context.Context, arg InsertEventParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, insertEvent,

@@ -1,8 +1,26 @@
 -- InsertEvent writes an event and its deliveries, which wait for their turn, and names the subscriptions that get it: patterns holds the event's
--- type and the wildcards that cover it. While the call's answer waits for a verdict the event is held, and nobody gets it yet;
--- the row's lock waits for a decision that is being committed. An event that is one with its call (of_call) is for one that is there alone. A
+-- type and the wildcards that cover it. An event that is one with its call (of_call) is for one that is there alone, which its unit tells. A
 -- delivery's id begins as the event's, with its time and its order within the millisecond: lists and replays go by it.
 -- name: InsertEvent :many
+WITH inserted AS (
+  INSERT INTO events (tenant_id, id, type, call_id, campaign_id, data, created_at)
+  SELECT @tenant_id, @id::uuid, @type::text, sqlc.narg(call_id)::uuid, sqlc.narg(campaign_id)::uuid, @data::jsonb, @created_at::timestamptz
+  WHERE NOT @of_call::bool OR EXISTS (SELECT 1 FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.unit_id = sqlc.narg(call_id)::uuid)
+  RETURNING id
+), delivery AS (
+  INSERT INTO webhook_deliveries (tenant_id, id, subscription_id, event_id, event_type, next_attempt_at)
+  SELECT @tenant_id, encode(substring(uuid_send(@id::uuid) FOR 8) || substring(uuid_send(gen_random_uuid()) FROM 9), 'hex')::uuid, s.id, i.id, @type::text, now()
+  FROM inserted i JOIN webhook_subscriptions s ON s.tenant_id = @tenant_id AND s.is_active AND s.event_types && @patterns::text[]
+    AND (s.campaign_id IS NULL OR s.campaign_id = sqlc.narg(campaign_id)::uuid)
+  RETURNING id, subscription_id
+)
+INSERT INTO webhook_queue (tenant_id, subscription_id, delivery_id, event_id, call_id)
+SELECT @tenant_id, d.subscription_id, d.id, @id::uuid, sqlc.narg(call_id)::uuid FROM delivery d
+RETURNING subscription_id;
+
+-- HoldOrInsertEvent is InsertEvent for a call whose answer may wait for a verdict: the event is held then, and nobody gets it yet; the row's lock
+-- waits for a decision that is being committed.
+-- name: HoldOrInsertEvent :many
 WITH waits AS (
   SELECT c.id FROM calls c
   WHERE c.tenant_id = @tenant_id AND c.id = sqlc.narg(call_id)::uuid AND c.amd AND c.answer_time IS NOT NULL AND c.answered_by_amd IS NULL
@@ -16,7 +34,6 @@ WITH waits AS (
   SELECT @tenant_id, @id::uuid, @type::text, sqlc.narg(call_id)::uuid, sqlc.narg(campaign_id)::uuid, @data::jsonb,
     @created_at::timestamptz
   WHERE NOT EXISTS (SELECT 1 FROM waits)
-    AND (NOT @of_call::bool OR EXISTS (SELECT 1 FROM calls c WHERE c.tenant_id = @tenant_id AND c.id = sqlc.narg(call_id)::uuid))
   RETURNING id
 ), delivery AS (
   INSERT INTO webhook_deliveries (tenant_id, id, subscription_id, event_id, event_type, next_attempt_at)

@@ -267,6 +267,7 @@ func (l *Ledger) close(ctx context.Context, tx *store.Tx, c Closing) (bool, erro
 	if err != nil {
 		return false, err
 	}
+	tx.CallClosed(row.ID)
 	if err := endActiveSession(ctx, tx, row, c, f); err != nil {
 		return false, err
 	}
