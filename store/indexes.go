@@ -24,8 +24,9 @@ WHERE x.relkind = 'I' AND NOT i.indisvalid AND x.relnamespace = current_schema()
 ORDER BY 1, 2`
 
 // dropUnused drops two indexes of River's, of jobs by their arguments and metadata, which nothing here asks for: of all that a job costs they were
-// the largest part. River's own maintenance passes over indexes that aren't there. One that somebody reads for long, a dump for one, is left to the
-// next start.
+// the largest part. River's own maintenance passes over indexes that aren't there. And it drops the index in whose place migration 0089 has put
+// another, which is whole by now; one of a table with partitions can't be dropped CONCURRENTLY. One that somebody reads for long, a dump for one, is
+// left to the next start.
 func dropUnused(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	cfg := pool.Config().ConnConfig.Copy()
 	cfg.RuntimeParams["lock_timeout"] = strconv.FormatInt(schemaLockTimeout.Milliseconds(), 10)
@@ -34,8 +35,10 @@ func dropUnused(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error
 		return lostUnless(ctx, translate(err))
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is left on it
-	for _, name := range []string{"river_job_args_index", "river_job_metadata_index"} {
-		_, err := conn.Exec(ctx, "DROP INDEX CONCURRENTLY IF EXISTS "+name)
+	for name, how := range map[string]string{
+		"river_job_args_index": "CONCURRENTLY ", "river_job_metadata_index": "CONCURRENTLY ", "calls_by_direction": "",
+	} {
+		_, err := conn.Exec(ctx, "DROP INDEX "+how+"IF EXISTS "+name)
 		switch {
 		case hasCode(err, codeLockTimeout, codeDeadlock):
 			log.WarnContext(ctx, "dropping an unused index failed, the next start tries again: somebody reads its table for long", "index", name, "error", err)

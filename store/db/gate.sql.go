@@ -562,6 +562,7 @@ WITH held AS (
   SELECT b.trunk_id, count(*) AS calls, min(b.created_at) AS first FROM calls b
   WHERE b.tenant_id = $2 AND b.id >= $3
     AND b.direction = 'outbound' AND b.created_at > statement_timestamp() - make_interval(secs => $1::float8)
+    AND b.created_at <= 'infinity'
   GROUP BY b.trunk_id
 )
 SELECT k.id, k.name, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps, k.rests_until,
@@ -590,7 +591,8 @@ type GateTrunksRow struct {
 
 // GateTrunks lists the active trunks with their use: units held, and calls begun within the last window_s seconds, by the database's clock, which all
 // controllers share, and in how many seconds the first of these is no longer among them. Call ids are made by the controllers' clocks: from_id is
-// the smallest of a somewhat earlier moment.
+// the smallest of a somewhat earlier moment. A plan for any moment takes those that began after it for a third of all; for few, where there is an upper
+// bound: so they are found by calls_by_direction_and_time.
 func (q *Queries) GateTrunks(ctx context.Context, windowS float64, tenantID uuid.UUID, fromID uuid.UUID) ([]GateTrunksRow, error) {
 	rows, err := q.db.Query(ctx, gateTrunks, windowS, tenantID, fromID)
 	if err != nil {

@@ -102,7 +102,8 @@ SELECT EXISTS (SELECT 1 FROM numbers WHERE tenant_id = @tenant_id AND is_active 
 
 -- GateTrunks lists the active trunks with their use: units held, and calls begun within the last window_s seconds, by the database's clock, which all
 -- controllers share, and in how many seconds the first of these is no longer among them. Call ids are made by the controllers' clocks: from_id is
--- the smallest of a somewhat earlier moment.
+-- the smallest of a somewhat earlier moment. A plan for any moment takes those that began after it for a third of all; for few, where there is an upper
+-- bound: so they are found by calls_by_direction_and_time.
 -- name: GateTrunks :many
 WITH held AS (
   SELECT u.trunk_id, count(*) AS units, count(*) FILTER (
@@ -116,6 +117,7 @@ WITH held AS (
   SELECT b.trunk_id, count(*) AS calls, min(b.created_at) AS first FROM calls b
   WHERE b.tenant_id = @tenant_id AND b.id >= @from_id
     AND b.direction = 'outbound' AND b.created_at > statement_timestamp() - make_interval(secs => @window_s::float8)
+    AND b.created_at <= 'infinity'
   GROUP BY b.trunk_id
 )
 SELECT k.id, k.name, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps, k.rests_until,
