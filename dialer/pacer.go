@@ -267,7 +267,7 @@ func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUI
 			}
 		}
 		if err == nil {
-			err = p.originate(ctx, lead, agent, listing, turn.leave)
+			err = p.originate(ctx, lead, agent, listing, turn.admitted)
 		}
 		var refusal *gate.RefusalError
 		isRefusal := errors.As(err, &refusal)
@@ -319,8 +319,8 @@ func (p *pacer) ask(ctx context.Context, lead leads.Claimed) *gate.Listing {
 
 // originate finishes what it began also when the pacer is being stopped: a commit that is cut off leaves it unknown
 // whether the call was admitted, and its unit taken until the reconciliation finds it. admitted is told before the switch is asked, which the
-// next admission needn't wait for.
-func (p *pacer) originate(ctx context.Context, lead leads.Claimed, agent *uuid.UUID, listing *gate.Listing, admitted func()) error {
+// next admission needn't wait for, and of how many calls the trunks begin at once, or when the next.
+func (p *pacer) originate(ctx context.Context, lead leads.Claimed, agent *uuid.UUID, listing *gate.Listing, admitted func(room int64, next time.Time)) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), gate.PlaceTimeout)
 	defer cancel()
 	adm, err := p.s.gate.AdmitListed(ctx, admission.Request{
@@ -330,7 +330,11 @@ func (p *pacer) originate(ctx context.Context, lead leads.Claimed, agent *uuid.U
 	if err != nil {
 		return err
 	}
-	admitted()
+	terms := adm.Terms()
+	if !terms.NextAt.IsZero() {
+		terms.NextAt = time.Now().Add(max(terms.NextAt.Sub(p.s.now()), time.Millisecond))
+	}
+	admitted(terms.Room, terms.NextAt)
 	call, err := p.originator.Originate(ctx, adm)
 	if err == nil {
 		p.book.dialed(call)

@@ -11,18 +11,18 @@ import (
 	"github.com/ringmaster/ringmaster/store/retry"
 )
 
-// rateQueue has the pacers of a tenant that wait for a trunk's calls per second try one after the other: of eight campaigns behind one trunk seven
-// would ask the gate in vain each time. The next is who was served longest ago, so that one whose claim has run out meanwhile keeps its place. It is
+// rateQueue has the pacers of a tenant that wait for a trunk's calls per second try one after the other, and not before the next call may begin: of
+// eight campaigns behind one trunk seven would ask the gate in vain each time. The next is who was served longest ago, so that one whose claim has run out meanwhile keeps its place. It is
 // safe for concurrent use.
 type rateQueue struct {
 	mu    sync.Mutex
-	lines map[uuid.UUID]*rateLine // of tenants who were refused
+	lines map[uuid.UUID]*rateLine // of tenants who must wait
 }
 
 // rateLine is one tenant's. Its fields are rateQueue.mu's.
 type rateLine struct {
-	until   time.Time // the last refusal's RetryAt
-	width   int       // how many may try at a time: one after a refusal, one more after each try that waited for nothing and wasn't refused
+	until   time.Time // when the next call may begin, as the last admission or refusal has told
+	width   int       // how many may try at a time: one while the rate binds, one more after each try that it has kept from nothing
 	trying  int
 	waiting []*rateTurn
 }
@@ -41,10 +41,14 @@ func (q *rateQueue) turn(tenant uuid.UUID, served time.Time) *rateTurn {
 	return &rateTurn{q: q, tenant: tenant, served: served}
 }
 
-// enter waits for the turn where others of the tenant were refused, which queued tells. Error: that of ctx.
+// enter waits for the turn where others of the tenant wait, or the next call may not begin yet, which queued tells. Error: that of ctx.
 func (t *rateTurn) enter(ctx context.Context) (queued bool, err error) {
 	t.q.mu.Lock()
 	line := t.q.lines[t.tenant]
+	if line != nil && line.over() {
+		delete(t.q.lines, t.tenant)
+		line = nil
+	}
 	if line != nil {
 		t.join(line)
 	}
@@ -61,18 +65,35 @@ func (t *rateTurn) refused(ctx context.Context, until time.Time) error {
 	if t.line != nil {
 		t.line.trying--
 	}
-	line := t.q.lines[t.tenant]
-	if line == nil {
-		if t.q.lines == nil {
-			t.q.lines = make(map[uuid.UUID]*rateLine)
-		}
-		line = &rateLine{}
-		t.q.lines[t.tenant] = line
-	}
-	line.until, line.width = until, 1
-	t.join(line)
+	t.join(t.q.narrow(t.tenant, until))
 	t.q.mu.Unlock()
 	return t.await(ctx)
+}
+
+// admitted ends the turn with a call, after which so many may begin at once, or, where next isn't zero, one then.
+func (t *rateTurn) admitted(room int64, next time.Time) {
+	t.q.mu.Lock()
+	if !next.IsZero() {
+		t.q.narrow(t.tenant, next)
+	} else if t.line != nil {
+		t.line.width = min(t.line.width, int(max(room, 1))-1)
+	}
+	t.q.mu.Unlock()
+	t.end(next.IsZero())
+}
+
+// narrow has a tenant's turns wait until then, one at a time. It is called under mu.
+func (q *rateQueue) narrow(tenant uuid.UUID, until time.Time) *rateLine {
+	line := q.lines[tenant]
+	if line == nil {
+		if q.lines == nil {
+			q.lines = make(map[uuid.UUID]*rateLine)
+		}
+		line = &rateLine{}
+		q.lines[tenant] = line
+	}
+	line.until, line.width = until, 1
+	return line
 }
 
 // leave ends the turn. It may be called again.
@@ -123,9 +144,14 @@ func (t *rateTurn) end(free bool) {
 		}
 	}
 	line.next()
-	if (line.trying == 0 || free && len(line.waiting) == 0) && t.q.lines[t.tenant] == line {
+	if (line.over() || free && len(line.waiting) == 0) && t.q.lines[t.tenant] == line {
 		delete(t.q.lines, t.tenant)
 	}
+}
+
+// over tells that nobody need wait.
+func (l *rateLine) over() bool {
+	return l.trying == 0 && len(l.waiting) == 0 && !time.Now().Before(l.until)
 }
 
 // next gives turns to those who were served longest ago, in the order in which they came.

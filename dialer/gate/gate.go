@@ -214,6 +214,9 @@ func (g *Gate) decide(ctx context.Context, tx *store.Tx, c candidate, target car
 		return g.openTransfer(ctx, tx, c.req, out.terms)
 	}
 	trunk := out.terms.Routes[0].TrunkID
+	if trunk != nil {
+		out.terms.Room, out.terms.NextAt = roomAfter(c.trunks, *trunk, g.Now())
+	}
 	tries := trunk != nil && rests(c.trunks, *trunk)
 	if c.req.AgentID == nil && !tries { // nothing else depends on the lead's being there
 		return g.openLast(ctx, tx, &c, out)

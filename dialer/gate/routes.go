@@ -63,7 +63,7 @@ func (g *Gate) routesTo(req admission.Request, trunks []db.GateTrunksRow, now ti
 				full = routing{rule: ReasonTrunkChannels, denied: deny("all trunks' channels are taken")}
 			}
 		case t.Recent >= int64(t.Cps):
-			at := now.Add(min(max(time.Duration(t.FreesInS*float64(time.Second)), time.Millisecond), store.TrunkRateWindow))
+			at := g.Now().Add(freesIn(t))
 			if full.rule == ReasonTrunkRate && full.denied.at.Before(at) {
 				at = full.denied.at
 			}
@@ -83,6 +83,37 @@ func (g *Gate) routesTo(req admission.Request, trunks []db.GateTrunksRow, now ti
 	default:
 		return &routing{rule: ReasonTrunkFailures, denied: deny("calls over the trunk fail one after the other").until(*resting)}
 	}
+}
+
+// freesIn is in what time a trunk that has begun its calls per second begins the next.
+func freesIn(t db.GateTrunksRow) time.Duration {
+	return min(max(time.Duration(t.FreesInS*float64(time.Second)), time.Millisecond), store.TrunkRateWindow)
+}
+
+// roomAfter is how many calls the trunks begin at once after the one that is admitted on a trunk, and when the next where there is none: zero where
+// something else than calls per second stands against it.
+func roomAfter(trunks []db.GateTrunksRow, admitted uuid.UUID, now time.Time) (room int64, nextAt time.Time) {
+	for _, t := range trunks {
+		if t.ID == admitted {
+			t.Recent++
+			t.ChannelsUsed++
+			if t.Recent == 1 {
+				t.FreesInS = store.TrunkRateWindow.Seconds()
+			}
+		}
+		channels, rate := int64(t.MaxChannels)-t.ChannelsUsed, int64(t.Cps)-t.Recent
+		if t.RestsUntil != nil || channels <= 0 {
+			continue
+		}
+		room += max(0, min(channels, rate))
+		if frees := now.Add(freesIn(t)); rate <= 0 && (nextAt.IsZero() || frees.Before(nextAt)) {
+			nextAt = frees
+		}
+	}
+	if room > 0 {
+		nextAt = time.Time{}
+	}
+	return room, nextAt
 }
 
 // usable tells whether a trunk has room and doesn't rest.

@@ -53,3 +53,34 @@ func TestTransferGoesOverATrunkThatRests(t *testing.T) {
 	way = g.routesTo(req, trunks, now)
 	require.Equal(t, ReasonTrunkChannels, way.rule, "the other one is full")
 }
+
+func TestRoomAfterAnAdmission(t *testing.T) {
+	t.Parallel()
+	now, rests := time.Now(), time.Now()
+	mine, other := uuid.New(), uuid.New()
+	for _, c := range []struct {
+		name   string
+		trunks []db.GateTrunksRow
+		room   int64
+		in     time.Duration // zero for no time
+	}{
+		{"rate left", []db.GateTrunksRow{{ID: mine, MaxChannels: 9, Cps: 3, Recent: 1, FreesInS: 0.5}}, 1, 0},
+		{"the last of its second", []db.GateTrunksRow{{ID: mine, MaxChannels: 9, Cps: 3, Recent: 2, FreesInS: 0.5}}, 0, 500 * time.Millisecond},
+		{"one a second", []db.GateTrunksRow{{ID: mine, MaxChannels: 9, Cps: 1}}, 0, time.Second},
+		{"the last channel", []db.GateTrunksRow{{ID: mine, MaxChannels: 9, ChannelsUsed: 8, Cps: 9}}, 0, 0},
+		{"few channels left", []db.GateTrunksRow{{ID: mine, MaxChannels: 9, ChannelsUsed: 6, Cps: 9}}, 2, 0},
+		{"another trunk has room", []db.GateTrunksRow{{ID: mine, MaxChannels: 9, Cps: 1}, {ID: other, MaxChannels: 9, Cps: 2}}, 2, 0},
+		{"another trunk rests", []db.GateTrunksRow{{ID: mine, MaxChannels: 9, Cps: 1}, {ID: other, MaxChannels: 9, Cps: 2, RestsUntil: &rests}}, 0, time.Second},
+		{"another trunk is the first to begin one", []db.GateTrunksRow{
+			{ID: mine, MaxChannels: 9, Cps: 1}, {ID: other, MaxChannels: 9, Cps: 2, Recent: 2, FreesInS: 0.25},
+		}, 0, 250 * time.Millisecond},
+	} {
+		room, at := roomAfter(c.trunks, mine, now)
+		require.Equal(t, c.room, room, c.name)
+		if c.in == 0 {
+			require.Zero(t, at, c.name)
+			continue
+		}
+		require.Equal(t, now.Add(c.in), at, c.name)
+	}
+}

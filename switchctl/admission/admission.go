@@ -100,6 +100,10 @@ type Terms struct {
 	RingTimeout time.Duration
 	// Promised: the callee was promised this call, so that the daily cap doesn't hold for it.
 	Promised bool
+	// Room is how many calls the tenant's trunks begin at once after this one, NextAt when they begin the next by their calls per second where
+	// there is none; zero where calls per second don't stand against it.
+	Room   int64
+	NextAt time.Time
 	// Routes are tried in order; the next one only after a 503 or a time-out of the one before.
 	Routes []Route
 }
