@@ -49,6 +49,7 @@ type pacer struct {
 	log        *slog.Logger
 	hold       time.Duration // claimHold
 	size       claimSize
+	stock      stock
 
 	failures  int          // originates in a row that failed
 	served    time.Time    // when the gate last had an answer other than a trunk's calls per second
@@ -106,6 +107,7 @@ func (p *pacer) run(ctx context.Context) {
 	defer p.log.InfoContext(ctx, "campaign no longer paced")
 	defer p.s.paces.drop(p.Campaign)
 	defer p.rest()
+	defer func() { p.empty(ctx) }()
 	defer p.scrubBeside(ctx)()
 	defer p.hearBeside(ctx)()
 	timer := time.NewTimer(0)
@@ -146,7 +148,9 @@ func (p *pacer) mayRest() bool {
 // round dials as many leads as there is room for, makes known why it dials none, and returns how long to wait for the next one.
 func (p *pacer) round(ctx context.Context) time.Duration {
 	now := p.s.now()
-	p.sated = false
+	if p.sated = false; !time.Now().Before(p.stock.until) {
+		p.empty(ctx)
+	}
 	if now.Before(p.resumeAt) {
 		p.tellIdle(ctx)
 		return min(p.resumeAt.Sub(now), p.s.cfg.Poll)
@@ -172,38 +176,28 @@ func (p *pacer) work(ctx context.Context, now time.Time) time.Duration {
 	}
 	defer p.letGo()
 	n := min(next.free, int(p.size))
-	list, taken, err := p.Claim(ctx, n, now)
-	if err != nil {
-		return p.backOff(ctx, "leads can't be claimed", err)
+	list := p.stock.take(n)
+	more := len(list) > 0 && len(list) < next.free
+	if len(list) == 0 {
+		var taken int
+		if list, taken, err = p.Claim(ctx, n, now); err != nil {
+			return p.backOff(ctx, "leads can't be claimed", err)
+		}
+		p.stock = stock{claimed: len(list), until: time.Now().Add(p.hold)}
+		if p.dry = taken < n; taken == 0 {
+			p.idle = p.idleBefore() // the next look says what is there
+			p.rest()
+			return wait
+		}
+		if p.Unopened > 0 {
+			p.idle = idleness{gate.ReasonNumber, now.Add(leads.NumberRetry)}
+		}
+		more = taken == n && (n < next.free || n == leads.ClaimBatch)
 	}
-	if p.dry = taken < n; taken == 0 {
-		p.idle = p.idleBefore() // the next look says what is there
-		p.rest()
-		return wait
-	}
-	if p.Unopened > 0 {
-		p.idle = idleness{gate.ReasonNumber, now.Add(leads.NumberRetry)}
-	}
-	done, inTime := p.dial(ctx, list, next)
-	p.size = p.size.after(len(list), done)
-	if (taken == n && (n < next.free || n == leads.ClaimBatch) || !inTime) && ctx.Err() == nil {
+	if inTime := p.dial(ctx, list, next); (more || !inTime) && ctx.Err() == nil {
 		return 0
 	}
 	return wait
-}
-
-// claimSize is how many leads a pacer claims at a time. A lead that goes back undialed was written twice for nothing, each time to all indexes of
-// the leads: behind a trunk's calls per second, which campaigns share, most of a claim had gone back.
-type claimSize int
-
-const minClaim claimSize = 4
-
-// after is the size that follows a claim of which so many leads were settled: half as many again, or twice the size when all were.
-func (s claimSize) after(claimed, settled int) claimSize {
-	if settled == claimed {
-		return min(2*s, leads.ClaimBatch)
-	}
-	return min(max(claimSize(settled+settled/2), minClaim), leads.ClaimBatch)
 }
 
 // backOff logs a failure and keeps the campaign quiet for a while, longer with each failure in a row.
@@ -221,23 +215,27 @@ func (p *pacer) backOff(ctx context.Context, message string, err error) time.Dur
 }
 
 // dial originates the claimed leads in their order, until one meets a ceiling, or the plan or the claim has grown old, which it tells by
-// false, and how many of them are settled. What was not dialed goes back.
-func (p *pacer) dial(ctx context.Context, leads []leads.Claimed, by plan) (done int, inTime bool) {
+// false. What was not dialed is kept for the next rounds, or goes back.
+func (p *pacer) dial(ctx context.Context, leads []leads.Claimed, by plan) (inTime bool) {
 	until := time.Now().Add(p.hold)
 	if by.holds > 0 {
 		until = time.Now().Add(min(by.holds, p.hold))
 	}
-	defer func() { p.release(ctx, leads[done:]) }()
+	if claim := p.stock.until; !claim.IsZero() && claim.Before(until) {
+		until = claim
+	}
+	done := 0
+	defer func() { p.keep(ctx, leads[done:]) }()
 	for _, lead := range leads {
 		if !time.Now().Before(until) {
-			return done, false
+			return false
 		}
 		if !p.dialOne(ctx, lead, by.agent, until) {
-			return done, time.Now().Before(until)
+			return time.Now().Before(until)
 		}
 		done++
 	}
-	return done, true
+	return true
 }
 
 // dialOne tells whether the lead is settled and the next may follow. It waits for a trunk's calls per second as long as the claim is held and the

@@ -128,7 +128,7 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 	seen.heard, seen.lacks = p.hears(seen.row, now)
 	seen.hasLeads = seen.heard
 	if p.dry && seen.heard {
-		seen.hasLeads, seen.unscrubbed = wait.Waiting, wait.Unscrubbed
+		seen.hasLeads, seen.unscrubbed = wait.Waiting || len(p.stock.leads) > 0, wait.Unscrubbed
 	}
 	var err error
 	if seen.taker, err = p.s.campaigns.TargetOfSeen(ctx, tx, seen.row, agent); err != nil {

@@ -147,7 +147,7 @@ func TestOldPlanIsNotWorkedOff(t *testing.T) {
 	leads, _, err := p.Claim(t.Context(), leads.ClaimBatch, b.clock.Now())
 	require.NoError(t, err)
 	require.Len(t, leads, 1)
-	_, inTime := p.dial(t.Context(), leads, plan{holds: time.Nanosecond})
+	inTime := p.dial(t.Context(), leads, plan{holds: time.Nanosecond})
 	require.False(t, inTime)
 	require.Empty(t, sw.dialed())
 	require.Nil(t, b.lead(t, lead.ID).ClaimedBy)
@@ -417,19 +417,6 @@ func TestPacerGivesLeadsBackThatASlowTrunkKeepsWaiting(t *testing.T) {
 		p.release(t.Context(), leads)
 	}
 	require.Zero(t, claimed())
-}
-
-func TestClaimSizeFollowsWhatIsDialed(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		size             claimSize
-		claimed, settled int
-		next             claimSize
-	}{
-		{50, 50, 50, 50}, {50, 50, 19, 28}, {28, 28, 19, 28}, {28, 28, 28, 50}, {20, 3, 3, 40}, {50, 50, 0, minClaim}, {4, 4, 4, 8}, {8, 8, 1, minClaim},
-	} {
-		require.Equal(t, c.next, c.size.after(c.claimed, c.settled), "%+v", c)
-	}
 }
 
 func TestPacerOfPeopleDialsNothing(t *testing.T) {

@@ -196,8 +196,7 @@ func TestPacerHoldsNoTurnForTheRegistry(t *testing.T) {
 		list, _, err := p.Claim(t.Context(), leads.ClaimBatch, time.Now())
 		require.NoError(t, err)
 		require.Len(t, list, 1)
-		_, inTime = p.dial(t.Context(), list, by)
-		return inTime
+		return p.dial(t.Context(), list, by)
 	}
 	require.False(t, dial(plan{holds: 50 * time.Millisecond}), "it is planned anew at once")
 	require.Empty(t, sw.dialed())

@@ -1,0 +1,61 @@
+package dialer
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/ringmaster/ringmaster/dialer/leads"
+)
+
+// claimSize is how many leads a pacer claims at a time. A lead that goes back undialed was written twice for nothing: behind a trunk's calls per
+// second, which campaigns share, most of a claim had gone back.
+type claimSize int
+
+const minClaim claimSize = 4
+
+// after is the size that follows a claim of which so many leads were settled: half as many again, or twice the size when all were.
+func (s claimSize) after(claimed, settled int) claimSize {
+	if settled == claimed {
+		return min(2*s, leads.ClaimBatch)
+	}
+	return min(max(claimSize(settled+settled/2), minClaim), leads.ClaimBatch)
+}
+
+// stock is what is left of a claim for the next rounds: a plan for people is good for a second, and a claim and its return cost more than the calls'
+// admissions. The zero value is none.
+type stock struct {
+	leads   []leads.Claimed
+	claimed int       // how many leads the claim had
+	until   time.Time // they go back then
+}
+
+// take gives up to n leads of the stock, in their order.
+func (s *stock) take(n int) []leads.Claimed {
+	n = min(n, len(s.leads))
+	out := s.leads[:n]
+	s.leads = s.leads[n:]
+	return out
+}
+
+// keep puts back what a round has not dialed, or gives it back when its time is over, or the campaign is quiet for a while.
+func (p *pacer) keep(ctx context.Context, rest []leads.Claimed) {
+	p.stock.leads = append(slices.Clip(rest), p.stock.leads...)
+	if len(p.stock.leads) > 0 && ctx.Err() == nil && time.Now().Before(p.stock.until) && !p.s.now().Before(p.resumeAt) {
+		return
+	}
+	if len(p.stock.leads) == 0 {
+		p.size = p.size.after(p.stock.claimed, p.stock.claimed)
+	}
+	p.empty(ctx)
+}
+
+// empty gives the stock back.
+func (p *pacer) empty(ctx context.Context) {
+	left := p.stock.leads
+	if len(left) > 0 {
+		p.size = p.size.after(p.stock.claimed, max(0, p.stock.claimed-len(left)))
+		p.release(ctx, left)
+	}
+	p.stock = stock{}
+}
