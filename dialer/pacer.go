@@ -61,6 +61,7 @@ type pacer struct {
 	dry       bool         // the last claim found fewer leads than were wanted
 	sated     bool         // this round found nothing to dial and no calls
 	taker     *uuid.UUID   // the voice agent that took the calls of the round before
+	byFlow    bool         // a flow says who takes them
 
 	// What it knows of its calls. The planner is that of a campaign whose callees talk to people.
 	book    *callBook
@@ -265,7 +266,7 @@ func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUI
 			}
 		}
 		if err == nil {
-			err = p.originate(ctx, lead, agent, listing, turn.admitted)
+			err = p.originate(ctx, lead, p.named(agent, ofCampaign), listing, turn.admitted)
 		}
 		var refusal *gate.RefusalError
 		isRefusal := errors.As(err, &refusal)
@@ -294,6 +295,14 @@ func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUI
 		}
 	}
 	return false
+}
+
+// named is the voice agent whom the gate is told of. Whom a flow begins with the gate asks it again: it may have changed since the plan was made.
+func (p *pacer) named(agent, ofCampaign *uuid.UUID) *uuid.UUID {
+	if p.byFlow && agent == ofCampaign {
+		return nil
+	}
+	return agent
 }
 
 // awaitTurn waits for the pacer's turn among those who wait for a trunk's calls per second, until then; queued tells whether it had to.

@@ -78,6 +78,7 @@ func (p *pacer) plan(ctx context.Context, now time.Time) (plan, error) {
 		return plan{}, nil
 	}
 	p.learn(&seen)
+	p.byFlow = seen.row.PostAnswerAction == string(campaigns.ActionRunFlow)
 	switch {
 	case seen.row.DialMode == string(campaigns.DialPreview):
 		return plan{}, nil // agents ask for its leads

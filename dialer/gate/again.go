@@ -37,6 +37,7 @@ func (g *Gate) Readmit(
 	}
 	var refused *RefusalError
 	err := s.Store.InTenant(ctx, req.TenantID, func(tx *store.Tx) error {
+		c.now = g.Now() // the registry may have taken some seconds
 		if err := c.lock(ctx, tx); err != nil {
 			return err
 		}

@@ -129,7 +129,7 @@ func (g *Gate) admit(ctx context.Context, req admission.Request, listing *Listin
 	}
 	var out outcome
 	err := s.Store.InTenant(ctx, req.TenantID, func(tx *store.Tx) error {
-		out = outcome{}
+		out, c.now = outcome{}, g.Now() // the registry may have taken some seconds, and so may a transaction that is tried again
 		if err := c.lock(ctx, tx); err != nil {
 			return err
 		}
