@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,26 +21,27 @@ const (
 
 	// partitionScope bounds the wait for locks: whoever comes later waits behind one who waits for an exclusive lock, and that is every
 	// statement on the table. The rows that move belong to all tenants.
-	partitionScope = "SELECT set_config('lock_timeout', '50ms', true), set_config('app.system', 'on', true)"
+	partitionScope = "SELECT set_config('lock_timeout', '50ms', true), set_config('statement_timeout', '2s', true), set_config('app.system', 'on', true)"
 )
 
 // ensurePartitions makes the partitions from last month to monthsAhead from now, each in two transactions: it is made whole before it is attached,
 // which all who write wait for.
-func ensurePartitions(ctx context.Context, pool *pgxpool.Pool, monthsAhead int) (created int, err error) {
+func ensurePartitions(ctx context.Context, pool *pgxpool.Pool, monthsAhead int) (created int, failed error) {
 	now := time.Now().UTC()
 	for _, parent := range []string{"calls", "events", "webhook_deliveries"} {
 		for offset := -1; offset <= min(monthsAhead, maxMonths); offset++ {
 			month := time.Date(now.Year(), now.Month()+time.Month(offset), 1, 0, 0, 0, 0, time.UTC)
 			made, err := ensurePartition(ctx, pool, parent, month)
-			if err != nil {
-				return created, fmt.Errorf("make partition of %s for %s: %w", parent, month.Format("2006-01"), err)
+			if err != nil { // the other tables' are made all the same
+				failed = errors.Join(failed, fmt.Errorf("make partition of %s for %s: %w", parent, month.Format("2006-01"), err))
+				break
 			}
 			if made {
 				created++
 			}
 		}
 	}
-	return created, nil
+	return created, failed
 }
 
 func ensurePartition(ctx context.Context, pool *pgxpool.Pool, parent string, month time.Time) (made bool, err error) {
@@ -65,6 +67,8 @@ func partitionStep(ctx context.Context, pool *pgxpool.Pool, step, parent string,
 		switch {
 		case err == nil:
 			return done, nil
+		case hasCode(err, codeCanceled) && ctx.Err() == nil: // there is too much to move while calls wait
+			return false, fmt.Errorf("%w: %w", ErrBusy, err)
 		case !hasCode(err, codeLockTimeout, codeDeadlock):
 			return false, lostUnless(ctx, translate(err))
 		case try == partitionTries:

@@ -37,6 +37,9 @@ var (
 	blockingIndex = regexp.MustCompile(`(?is)CREATE\s+(?:UNIQUE\s+)?INDEX\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:\w+\s+)?ON\s+(?:public\.)?(?:` + busyTables + `)(?:_\w+)?\b`)
 	// blockingUnique finds a constraint that builds its index itself.
 	blockingUnique = regexp.MustCompile(`(?is)ALTER\s+TABLE\s+(?:IF\s+EXISTS\s+)?(?:` + busyTables + `)\b[^;]*\bADD\s+(?:CONSTRAINT\s+\w+\s+)?(?:UNIQUE|PRIMARY\s+KEY|EXCLUDE)\b\s*(?:USING\s+(?:gist|btree|spgist)|\()`)
+	// scansLocked finds a constraint that has all rows read while nobody may write, unless it is NOT VALID until it is validated.
+	scansLocked = regexp.MustCompile(`(?is)ALTER\s+TABLE\s+(?:IF\s+EXISTS\s+)?(?:` + busyTables + `)\b[^;]*\b(?:CHECK|REFERENCES|SET\s+NOT\s+NULL)\b[^;]*`)
+	notValid    = regexp.MustCompile(`(?is)\bNOT\s+VALID\s*$`)
 	// harmless is a statement that may wait for its lock without limit: nobody waits behind it.
 	harmless     = regexp.MustCompile(`(?is)^\s*(?:CREATE\s+(?:UNIQUE\s+)?|DROP\s+|RE)INDEX\s+CONCURRENTLY\b[^;]*$`)
 	functionBody = regexp.MustCompile(`(?is)CREATE\s+(?:OR\s+REPLACE\s+)?FUNCTION.*?\$\$.*?\$\$`)
@@ -52,6 +55,11 @@ func blocking(text string) []string {
 	outside := strings.Contains(text, "-- +goose NO TRANSACTION")
 	text = functionBody.ReplaceAllString(comment.ReplaceAllString(text, ""), "")
 	found := slices.Concat(blockingIndex.FindAllString(text, -1), blockingUnique.FindAllString(text, -1), writesLocked.FindAllString(text, -1))
+	for _, statement := range scansLocked.FindAllString(text, -1) {
+		if !notValid.MatchString(statement) {
+			found = append(found, statement)
+		}
+	}
 	if !outside {
 		return found
 	}

@@ -1,5 +1,7 @@
--- Which kind of machine has answered: a beep, a special information tone or a fax's tone tells, often after the verdict. Null until one does.
+-- Which kind of machine has answered: a beep, a special information tone or a fax's tone tells, often after the verdict. Null until one does. The
+-- check is made valid later: a column that comes with one has all calls read under a lock for which every call waits.
 -- +goose Up
-ALTER TABLE calls ADD COLUMN amd_machine text CHECK (amd_machine IN ('mailbox', 'unavailable', 'fax'));
+ALTER TABLE calls ADD COLUMN amd_machine text;
+ALTER TABLE calls ADD CONSTRAINT calls_amd_machine_check CHECK (amd_machine IN ('mailbox', 'unavailable', 'fax')) NOT VALID;
 -- +goose Down
 ALTER TABLE calls DROP COLUMN amd_machine;
