@@ -165,13 +165,23 @@ func Safe(s string) string {
 // Headers are what a voice agent's INVITE says of its call, by the names after X-Ringmaster-; what is empty is left out.
 type Headers map[string]string
 
+// The headers whose value is in the form of a URL's query, which [url.Values.Encode] has written.
+const (
+	HeaderVariables  = "Variables"
+	HeaderParameters = "Parameters"
+)
+
 // AddTo puts the headers of the service, and those of the voice agent, into the variables of its leg.
 func (c Config) AddTo(v fs.Variables, ours Headers) {
 	for name, value := range c.Headers {
 		v[variable(name)] = value
 	}
 	for name, value := range ours {
-		if value != "" {
+		switch {
+		case value == "":
+		case name == HeaderVariables || name == HeaderParameters: // a query, in which nothing is left to escape but its own percent signs
+			v[variable(ownPrefix+name)] = value
+		default:
 			v[variable(ownPrefix+name)] = Safe(value)
 		}
 	}
