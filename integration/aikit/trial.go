@@ -81,7 +81,17 @@ func (k *Kit) dial(ctx context.Context, c call) (_ *trial, fault *Finding, err e
 		t.w.queue.finish()
 		return nil, nil, err
 	}
+	t.tell("answered", "")
 	return t, nil, nil
+}
+
+// tell sends the call's state, as the service does; transports that have no such frame send none.
+func (t *trial) tell(state, reason string) {
+	data := map[string]any{"state": state}
+	if reason != "" {
+		data["reason"] = reason
+	}
+	_ = t.sess.SendText("call_state", data) // to a socket that has gone meanwhile
 }
 
 // follow takes the session's events.
@@ -177,6 +187,7 @@ func (t *trial) close(ctx context.Context) {
 	if t.caller != nil {
 		t.caller.hangUp(ctx)
 	}
+	t.tell("ended", string(media.CloseHangup))
 	t.stats = t.sess.Close(media.CloseHangup) //nolint:contextcheck // it has none
 	t.events.Wait()
 }
