@@ -245,3 +245,42 @@ func TestClaimReadsOnlyDialableRows(t *testing.T) {
 	require.Regexp(t, `Index Cond:.*next_attempt_at <= now\(\)`, due)
 	require.NotContains(t, due, "Sort")
 }
+
+// The operator attaches by hand what was prepared, since a reader kept the controller from it: its calls stay.
+func TestEnsurePartitionsKeepsWhatWasAttachedByHand(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	month := monthsFrom(time.Now(), 4)
+	for _, sql := range []string{
+		"SELECT prepare_partition('calls', '" + month.Format(time.DateOnly) + "')",
+		"DO $$ BEGIN EXECUTE format('ALTER TABLE calls ATTACH PARTITION calls_" + month.Format("2006_01") + " FOR VALUES FROM (%L) TO (%L)', uuidv7_floor('" +
+			month.Format(time.RFC3339) + "'), uuidv7_floor('" + month.AddDate(0, 1, 0).Format(time.RFC3339) + "')); END $$",
+	} {
+		_, err := st.Pool().Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	call := insertCallAt(t, st, storetest.Tenant(t, st), month.AddDate(0, 0, 3))
+	_, err := st.EnsurePartitions(t.Context(), 4)
+	require.NoError(t, err)
+	require.Equal(t, 1, storetest.Count(t, st, "SELECT count(*) FROM calls WHERE id = '"+call.String()+"'"))
+}
+
+// Much of a month lies in the default partition: what calls wait for while it is moved ends after two seconds, the month's rows stay where they are, and
+// the other tables get their partitions all the same.
+func TestAttachGivesUpWhereCallsWouldWait(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	month := monthsFrom(time.Now(), 5)
+	call := insertCallAt(t, st, storetest.Tenant(t, st), month.AddDate(0, 0, 3))
+	for _, sql := range []string{
+		"CREATE FUNCTION many() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN OLD; END $$",
+		"CREATE TRIGGER many BEFORE DELETE ON calls_default FOR EACH ROW EXECUTE FUNCTION many()",
+	} {
+		_, err := st.Pool().Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	created, err := st.EnsurePartitions(t.Context(), 5)
+	require.ErrorIs(t, err, store.ErrBusy)
+	require.Equal(t, 5, created, "of calls one, of the other tables two each")
+	require.Equal(t, "calls_default", partitionOf(t, st, call))
+}
