@@ -37,7 +37,7 @@ type aiKitServer struct {
 	Subprotocol string            `help:"Of transport websocket: audio.alpha.org or audio.beta.org." default:"audio.alpha.org" enum:"audio.alpha.org,audio.beta.org"`
 	Encoding    string            `help:"Of transport websocket: pcm_s16le, pcmu or pcma." default:"pcm_s16le" enum:"pcm_s16le,pcmu,pcma"`
 	Rate        int               `help:"Its sample rate in Hz; 16000, or 8000 for pcmu and pcma, when left out."`
-	FrameMS     int               `name:"frame-ms" help:"Its frames' length in ms, 10 to 200." default:"20"`
+	FrameMS     int               `name:"frame-ms" help:"Its frames' length in ms: 10, 20, 40, 60, 80 or 100." default:"20"`
 	Config      string            `help:"File with the transport_config of openai_realtime." type:"existingfile" placeholder:"FILE"`
 	Variable    map[string]string `help:"A prompt variable of the call." placeholder:"NAME=VALUE"`
 	Say         string            `help:"What the caller says: a WAV file in place of made-up speech." type:"existingfile" placeholder:"FILE"`

@@ -132,8 +132,8 @@ func (e element) play() (Step, error) {
 
 func (e element) pause() (Step, error) {
 	s, err := strconv.Atoi(cmp.Or(e.attrs["length"], "1"))
-	if d := time.Duration(s) * time.Second; err == nil && s >= 0 && d <= maxPause {
-		return Pause{For: d}, nil
+	if err == nil && s >= 0 && s <= int(maxPause.Seconds()) {
+		return Pause{For: time.Duration(s) * time.Second}, nil
 	}
 	return nil, fmt.Errorf("TwiML: the attribute length of <Pause> must be 0 to %d seconds", int(maxPause.Seconds()))
 }

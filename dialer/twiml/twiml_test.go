@@ -45,6 +45,7 @@ func TestParse(t *testing.T) {
 		`<Response><Play>file:///etc/passwd</Play></Response>`:                                                      "http or https",
 		`<Response><Play loop="0">https://a/</Play></Response>`:                                                     "loop",
 		`<Response><Pause length="61"/></Response>`:                                                                 "0 to 60",
+		`<Response><Pause length="18446744074"/></Response>`:                                                        "0 to 60",
 		`<Response><Connect><Room/></Connect></Response>`:                                                           "one <Stream>",
 		`<Response><Connect><Stream url="https://a"/></Connect></Response>`:                                         "ws or wss",
 		`<Response><Connect><Stream url="wss://a"/></Connect><Play>https://a</Play></Response>`:                     "behind <Connect>",

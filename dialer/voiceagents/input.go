@@ -236,6 +236,13 @@ func headerSafe(s string) bool {
 // audioRatesHz are the sample rates that media resamples to.
 func audioRatesHz() []int { return []int{8000, 16000, 24000, 32000, 44100, 48000} }
 
+// Check gives the *fault.Error of a format that no voice agent may have; what it doesn't say is as by default.
+func (in AudioFormatInput) Check() error {
+	var c input.Form
+	in.audio(&c, defaultAudio())
+	return c.Err()
+}
+
 // audio checks an audio format; what it doesn't say stays as in base, but that G.711 has one rate.
 func (in AudioFormatInput) audio(c *input.Form, base AudioFormat) (AudioFormat, bool) {
 	before := c.Faults()

@@ -18,11 +18,14 @@ import (
 	"github.com/google/uuid"
 	"github.com/oklog/ulid/v2"
 
+	"github.com/ringmaster/ringmaster/dialer/voiceagents"
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/frames"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/media/openai"
 	"github.com/ringmaster/ringmaster/media/twilio"
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 // Options are how a server is spoken to. Members are those of a voice agent, by the same names.
@@ -117,11 +120,39 @@ func (o *Options) check() (openai.Config, error) {
 	case !slices.Contains(frames.Transports(), string(o.Transport)):
 		return openai.Config{}, &OptionError{"transport", fmt.Sprintf("%q is none of %s", o.Transport, strings.Join(frames.Transports(), ", "))}
 	}
+	if o.Transport == media.TransportWebSocket {
+		if err := o.checkAudio(); err != nil {
+			return openai.Config{}, err
+		}
+	}
 	config, err := openai.ParseConfig(o.TransportConfig)
 	if err != nil {
 		return config, &OptionError{"transport_config", err.Error()}
 	}
 	return config, nil
+}
+
+// checkAudio refuses a format as the API does.
+func (o *Options) checkAudio() error {
+	var in voiceagents.AudioFormatInput
+	if o.Audio.Encoding != "" {
+		in.Encoding = input.Some(string(o.Audio.Encoding))
+	}
+	if o.Audio.SampleRateHz != 0 {
+		in.SampleRateHz = input.Some(o.Audio.SampleRateHz)
+	}
+	if o.Audio.FrameMS != 0 {
+		in.FrameMS = input.Some(o.Audio.FrameMS)
+	}
+	var refused *fault.Error
+	if err := in.Check(); errors.As(err, &refused) {
+		wrong := refused.Fields[0]
+		return &OptionError{strings.TrimPrefix(wrong.Field, "audio_format."), wrong.Message}
+	}
+	if o.Subprotocol == media.SubprotocolBeta && o.Audio.Encoding != "" && o.Audio.Encoding != media.EncodingPCM {
+		return &OptionError{"encoding", "must be " + string(media.EncodingPCM) + " with " + media.SubprotocolBeta + ", which carries L16 alone"}
+	}
+	return nil
 }
 
 // spec describes a session of a made-up call, as the service would for a real one.

@@ -280,8 +280,8 @@ func paced(s *server) {
 	}
 }
 
-// fault is a server with one fault, the scenario that finds it, and the rule that names it.
-type fault struct {
+// faultyServer is a server with one fault, the scenario that finds it, and the rule that names it.
+type faultyServer struct {
 	name, scenario, rule string
 	on                   media.Transport
 	server               func(s *server)
@@ -300,10 +300,10 @@ func at(kind string, do func(c *conn)) func(s *server) {
 	}
 }
 
-func faults() []fault {
+func faults() []faultyServer {
 	const own, tw, oa = media.TransportWebSocket, media.TransportTwilio, media.TransportOpenAI
 	nothing := func(*conn) {}
-	return []fault{
+	return []faultyServer{
 		{"asks for credentials", "connect", "http_status", own, func(s *server) { s.status.Store(401) }},
 		{"serves another path", "connect", "http_status", tw, func(s *server) { s.status.Store(404) }},
 		{"chooses another subprotocol", "connect", "subprotocol", own, func(s *server) { s.subprotocol = "audio.gamma.org" }},
@@ -410,7 +410,7 @@ func TestEveryFaultIsNamed(t *testing.T) {
 	t.Parallel()
 	all := faults()
 	reports, errs := make([]Report, len(all)), make([]error, len(all))
-	run := func(f fault) func() (Report, error) {
+	run := func(f faultyServer) func() (Report, error) {
 		url := "ws://127.0.0.1:1/"
 		if f.server != nil {
 			s := &server{transport: f.on}

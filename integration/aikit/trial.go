@@ -81,7 +81,7 @@ func (k *Kit) dial(ctx context.Context, c call) (_ *trial, fault *Finding, err e
 		t.w.queue.finish()
 		return nil, nil, err
 	}
-	t.tell("answered", "")
+	t.tell("answered", "") //nolint:contextcheck // the session has its own
 	return t, nil, nil
 }
 
@@ -187,8 +187,8 @@ func (t *trial) close(ctx context.Context) {
 	if t.caller != nil {
 		t.caller.hangUp(ctx)
 	}
-	t.tell("ended", string(media.CloseHangup))
-	t.stats = t.sess.Close(media.CloseHangup) //nolint:contextcheck // it has none
+	t.tell("ended", string(media.CloseHangup)) //nolint:contextcheck // as above
+	t.stats = t.sess.Close(media.CloseHangup)  //nolint:contextcheck // it has none
 	t.events.Wait()
 }
 
