@@ -114,7 +114,7 @@ func (l *fakeLink) Execute(_ context.Context, channel, app, arg string) error {
 	return nil
 }
 
-func (l *fakeLink) SendEvent(_ context.Context, name string, headers [][2]string) error {
+func (l *fakeLink) SendEvent(_ context.Context, name string, headers [][2]string, body string) error {
 	l.mu.Lock()
 	up, lose := l.generation != 0, l.loseEvents
 	l.mu.Unlock()
@@ -127,6 +127,9 @@ func (l *fakeLink) SendEvent(_ context.Context, name string, headers [][2]string
 	words := []string{"sendevent", name}
 	for _, h := range headers {
 		words = append(words, h[0]+"="+h[1])
+	}
+	if body != "" {
+		words = append(words, strings.TrimSpace(body))
 	}
 	l.trace.add("%s", strings.Join(words, " "))
 	return nil

@@ -26,7 +26,7 @@ type switchLink interface {
 	// Execute has a channel run an application besides what it runs.
 	Execute(ctx context.Context, channel, app, arg string) error
 	// SendEvent sends the switch an event; its header unique-id names the channel that it is for.
-	SendEvent(ctx context.Context, name string, headers [][2]string) error
+	SendEvent(ctx context.Context, name string, headers [][2]string, body string) error
 	// Generation counts the connections made; 0 while there is none.
 	Generation() uint64
 }

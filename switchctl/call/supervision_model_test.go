@@ -111,8 +111,8 @@ func (w *supervisedSwitch) API(ctx context.Context, command fs.Command) (string,
 }
 
 // SendEvent changes who hears a leg.
-func (w *supervisedSwitch) SendEvent(ctx context.Context, name string, headers [][2]string) error {
-	if err := w.fakeLink.SendEvent(ctx, name, headers); err != nil {
+func (w *supervisedSwitch) SendEvent(ctx context.Context, name string, headers [][2]string, body string) error {
+	if err := w.fakeLink.SendEvent(ctx, name, headers, body); err != nil {
 		return err
 	}
 	w.mu.Lock()

@@ -135,7 +135,7 @@ func (c *host) setMux(ctx context.Context, leg string, mode fs.MuxMode) error {
 	_, err := c.link.API(ctx, mode.Set(leg))
 	if err == nil {
 		name, headers := mode.Change(leg)
-		err = c.link.SendEvent(ctx, name, headers)
+		err = c.link.SendEvent(ctx, name, headers, "")
 	}
 	if err != nil && !fs.IsUnsent(err) {
 		return fmt.Errorf("%w: %w", switchctl.ErrTimeout, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/textproto"
+	"strconv"
 	"strings"
 
 	"github.com/percipia/eslgo/command"
@@ -45,6 +46,11 @@ func (c *Conn) Connect(ctx context.Context) (*Event, error) {
 
 // Command sends one line, with headers where it takes some, and waits for its reply. A refusal is a *ReplyError.
 func (c *Conn) Command(ctx context.Context, text string, headers ...Field) (Reply, error) {
+	return c.send(ctx, text, "", headers)
+}
+
+// send is Command, with a body whose length a header tells.
+func (c *Conn) send(ctx context.Context, text, body string, headers []Field) (Reply, error) {
 	op, _, _ := strings.Cut(text, " ")
 	if err := checkLine(text); err != nil {
 		return Reply{}, fmt.Errorf("send a command to the switch: %w", err)
@@ -56,7 +62,11 @@ func (c *Conn) Command(ctx context.Context, text string, headers ...Field) (Repl
 		}
 		cmd.headers[h.Name] = append(cmd.headers[h.Name], h.Value)
 	}
-	r, err := c.roundTrip(ctx, op, cmd.BuildMessage())
+	message := cmd.BuildMessage()
+	if body != "" {
+		message = strings.TrimRight(message, "\r\n") + endOfRecord + body
+	}
+	r, err := c.roundTrip(ctx, op, message)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -101,14 +111,17 @@ func (c *Conn) BgAPI(ctx context.Context, cmd, jobUUID string) error {
 	return refusal(op, r.Text)
 }
 
-// SendEvent sends the switch an event of this name. When its header unique-id names a channel, the event goes to what that channel runs, in place
+// SendEvent sends the switch an event of this name, with a body unless that is empty. When its header unique-id names a channel, the event goes to what that channel runs, in place
 // of all who have subscribed to it; of a channel that there isn't the switch says nothing.
-func (c *Conn) SendEvent(ctx context.Context, name string, headers [][2]string) error {
-	fields := make([]Field, len(headers))
+func (c *Conn) SendEvent(ctx context.Context, name string, headers [][2]string, body string) error {
+	fields := make([]Field, len(headers), len(headers)+1)
 	for i, h := range headers {
 		fields[i] = Field{Name: h[0], Value: h[1]}
 	}
-	_, err := c.Command(ctx, "sendevent "+name, fields...)
+	if body != "" {
+		fields = append(fields, Field{Name: "Content-Length", Value: strconv.Itoa(len(body))})
+	}
+	_, err := c.send(ctx, "sendevent "+name, body, fields)
 	return err
 }
 

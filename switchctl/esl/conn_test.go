@@ -177,16 +177,23 @@ func TestCommandWire(t *testing.T) {
 	require.Equal(t, "sendevent CUSTOM", r.Line)
 	require.Equal(t, "rm::x", r.Header.Get("Event-Subclass"))
 
-	require.NoError(t, c.SendEvent(ctx, "SEND_INFO", [][2]string{{"unique-id", "u-1"}, {"eavesdrop-command", "3"}}))
+	require.NoError(t, c.SendEvent(ctx, "SEND_INFO", [][2]string{{"unique-id", "u-1"}, {"eavesdrop-command", "3"}}, ""))
 	r = <-got
 	require.Equal(t, "sendevent SEND_INFO", r.Line)
 	require.Equal(t, "u-1", r.Header.Get("unique-id"))
 	require.Equal(t, "3", r.Header.Get("eavesdrop-command"))
+	require.Empty(t, r.Body)
+
+	require.NoError(t, c.SendEvent(ctx, "NOTIFY", [][2]string{{"uuid", "u-1"}}, "SIP/2.0 403 No\r\n"))
+	r = <-got
+	require.Equal(t, "sendevent NOTIFY", r.Line)
+	require.Equal(t, "u-1", r.Header.Get("uuid"))
+	require.Equal(t, "SIP/2.0 403 No\r\n", string(r.Body))
 
 	for _, err := range []error{
-		c.SendEvent(ctx, "SEND_INFO\nx: y", nil),
-		c.SendEvent(ctx, "SEND_INFO", [][2]string{{"unique-id", "u-1\r\nx: y"}}),
-		c.SendEvent(ctx, "SEND_INFO", [][2]string{{"unique-id: u-2\nx", "y"}}),
+		c.SendEvent(ctx, "SEND_INFO\nx: y", nil, ""),
+		c.SendEvent(ctx, "SEND_INFO", [][2]string{{"unique-id", "u-1\r\nx: y"}}, ""),
+		c.SendEvent(ctx, "SEND_INFO", [][2]string{{"unique-id: u-2\nx", "y"}}, ""),
 		c.Execute(ctx, esl.ExecuteRequest{App: "park\nx: y"}),
 		c.Execute(ctx, esl.ExecuteRequest{App: "park", UUID: "u\n"}),
 		c.BgAPI(ctx, "status\n\napi shutdown", "j"),

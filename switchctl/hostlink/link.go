@@ -239,15 +239,15 @@ func (l *Link) Execute(ctx context.Context, channel, app, arg string) error {
 	return conn.Execute(ctx, esl.ExecuteRequest{UUID: channel, App: app, Arg: arg})
 }
 
-// SendEvent sends the switch an event with these headers. One with the header unique-id goes to what that channel runs.
-func (l *Link) SendEvent(ctx context.Context, name string, headers [][2]string) error {
+// SendEvent sends the switch an event with these headers, and a body unless that is empty. One with the header unique-id goes to what that channel runs.
+func (l *Link) SendEvent(ctx context.Context, name string, headers [][2]string, body string) error {
 	l.mu.Lock()
 	conn := l.commands
 	l.mu.Unlock()
 	if conn == nil {
 		return fs.ErrLinkDown
 	}
-	return conn.SendEvent(ctx, name, headers)
+	return conn.SendEvent(ctx, name, headers, body)
 }
 
 // BgAPI sends a background command; done is called once with the reply, or with the error that kept it away. When the command was refused, or its own reply is lost, done is not called.
