@@ -32,10 +32,11 @@ type Params struct {
 	ESLPassword string
 	// SocketAddr is host:port of the controller's outbound listener.
 	SocketAddr string
-	// SIPIP is the address of both SIP profiles and of RTP.
-	SIPIP        string
-	ExternalPort int
-	InternalPort int
+	// SIPIP is the address of the SIP profiles and of RTP.
+	SIPIP           string
+	ExternalPort    int
+	InternalPort    int
+	VoiceAgentsPort int
 	// RTPStart and RTPEnd bound the switch's RTP ports.
 	RTPStart, RTPEnd int
 	// CarrierNets are the addresses and CIDR blocks that may send calls.

@@ -15,7 +15,7 @@ func params(t *testing.T) Params {
 	t.Helper()
 	return Params{
 		ESLIP: "127.0.0.1", ESLPort: 8021, ESLPassword: "secret", SocketAddr: "127.0.0.1:8084", SIPIP: "127.0.0.1",
-		ExternalPort: 5060, InternalPort: 5062, RTPStart: 20000, RTPEnd: 29998, CarrierNets: []string{"127.0.0.0/8", "192.0.2.7/32"},
+		ExternalPort: 5060, InternalPort: 5062, VoiceAgentsPort: 5064, RTPStart: 20000, RTPEnd: 29998, CarrierNets: []string{"127.0.0.0/8", "192.0.2.7/32"},
 		CDRDir: filepath.Join(t.TempDir(), "cdr"), DirectoryURL: "http://127.0.0.1:8080/fs/directory",
 	}
 }
@@ -71,7 +71,7 @@ func TestNoProfileHasTheControllersContext(t *testing.T) {
 	require.NoError(t, Render(dir, params(t)))
 	profiles, err := filepath.Glob(filepath.Join(dir, "sip_profiles", "*.xml"))
 	require.NoError(t, err)
-	require.Len(t, profiles, 2)
+	require.Len(t, profiles, 3)
 	for _, path := range profiles {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 
 // Profiles are the SIP profiles of the configuration, with their dialplan contexts.
 func Profiles() map[string]string {
-	return map[string]string{"external": "public", "internal": "internal"}
+	return map[string]string{"external": "public", "internal": "internal", "voice_agents": "internal"}
 }
 
 // Inspect asks a running switch what it runs, and says what isn't of this configuration, each as a sentence: a profile that listens and is

@@ -46,12 +46,12 @@ func TestInspect(t *testing.T) {
 	profile := func(name string) string {
 		return "<profile><name>" + name + "</name><type>profile</type><data>sip:mod_sofia@[::]:5080</data></profile>"
 	}
-	both := profile("external") + profile("internal") + "<gateway><name>rm_1</name></gateway><alias><name>127.0.0.1</name></alias>"
-	found, err := ask("127.0.0.1:8084", both, Profiles(), ours)
+	all := profile("external") + profile("internal") + profile("voice_agents") + "<gateway><name>rm_1</name></gateway><alias><name>127.0.0.1</name></alias>"
+	found, err := ask("127.0.0.1:8084", all, Profiles(), ours)
 	require.NoError(t, err)
 	require.Empty(t, found)
 
-	found, err = ask("", both+profile("external-ipv6"), map[string]string{"external": "public", "internal": "default"}, append(ours[1:], "mod_lua"))
+	found, err = ask("", all+profile("external-ipv6"), map[string]string{"external": "public", "internal": "default", "voice_agents": "internal"}, append(ours[1:], "mod_lua"))
 	require.NoError(t, err)
 	require.Len(t, found, 5)
 	for i, part := range []string{"rm_socket", "external-ipv6 at sip:mod_sofia@[::]:5080", `internal has context "default"`, "mod_", "mod_"} {

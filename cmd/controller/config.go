@@ -91,13 +91,14 @@ type SwitchConfig struct {
 	DirectorySecret string `koanf:"directory_secret"`
 
 	// What `ringmaster switch config` renders besides.
-	SIPIP        string `koanf:"sip_ip"` // of both SIP profiles and of the switch's RTP
-	ExternalPort int    `koanf:"external_port"`
-	InternalPort int    `koanf:"internal_port"`
-	RTPPortMin   int    `koanf:"rtp_port_min"`
-	RTPPortMax   int    `koanf:"rtp_port_max"`
-	WSBinding    string `koanf:"ws_binding"` // softphones in browsers, as :5066; none when empty
-	WSSBinding   string `koanf:"wss_binding"`
+	SIPIP           string `koanf:"sip_ip"` // of the SIP profiles and of the switch's RTP
+	ExternalPort    int    `koanf:"external_port"`
+	InternalPort    int    `koanf:"internal_port"`
+	VoiceAgentsPort int    `koanf:"voice_agents_port"` // of voice agents over SIP that may send a REFER
+	RTPPortMin      int    `koanf:"rtp_port_min"`
+	RTPPortMax      int    `koanf:"rtp_port_max"`
+	WSBinding       string `koanf:"ws_binding"` // softphones in browsers, as :5066; none when empty
+	WSSBinding      string `koanf:"wss_binding"`
 	// CarrierNetworks are CIDR blocks that may send calls, besides the trunks' hosts.
 	CarrierNetworks []string `koanf:"carrier_networks"`
 }
@@ -209,7 +210,7 @@ func Defaults() Config {
 		Switch: SwitchConfig{
 			ESLAddr: "127.0.0.1:8021", OutboundListen: "127.0.0.1:8084", SocketAllow: []string{"127.0.0.0/8", "::1/128"},
 			CDRDir: "/var/log/freeswitch/json_cdr", DirectoryAllow: []string{"127.0.0.0/8", "::1/128"},
-			SIPIP: "127.0.0.1", ExternalPort: 5060, InternalPort: 5062, RTPPortMin: 20000, RTPPortMax: 29998,
+			SIPIP: "127.0.0.1", ExternalPort: 5060, InternalPort: 5062, VoiceAgentsPort: 5064, RTPPortMin: 20000, RTPPortMax: 29998,
 		},
 		Media: MediaConfig{
 			SIPAddr: "127.0.0.1:5090", SIPAllow: []string{"127.0.0.0/8", "::1/128"}, RTPIP: "127.0.0.1", RTPPortMin: 40000, RTPPortMax: 48000,

@@ -51,7 +51,7 @@ func NeedsRegistry() []string { return []string{"dialing.dnc_"} }
 // NeedsSwitch is what rendering the switch's configuration needs; the folder of call records is made then.
 func NeedsSwitch() []string {
 	return append(NeedsStore(), "switch.esl_", "switch.outbound_listen", "switch.socket_allow", "switch.directory_", "switch.sip_ip",
-		"switch.external_port", "switch.internal_port", "switch.rtp_port_", "switch.carrier_networks", "agents.sip_domain", "http.addr",
+		"switch.external_port", "switch.internal_port", "switch.voice_agents_port", "switch.rtp_port_", "switch.carrier_networks", "agents.sip_domain", "http.addr",
 		"http.tls_", "dialing.default_trunk.")
 }
 

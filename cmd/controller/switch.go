@@ -88,7 +88,8 @@ func (c Config) SwitchParams(st *store.Store, nets []string) (conf.Params, error
 	}
 	return conf.Params{
 		ESLIP: host, ESLPort: eslPort, ESLPassword: c.Switch.ESLPassword, SocketAddr: c.Switch.OutboundListen, SIPIP: c.Switch.SIPIP,
-		ExternalPort: c.Switch.ExternalPort, InternalPort: c.Switch.InternalPort, RTPStart: c.Switch.RTPPortMin, RTPEnd: c.Switch.RTPPortMax,
+		ExternalPort: c.Switch.ExternalPort, InternalPort: c.Switch.InternalPort, VoiceAgentsPort: c.Switch.VoiceAgentsPort,
+		RTPStart: c.Switch.RTPPortMin, RTPEnd: c.Switch.RTPPortMax,
 		CarrierNets: nets, CDRDir: c.Switch.CDRDir, DirectoryURL: c.DirectoryURL(), DirectoryCredentials: c.DirectoryCredentials(st),
 		SIPDomain: c.Agents.SIPDomain, WSBinding: c.Switch.WSBinding, WSSBinding: c.Switch.WSSBinding,
 	}, nil

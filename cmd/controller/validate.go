@@ -228,6 +228,10 @@ func (c Config) validateAgents(f *faults) {
 	}
 	between(f, "switch.external_port", c.Switch.ExternalPort, 1, 65535)
 	between(f, "switch.internal_port", c.Switch.InternalPort, 1, 65535)
+	between(f, "switch.voice_agents_port", c.Switch.VoiceAgentsPort, 1, 65535)
+	if p := c.Switch.VoiceAgentsPort; p == c.Switch.ExternalPort || p == c.Switch.InternalPort {
+		f.add("switch.voice_agents_port", "%d is another SIP profile's port", p)
+	}
 	between(f, "switch.rtp_port_min", c.Switch.RTPPortMin, 1024, 65534)
 	between(f, "switch.rtp_port_max", c.Switch.RTPPortMax, c.Switch.RTPPortMin+1, 65535)
 	if c.Switch.DirectoryListen != "" {

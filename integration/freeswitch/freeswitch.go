@@ -153,7 +153,7 @@ func (s *Switch) Kill() error {
 	return nil
 }
 
-// await polls until the event socket says that both SIP profiles run.
+// await polls until the event socket says that all SIP profiles run.
 func (s *Switch) await(ctx context.Context) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -178,7 +178,7 @@ func (s *Switch) probe(ctx context.Context) error {
 		return err
 	}
 	defer c.Close() //nolint:errcheck // a probe's connection
-	for _, profile := range []string{"external", "internal"} {
+	for _, profile := range []string{"external", "internal", "voice_agents"} {
 		out, err := c.API(ctx, "sofia status profile "+profile)
 		if err != nil {
 			return err
@@ -232,7 +232,7 @@ func withPorts(ctx context.Context, p conf.Params) (conf.Params, error) {
 		p.RTPStart, p.RTPEnd = 20000, 23998
 	}
 	var lc net.ListenConfig
-	for _, port := range []*int{&p.ESLPort, &p.ExternalPort, &p.InternalPort} {
+	for _, port := range []*int{&p.ESLPort, &p.ExternalPort, &p.InternalPort, &p.VoiceAgentsPort} {
 		if *port != 0 {
 			continue
 		}

@@ -43,6 +43,8 @@ func appTable() map[string]appFunc {
 		"native_eavesdrop":    none((*application).nativeEavesdropApp),
 		"send_dtmf":           none((*application).sendDTMFApp),
 		"sched_hangup":        none(func(ch *application, arg string) { ch.app.schedHangup(splitArgs(arg)) }),
+		"blind_transfer_ack":  none((*application).blindTransferAckApp),
+		"intercept":           none((*application).interceptApp),
 		"log":                 none(func(*application, string) {}),
 		"info":                none(func(*application, string) {}),
 	}

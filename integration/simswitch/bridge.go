@@ -147,6 +147,8 @@ func (ch *bridging) join(b *channel) {
 	ch.rec.retrainRecordings()
 	b.rec.retrainRecordings()
 	bridgeMedia(ch.media, b.media)
+	ch.confirm(true)
+	b.bridge.confirm(true)
 }
 
 // awaitBridgeEnd returns when the bridge is over; true when it was broken off to do something else with the channel.
@@ -183,7 +185,9 @@ func (ch *bridging) awaitBridgeEnd(b *channel) bool {
 			watch.check()
 		}
 		if !b.up() {
-			return false
+			ch.mu.Lock()
+			defer ch.mu.Unlock()
+			return ch.way.transferring // it has left first
 		}
 	}
 }
@@ -354,6 +358,10 @@ func (ch *bridging) runSoftExecute() {
 		return
 	}
 	if b == nil || !b.bridge.settled(csConsumeMedia) {
+		if isTrue(ch.get("uuid_bridge_park_on_cancel")) {
+			ch.parkNow()
+			return
+		}
 		ch.hangup(causeOutOfOrder)
 		return
 	}

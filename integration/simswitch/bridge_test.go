@@ -17,13 +17,19 @@ import (
 // bridged originates a call, takes it over the outbound socket and bridges it to a media leg.
 func (b *bundle) bridged(vars, caller, media, mediaVars string) (id string, ctl *client, a, m *peerCall) {
 	b.t.Helper()
+	return b.bridgedOver("internal", vars, caller, media, mediaVars)
+}
+
+// bridgedOver is bridged with the media leg over a SIP profile.
+func (b *bundle) bridgedOver(profile, vars, caller, media, mediaVars string) (id string, ctl *client, a, m *peerCall) {
+	b.t.Helper()
 	id = uuid.NewString()
 	require.Equal(b.t, "+OK "+id+"\n", b.originate(",origination_uuid="+id+",rm_call_id="+id+vars, caller, "rm_call XML ringmaster"))
 	a = b.peer.next()
 	ctl, conn := b.accept()
 	require.Equal(b.t, id, conn.get("Unique-ID"))
 	require.Equal(b.t, "+OK Events Enabled", ctl.cmd("myevents"))
-	ctl.execute("bridge", "{rm_role=media"+mediaVars+"}sofia/internal/"+media+"@"+b.peer.addr, "event-lock: true", "Event-UUID: br1")
+	ctl.execute("bridge", "{rm_role=media"+mediaVars+"}sofia/"+profile+"/"+media+"@"+b.peer.addr, "event-lock: true", "Event-UUID: br1")
 	m = b.peer.next()
 	ctl.event(id, "CHANNEL_BRIDGE")
 	return id, ctl, a, m

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"time"
 )
@@ -35,8 +36,9 @@ type Gateway struct {
 type Config struct {
 	// ESLAddr is the inbound event socket, "127.0.0.1:8021" by default; ESLPassword is "ClueCon" by default.
 	ESLAddr, ESLPassword string
-	// ExternalSIPAddr serves carriers and calls that come in, InternalSIPAddr the media legs.
-	ExternalSIPAddr, InternalSIPAddr string
+	// ExternalSIPAddr serves carriers and calls that come in, InternalSIPAddr the media legs, VoiceAgentsSIPAddr voice agents that may send a REFER: on
+	// a free port of InternalSIPAddr's host by default.
+	ExternalSIPAddr, InternalSIPAddr, VoiceAgentsSIPAddr string
 	// RTPIP is the address that the switch's SDP names. Ports are even ones from [RTPPortMin, RTPPortMax]; both 0
 	// leave the choice to the system.
 	RTPIP                  string
@@ -88,6 +90,9 @@ func (cfg Config) withDefaults() Config {
 	set(&cfg.ESLPassword, "ClueCon")
 	set(&cfg.ExternalSIPAddr, "127.0.0.1:5080")
 	set(&cfg.InternalSIPAddr, "127.0.0.1:5060")
+	if host, _, err := net.SplitHostPort(cfg.InternalSIPAddr); err == nil {
+		set(&cfg.VoiceAgentsSIPAddr, net.JoinHostPort(host, "0"))
+	}
 	set(&cfg.RTPIP, "127.0.0.1")
 	set(&cfg.SIPDomain, cfg.RTPIP)
 	set(&cfg.SocketAddr, "127.0.0.1:8084")

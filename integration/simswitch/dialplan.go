@@ -15,11 +15,12 @@ type extensionRun struct {
 	current      int // index of the action that runs, -1 before the first
 }
 
-// The contexts besides that of the carriers' profile: the one of the profile that serves media legs, where nobody calls in, and the one
-// of the controller's own extensions, which no profile has.
+// The contexts besides that of the carriers' profile: the one of the profiles that serve media legs and voice agents, where nobody calls in, and those
+// that no profile has: of the controller's own extensions, and of callers whose voice agent has sent a REFER.
 const (
 	internalContext   = "internal"
 	controllerContext = "ringmaster"
+	referContext      = "rm_refer"
 )
 
 // dialableNumber is what a carrier may send.
@@ -34,6 +35,8 @@ func (sw *Switch) route(ch *channel, p *callerProfile) *extensionRun {
 		run.name, run.actions = "refused", []action{{"respond", "403 Forbidden"}}
 	case sw.cfg.Context:
 		run.name, run.actions = sw.routeCarrier(ch, p.destination)
+	case referContext:
+		run.name, run.actions = referContext, []action{{"socket", sw.cfg.SocketAddr + " async full"}, {"blind_transfer_ack", "false"}, {app: "park"}}
 	case controllerContext:
 		if run.name, run.actions = sw.routeController(ch, p.destination); run.actions == nil {
 			return nil

@@ -287,6 +287,9 @@ func (c *eslConn) sendEvent(cmd command, name string) {
 		c.reply("+OK " + id)
 		return
 	}
+	if ch := c.sw.channel(cmd.get("uuid")); ch != nil && strings.EqualFold(name, "NOTIFY") {
+		ch.leg.notify(cmd.get("event-string"), cmd.get("content-type"), cmd.body)
+	}
 	e := c.sw.newEvent(strings.ToUpper(name))
 	for _, h := range cmd.headers {
 		if !strings.EqualFold(h.name, "Content-Length") {

@@ -25,6 +25,7 @@ type bridging struct {
 	*channel
 	partner   *channel
 	wanted    *channel // whom uuid_bridge joins it with
+	confirms  bool     // a REFER has brought it here, and its sender waits to be told (CF_CONFIRM_BLIND_TRANSFER)
 	otherType string
 }
 

@@ -75,6 +75,9 @@ type peerCall struct {
 	silent    bool
 	freq      float64
 
+	notifies chan *sip.Request
+	answered chan struct{} // closed when a call of answer-… has its 200
+
 	bye    chan struct{}
 	cancel chan struct{}
 	once   sync.Once
@@ -115,6 +118,12 @@ func newPeer(t *testing.T) *peer {
 			c.mu.Lock()
 			c.infos = append(c.infos, string(req.Body()))
 			c.mu.Unlock()
+		}
+	})
+	srv.OnNotify(func(req *sip.Request, tx sip.ServerTransaction) {
+		_ = tx.Respond(sip.NewResponseFromRequest(req, 200, "OK", nil))
+		if c := p.call(req); c != nil {
+			c.notifies <- req
 		}
 	})
 	done := make(chan struct{})
@@ -167,7 +176,7 @@ func (p *peer) newCall(user string) *peerCall {
 	if err != nil {
 		panic(err)
 	}
-	c := &peerCall{peer: p, user: user, rtp: conn, telEv: 101, bye: make(chan struct{}), cancel: make(chan struct{}), stop: make(chan struct{})}
+	c := &peerCall{peer: p, user: user, rtp: conn, telEv: 101, bye: make(chan struct{}), cancel: make(chan struct{}), stop: make(chan struct{}), notifies: make(chan *sip.Request, 16), answered: make(chan struct{})}
 	if strings.Contains(user, "-alaw") {
 		c.codec = codecPCMA
 	}
@@ -246,6 +255,7 @@ func (c *peerCall) behave() {
 		c.peer.rang(c.invite.CallID().Value())
 		go c.talk()
 		respond(200, c.sdp(sendRecv))
+		close(c.answered)
 	case "bye":
 		respond(180, nil)
 		c.peer.rang(c.invite.CallID().Value())

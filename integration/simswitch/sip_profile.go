@@ -59,7 +59,7 @@ func newSIPProfile(ctx context.Context, sw *Switch, name, addr string) (*sipProf
 	port, _ := strconv.Atoi(portText)
 	p := &sipProfile{sw: sw, name: name, addr: local, host: host, port: port, legs: make(map[string]*sipLeg)}
 	p.context = sw.cfg.Context
-	if name == "internal" {
+	if name == "internal" || name == voiceAgents {
 		p.context = internalContext
 	}
 	p.conn = newSIPConn(udp, p.unreachable)
@@ -106,8 +106,10 @@ func (p *sipProfile) build() error {
 	p.server.OnUpdate(p.inDialog((*sipLeg).onUpdate))
 	p.server.OnCancel(p.onStrayCancel)
 	p.server.OnRegister(p.onRegister)
-	// Both profiles have disable-transfer.
-	p.server.OnRefer(func(req *sip.Request, tx sip.ServerTransaction) { p.reply(req, tx, 405) })
+	p.server.OnRefer(func(req *sip.Request, tx sip.ServerTransaction) { p.reply(req, tx, 405) }) // disable-transfer
+	if p.name == voiceAgents {
+		p.server.OnRefer(p.inDialog((*sipLeg).onRefer))
+	}
 	p.server.OnOptions(func(req *sip.Request, tx sip.ServerTransaction) { p.reply(req, tx, 200) })
 	return nil
 }

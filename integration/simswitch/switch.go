@@ -79,7 +79,7 @@ func New(cfg Config) (*Switch, error) {
 	sw.globals = map[string]string{
 		"hostname": hostname, "local_ip_v4": cfg.RTPIP, "core_uuid": sw.coreUUID, "switchname": hostname,
 		"domain": cfg.RTPIP, "recordings_dir": cfg.RecordDir, "sound_prefix": "", "switch_serial": "simulated",
-		"rm_socket": cfg.SocketAddr,
+		"rm_socket": cfg.SocketAddr, "force_transfer_context": referContext, "force_transfer_dialplan": "XML",
 	}
 	return sw, nil
 }
@@ -91,7 +91,7 @@ func (sw *Switch) Start(ctx context.Context) error {
 			return fmt.Errorf("create the call record directory: %w", err)
 		}
 	}
-	for name, addr := range map[string]string{"external": sw.cfg.ExternalSIPAddr, "internal": sw.cfg.InternalSIPAddr} {
+	for name, addr := range map[string]string{"external": sw.cfg.ExternalSIPAddr, "internal": sw.cfg.InternalSIPAddr, voiceAgents: sw.cfg.VoiceAgentsSIPAddr} {
 		p, err := newSIPProfile(ctx, sw, name, addr)
 		if err != nil {
 			return errors.Join(fmt.Errorf("start SIP profile %s: %w", name, err), sw.Close())

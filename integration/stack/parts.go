@@ -138,10 +138,14 @@ func (s *Stack) startFreeSWITCH(ctx context.Context, sip string) error {
 	if err != nil {
 		return err
 	}
+	agents, err := s.address(ctx, 0)
+	if err != nil {
+		return err
+	}
 	s.freeswitch, err = freeswitch.Start(ctx, freeswitch.Config{
 		Binary: s.cfg.FreeSWITCH, Dir: filepath.Join(s.cfg.Dir, "freeswitch"), Logger: s.cfg.Logger,
 		Params: conf.Params{
-			ESLPort: port(s.Bootstrap.Switch.ESL), ESLPassword: s.eslPassword, SocketAddr: s.Socket, ExternalPort: port(sip), InternalPort: port(internal),
+			ESLPort: port(s.Bootstrap.Switch.ESL), ESLPassword: s.eslPassword, SocketAddr: s.Socket, ExternalPort: port(sip), InternalPort: port(internal), VoiceAgentsPort: port(agents),
 			CDRDir: s.CDRDir, DirectoryURL: s.Bootstrap.BaseURL + directoryPath, DirectoryCredentials: directoryUser + ":" + s.directorySecret, SIPDomain: SIPDomain,
 		},
 	})
