@@ -487,6 +487,13 @@ const (
 	ReadyResultStatusUnavailable ReadyResultStatus = "unavailable"
 )
 
+// Defines values for Refer.
+const (
+	ReferDeny     Refer = "deny"
+	ReferEmpty    Refer = ""
+	ReferTransfer Refer = "transfer"
+)
+
 // Defines values for Role.
 const (
 	RoleAdmin      Role = "admin"
@@ -2615,6 +2622,9 @@ type RecordingURL struct {
 	URL       string    `json:"url"`
 }
 
+// Refer defines model for Refer.
+type Refer string
+
 // ReplayWebhookEventsRequest defines model for ReplayWebhookEventsRequest.
 type ReplayWebhookEventsRequest struct {
 	// EventTypes As in a subscription; all that it takes when absent.
@@ -2872,7 +2882,7 @@ type TransferRequest struct {
 	Extension string `json:"extension"`
 }
 
-// TransportConfig What a transport is told. openai_realtime takes session, audio_format, functions, transfer_destinations, greet and first_message; the model stands in ws_url (?model=gpt-realtime), the key is auth_token. sip takes sip_uri, which it needs, ring_timeout_s, headers and callback_token. An endpoint transfers by the control endpoint; its REFER is declined (405). Its INVITE says of the call, each where there is one: X-Ringmaster-Call-Id, -Voice-Agent-Id, -External-Agent-Id, -Direction, -From, -To, -Campaign-Id, -Lead-Id, -Control-Url; -Variables and -Parameters, the prompt variables and what connect_url has answered, each as a=b&c=d in the form of a URL's query, if it has at most 512 bytes; and -Callback-Token, if asked for. In the others quotes, brackets, commas, percent signs, and what isn't printable ASCII, are written as in a URL (%2C).
+// TransportConfig What a transport is told. openai_realtime takes session, audio_format, functions, transfer_destinations, greet and first_message; the model stands in ws_url (?model=gpt-realtime), the key is auth_token. sip takes sip_uri, which it needs, ring_timeout_s, headers, callback_token, refer and transfer_destinations. Its INVITE says of the call, each where there is one: X-Ringmaster-Call-Id, -Voice-Agent-Id, -External-Agent-Id, -Direction, -From, -To, -Campaign-Id, -Lead-Id, -Control-Url; -Variables and -Parameters, the prompt variables and what connect_url has answered, each as a=b&c=d in the form of a URL's query, if it has at most 512 bytes; and -Callback-Token, if asked for. In the others quotes, brackets, commas, percent signs, and what isn't printable ASCII, are written as in a URL (%2C).
 type TransportConfig struct {
 	// AudioFormat The law of G.711, both ways; absent, it is the carrier's.
 	AudioFormat *TransportConfigAudioFormat `json:"audio_format,omitempty"`
@@ -2892,6 +2902,9 @@ type TransportConfig struct {
 	// Headers Headers of the endpoint's INVITE, at most 20, whose names begin with X-. No credentials, which others can read on the way and in this answer.
 	Headers map[string]string `json:"headers,omitzero"`
 
+	// Refer What becomes of the endpoint's REFER. deny declines it (405). transfer makes it what the verb transfer is, with the same checks, and takes the call over the switch's profile voice_agents: the answer is 202, and one NOTIFY tells how it went, 200 when the destination has answered or the queue has taken the caller. Until then, and after any other status, the conversation goes on; caller and endpoint hear nothing of each other for about 0.1 s. The reason phrase is the cause, as transfer_failed has it: 403 OUTGOING_CALL_BARRED, 486 USER_BUSY, 480 no_agent_available, 491 INVALID_STATE while a transfer is under way, 503 RATE_LIMITED. A tel URI, user=phone, or a number at the host that the INVITE's From names is a number; agent_queue at that host is the queue, and anything else there an agent's extension. At another host it is a SIP URI. A REFER with Replaces is refused (403). What answers later than 32 s may be taken for a failure by a strict endpoint, since no NOTIFY comes before.
+	Refer *Refer `json:"refer,omitempty"`
+
 	// RingTimeoutS How long the endpoint may ring; 10 by default.
 	RingTimeoutS *int `json:"ring_timeout_s,omitempty"`
 
@@ -2901,7 +2914,7 @@ type TransportConfig struct {
 	// SIPURI sip:user@host or sip:user@host:port, with ;transport=tcp for TCP, which long INVITEs are better off with. Its host must be one of the tenant's sip_hosts, and no trunk's (422 sip_host_not_allowed); its user is no phone number. It is looked up for each call, and the address that was checked is the one that is dialed.
 	SIPURI *string `json:"sip_uri,omitempty"`
 
-	// TransferDestinations The only destinations that the model may name when it calls transfer: numbers, SIP URIs, queues or agents, as they stand here. None leaves it to the model, which a caller may talk into any number that the tenant's calls may reach. A transfer without a destination goes to transfer_destination.
+	// TransferDestinations The only destinations that the model may name when it calls transfer, or a SIP endpoint in a REFER: numbers, SIP URIs, queues or agents, as they stand here (of queues a REFER knows agent_queue alone). None leaves it to them, and a caller may talk a model into any number that the tenant's calls may reach. A transfer without a destination goes to transfer_destination. For sip it needs refer: transfer.
 	TransferDestinations []string `json:"transfer_destinations,omitzero"`
 }
 

@@ -335,6 +335,21 @@ func (c *sipCall) bye(t *testing.T) {
 	c.end()
 }
 
+// notifies waits for the NOTIFY that ends the latest REFER, and no other since: its status line.
+func (c *sipCall) notifies(t *testing.T) string {
+	t.Helper()
+	var all []string
+	eventually(t, 30*time.Second, "the REFER's sender is told", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		all = slices.Clone(c.notified)
+		c.notified = nil
+		return len(all) > 0
+	})
+	require.Len(t, all, 1)
+	return all[0]
+}
+
 // refer sends a REFER and returns the status of its answer.
 func (c *sipCall) refer(t *testing.T, to string) int {
 	t.Helper()

@@ -37,7 +37,9 @@ type Config struct {
 	Context string
 	// CarrierProfile and MediaProfile are the switch's SIP profiles; "external" and "internal" by default.
 	CarrierProfile string
-	MediaProfile   string
+	// VoiceAgentProfile is the one of voice agents that may send a REFER; "voice_agents" by default.
+	VoiceAgentProfile string
+	MediaProfile      string
 	// CDRDir is where mod_json_cdr writes <uuid>.cdr.json. Records are deleted there.
 	CDRDir string
 	// RecordDir is where recordings are written, as <call id>.wav.

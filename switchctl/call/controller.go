@@ -97,6 +97,7 @@ func build(cfg Config, gate admission.Gate, h switchctl.AnswerHandler) (*Control
 	}
 	cfg.Context = cmp.Or(cfg.Context, "ringmaster")
 	cfg.CarrierProfile = cmp.Or(cfg.CarrierProfile, "external")
+	cfg.VoiceAgentProfile = cmp.Or(cfg.VoiceAgentProfile, "voice_agents")
 	cfg.MediaProfile = cmp.Or(cfg.MediaProfile, "internal")
 	if cfg.SocketPeers == nil {
 		cfg.SocketPeers = netguard.Loopback()

@@ -92,6 +92,14 @@ func (l *callerLine) answerWaiters(err error) {
 // socketAttached takes a new outbound socket: the first one, or the one after a transfer to rm_reattach. The older one
 // is closed first, since closing it later could end the newer one's park.
 func (l *callerLine) socketAttached(ctx context.Context, m socketUp) (state, error) {
+	if l.voice.referred(ctx, m) {
+		return l.state, nil
+	}
+	return l.callerCame(ctx, m)
+}
+
+// callerCame: the caller is on a socket, with nobody.
+func (l *callerLine) callerCame(ctx context.Context, m socketUp) (state, error) {
 	if l.sock != nil && l.sock != m.sock {
 		closeQuietly(l.sock)
 	}

@@ -75,13 +75,13 @@ func (v *voice) findSIP(ctx context.Context) {
 	v.beside(func() {
 		ctx, cancel := context.WithTimeout(ctx, decisionLimit)
 		defer cancel()
-		endpoint, err := v.c.sipEndpoint(ctx, tenant, uri)
+		endpoint, err := v.c.sipEndpoint(ctx, tenant, uri, config.Refers())
 		v.post(sipTarget{id: id, endpoint: endpoint, err: err})
 	})
 }
 
-// sipEndpoint is the switch's dial string of a SIP URI that the tenant may dial.
-func (c *host) sipEndpoint(ctx context.Context, tenant uuid.UUID, uri string) (string, error) {
+// sipEndpoint is the switch's dial string of a SIP URI that the tenant may dial, over the profile that takes a REFER or the one that declines it.
+func (c *host) sipEndpoint(ctx context.Context, tenant uuid.UUID, uri string, refers bool) (string, error) {
 	if c.cfg.SIPTarget == nil {
 		return "", errors.New("switchctl: SIP endpoints are not dialed here")
 	}
@@ -93,8 +93,12 @@ func (c *host) sipEndpoint(ctx context.Context, tenant uuid.UUID, uri string) (s
 	if err != nil {
 		return "", err
 	}
+	profile := c.cfg.CarrierProfile
+	if refers {
+		profile = c.cfg.VoiceAgentProfile
+	}
 	// The transport is named, since a long INVITE would be tried over TCP first.
-	return "sofia/" + c.cfg.CarrierProfile + "/" + target + ";transport=" + cmp.Or(transport, "udp"), nil
+	return "sofia/" + profile + "/" + target + ";transport=" + cmp.Or(transport, "udp"), nil
 }
 
 // sipFound: the endpoint can be dialed, or its URI may not be.
@@ -158,6 +162,9 @@ func (v *voice) sipVariables() fs.Variables {
 		"rm_session_id":         s.id.String(),
 		"rm_call_id":            v.id.String(),
 		"rm_node":               v.c.cfg.NodeID,
+	}
+	if s.sip.Refers() { // by which the dialplan bridges both again while we are away
+		vars["intercept_unanswered_only"], vars["intercept_unbridged_only"] = "false", "false"
 	}
 	s.sip.AddTo(vars, v.sipHeaders())
 	return vars
@@ -305,6 +312,9 @@ func (v *voice) noteSIP(ctx context.Context, why map[string]any) {
 // sipLeft: the endpoint's leg has ended. Its BYE ends the session as a socket that is closed does. When the caller has hung up, their own end follows.
 func (v *voice) sipLeft(ctx context.Context, ev *esl.Event) {
 	s := v.ai
+	if v.leavesReferring(ctx, ev) {
+		return
+	}
 	s.legUp = false
 	if v.killCause != "" || v.transfers.now.bridging() { // the switch takes the caller out of that bridge
 		return

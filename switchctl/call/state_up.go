@@ -83,6 +83,8 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		return a.voice.granted(ctx, m)
 	case sipTarget:
 		return a.voice.sipFound(ctx, m)
+	case referAnswered:
+		return a.voice.referReply(ctx, m)
 	case sessionOpened:
 		return a.voice.opened(ctx, m)
 	case mediaEvent:

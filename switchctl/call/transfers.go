@@ -61,6 +61,8 @@ type transfer struct {
 	waiter    chan<- connectResult
 	uri       string
 	recording string
+	// referral is the voice agent's REFER that asked for it; nil for another way.
+	referral *referral
 }
 
 // The questions that other states ask; nil is a call that is not being transferred.

@@ -112,8 +112,10 @@ func (x *transfers) connectTransfer(ctx context.Context) {
 	t.phase, t.media = transferBridging, true
 	x.arm(timerTransfer, bridgeTimeout)
 	x.bypass.withSwitchMedia(ctx, func(ctx context.Context) {
-		if x.now == t && t.phase == transferBridging {
-			x.bridgeTransfer(ctx)
-		}
+		x.voice.referDone(ctx, t.referral, func(ctx context.Context) {
+			if x.now == t && t.phase == transferBridging {
+				x.bridgeTransfer(ctx)
+			}
+		})
 	})
 }

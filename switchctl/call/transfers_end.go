@@ -92,6 +92,7 @@ func (x *transfers) endTransfer(ctx context.Context, cause string) {
 	x.now = nil
 	t.tell(controlResult{err: &switchctl.StateError{State: x.state.String(), Event: VerbTransfer, Detail: cause}})
 	x.dropTransferLeg(ctx, t)
+	x.voice.referFailed(ctx, t.referral, cause)
 	if !t.refused {
 		x.transferFailed(ctx, switchctl.ControlRequest{DestinationType: t.facts.DestinationType, Destination: t.facts.Destination}, cause)
 	}

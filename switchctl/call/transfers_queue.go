@@ -144,7 +144,11 @@ func (x *transfers) queueAnswered(ctx context.Context, m queueAllowed) (state, e
 	default:
 		x.keepInsights(ctx, t.facts.Metadata)
 		t.tell(controlResult{result: map[string]any{}})
-		x.queueTakes(ctx, t)
+		x.voice.referDone(ctx, t.referral, func(ctx context.Context) {
+			if x.now == t {
+				x.queueTakes(ctx, t)
+			}
+		})
 	}
 	return x.state, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/sipagent"
@@ -93,6 +94,11 @@ type aiSession struct {
 	// sip is how a voice agent that is a SIP endpoint is dialed; endpoint is where, empty until that is known.
 	sip      sipagent.Config
 	endpoint string
+	// referring is a REFER whose caller is being bridged with it again; nil for none.
+	referring *referral
+	// lastRefer is the event of its newest REFER; left is the end of its leg while the caller of that is on the way, else nil.
+	lastRefer string
+	left      *esl.Event
 }
 
 // live reports whether a session is open, or about to be.

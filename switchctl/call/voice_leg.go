@@ -111,6 +111,9 @@ func (v *voice) bridgeRefused() (state, error) {
 // legDue: the media leg timed out.
 func (v *voice) legDue(ctx context.Context) (state, error) {
 	s := v.ai
+	if s.live() && v.killCause == "" && v.referDue(ctx) {
+		return v.state, nil
+	}
 	if !s.live() || s.legUp || v.killCause != "" || v.transfers.now.bridging() || v.transfers.now.bridged() {
 		return v.state, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
@@ -39,7 +40,14 @@ type Config struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	// CallbackToken has the INVITE carry the call's callback token.
 	CallbackToken bool `json:"callback_token,omitempty"`
+	// Refer is what becomes of its REFER: ReferDeny, which is the default, or ReferTransfer.
+	Refer string `json:"refer,omitempty"`
+	// TransferDestinations are the only destinations that its REFER may name; none leaves it to the voice agent.
+	TransferDestinations []string `json:"transfer_destinations,omitempty"`
 }
+
+// Refers tells whether its REFER is a transfer.
+func (c Config) Refers() bool { return c.Refer == ReferTransfer }
 
 // ConfigError means that a transport_config can't be served.
 type ConfigError struct{ Field, Message string }
@@ -77,7 +85,24 @@ func ParseConfig(raw json.RawMessage) (Config, error) {
 	if c.RingTimeoutS != 0 && (c.RingTimeoutS < minRing || c.RingTimeoutS > maxRing) {
 		return c, &ConfigError{"ring_timeout_s", fmt.Sprintf("must be between %d and %d", minRing, maxRing)}
 	}
+	if err := c.checkRefer(); err != nil {
+		return c, err
+	}
 	return c, c.checkHeaders()
+}
+
+func (c Config) checkRefer() error {
+	if c.Refer != "" && c.Refer != ReferDeny && c.Refer != ReferTransfer {
+		return &ConfigError{"refer", "must be deny or transfer"}
+	}
+	bad := func(d string) bool { return d == "" || utf8.RuneCountInString(d) > maxDestination }
+	switch {
+	case len(c.TransferDestinations) > 0 && !c.Refers():
+		return &ConfigError{"transfer_destinations", "are those of a REFER, and need refer: transfer"}
+	case len(c.TransferDestinations) > maxDestinations, slices.ContainsFunc(c.TransferDestinations, bad):
+		return &ConfigError{"transfer_destinations", fmt.Sprintf("must be at most %d destinations of 1 to %d characters", maxDestinations, maxDestination)}
+	}
+	return nil
 }
 
 // checkMembers refuses members that a transport_config doesn't have, names in another case included, and null where it says nothing.
@@ -88,8 +113,8 @@ func checkMembers(raw json.RawMessage) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		switch name {
-		case "headers":
-		case "sip_uri", "ring_timeout_s", "callback_token":
+		case "headers", "transfer_destinations":
+		case "sip_uri", "ring_timeout_s", "callback_token", "refer":
 			if string(members[name]) == "null" {
 				return &ConfigError{name, "may not be null; leave it out"}
 			}

@@ -19,13 +19,19 @@ func TestParseConfig(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "sip:a@b.example:5070 tcp", bare+" "+transport)
 	for raw, field := range map[string]string{
-		``: "", `null`: "", `[]`: "", `{}`: "sip_uri", `{"sip_uri":null}`: "sip_uri", `{"SIP_URI":"sip:a@b"}`: "", `{"sip_uri":"sip:a@b","refer":"transfer"}`: "",
+		``: "", `null`: "", `[]`: "", `{}`: "sip_uri", `{"sip_uri":null}`: "sip_uri", `{"SIP_URI":"sip:a@b"}`: "", `{"sip_uri":"sip:a@b","proxy":"x"}`: "",
 		`{"sip_uri":"sips:a@b"}`: "sip_uri", `{"sip_uri":"sip:a@b;transport=tls"}`: "sip_uri", `{"sip_uri":"sip:a@b;lr"}`: "sip_uri",
 		`{"sip_uri":"sip:a@b;transport=tcp;x=y"}`: "sip_uri", `{"sip_uri":"sip:a@b?X-H=1"}`: "sip_uri", `{"sip_uri":"sip:a@b,sofia/external/c@d"}`: "sip_uri",
 		`{"sip_uri":"sip:a@b|c@d"}`: "sip_uri", `{"sip_uri":"sip:${x}@b"}`: "sip_uri", `{"sip_uri":"sip:a@b\r\nX: y"}`: "sip_uri", `{"sip_uri":"sip:a b@c"}`: "sip_uri",
 		`{"sip_uri":"sip:` + strings.Repeat("a", 256) + `@b"}`:                                            "sip_uri",
 		`{"sip_uri":"sip:a@b","ring_timeout_s":61}`:                                                       "ring_timeout_s",
 		`{"sip_uri":"sip:a@b","ring_timeout_s":-1}`:                                                       "ring_timeout_s",
+		`{"sip_uri":"sip:a@b","refer":"yes"}`:                                                             "refer",
+		`{"sip_uri":"sip:a@b","refer":null}`:                                                              "refer",
+		`{"sip_uri":"sip:a@b","transfer_destinations":["1001"]}`:                                          "transfer_destinations",
+		`{"sip_uri":"sip:a@b","refer":"deny","transfer_destinations":["1001"]}`:                           "transfer_destinations",
+		`{"sip_uri":"sip:a@b","refer":"transfer","transfer_destinations":[""]}`:                           "transfer_destinations",
+		`{"sip_uri":"sip:a@b","refer":"transfer","transfer_destinations":"1001"}`:                         "",
 		`{"sip_uri":"sip:a@b","headers":{"Route":"x"}}`:                                                   "headers",
 		`{"sip_uri":"sip:a@b","headers":{"X-Ringmaster-Call-Id":"x"}}`:                                    "headers",
 		`{"sip_uri":"sip:a@b","headers":{"x-ringmaster-y":"x"}}`:                                          "headers",

@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"maps"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/wav"
+)
+
+// referring starts a call of a SIP endpoint whose REFER is a transfer, and has both talk.
+func (c *customer) referring(t *testing.T, number string, config, more map[string]any) (campaign, callID string, s *sipCall, caller ear) {
+	t.Helper()
+	bot := newSIPBot(t)
+	settings := map[string]any{"refer": "transfer"}
+	maps.Copy(settings, config)
+	campaign, _ = c.sipCampaignOf(t, c.campaign(t, c.sipAgent(t, bot, settings, more), map[string]any{"amd": false}), number)
+	s = bot.next(t)
+	callID = c.calls(t, campaign)[0].ID
+	s.say(agentHz, 5*time.Minute)
+	caller = c.callee(t, number)
+	caller.hears(t, agentHz, "the caller hears the voice agent")
+	return campaign, callID, s, caller
+}
+
+// A SIP endpoint's REFER is a transfer where its settings say so: the gate is asked, the endpoint is told that the other party has answered and hung up
+// on, and the recording goes on. What is refused is told as well, and both go on.
+func TestSIPRefer(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		r := newReceiver(t, accept)
+		c.subscribe(t, r.URL, "ai_session.*")
+		const number, other = "9876192300", "9876192301"
+		campaign, callID, s, caller := c.referring(t, number, map[string]any{"transfer_destinations": []string{"+91" + other, "+14155550100", "sip:desk@192.0.2.9"}}, nil)
+		host := s.invite.From().Address.Host
+		for _, refused := range []struct{ to, status string }{
+			{"sip:+919876192302@" + host, "403 OUTGOING_CALL_BARRED"}, // none of transfer_destinations
+			{"sip:+14155550100@" + host, "403 OUTGOING_CALL_BARRED"},  // abroad
+			{"sip:desk@192.0.2.9", "403 OUTGOING_CALL_BARRED"},        // none of the tenant's hosts
+			{"sip:+91" + other + "@" + host + "?Replaces=nobody%40x%3Bto-tag%3Da%3Bfrom-tag%3Db", "403 Forbidden"},
+		} {
+			require.Equal(t, http.StatusAccepted, s.refer(t, "<"+refused.to+">"))
+			require.Equal(t, "SIP/2.0 "+refused.status, s.notifies(t), refused.to)
+			caller.hears(t, agentHz, "the call goes on")
+			before := s.heard(callerHz)
+			eventually(t, 20*time.Second, "it hears the caller", func() bool { return s.heard(callerHz) > before+300 })
+		}
+		require.Equal(t, "agent_connected", c.state(t, callID)["state"])
+
+		require.Equal(t, http.StatusAccepted, s.refer(t, "<sip:+91"+other+"@"+host+">"))
+		require.Equal(t, "SIP/2.0 200 OK", s.notifies(t))
+		s.ends(t)
+		eventually(t, 20*time.Second, "the other party hears the caller", func() bool {
+			report, ok := c.report(t, "+91"+other)
+			return ok && len(onsets(report.Heard, callerHz)) > 0
+		})
+		outcome, log := r.sessionEnd(t, callID, "sip")
+		require.Equal(t, "transferred_e164", outcome)
+		require.Len(t, log, 3)
+		require.Equal(t, "403", log[0]["sip_status"])
+		require.Contains(t, r.ofCall(callID), "ai_session.transferred")
+		eventually(t, 20*time.Second, "the caller hears the other party", func() bool { return caller(callerHz) > 500 })
+		c.hangUp(t, "+91"+other)
+		require.Equal(t, "completed", c.ended(t, campaign, 1, 20*time.Second)[0].Status)
+		w, err := wav.Parse(c.recording(t, callID))
+		require.NoError(t, err)
+		require.NotEmpty(t, wavOnsets(w.Channel(1), w.Rate, agentHz), "the voice agent is on the right")
+		require.NotEmpty(t, wavOnsets(w.Channel(1), w.Rate, callerHz), "and then the other party")
+		c.atRest(t)
+	})
+}
+
+// A destination that doesn't answer gives the caller back to the endpoint that named it; after its BYE that is ws_disconnect_action's.
+func TestSIPReferFails(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		const number, busy, forbidden = "9876192310", "9876192360", "9876192390"
+		campaign, callID, s, caller := c.referring(t, number, nil, nil)
+		host := s.invite.From().Address.Host
+		for _, one := range []struct{ to, status string }{
+			{"+91" + busy, "486 USER_BUSY"}, {"+91" + forbidden, "403 OUTGOING_CALL_BARRED"}, {"agent_queue", "480 no_agent_available"}, {"7999", "404 UNALLOCATED_NUMBER"},
+		} {
+			require.Equal(t, http.StatusAccepted, s.refer(t, "<sip:"+one.to+"@"+host+">"))
+			require.Equal(t, "SIP/2.0 "+one.status, s.notifies(t), one.to)
+		}
+		caller.hears(t, agentHz, "the caller is with the voice agent")
+		require.Equal(t, "agent_connected", c.state(t, callID)["state"])
+		s.bye(t)
+		require.Equal(t, "completed", c.ended(t, campaign, 1, 20*time.Second)[0].Status)
+		c.atRest(t)
+	})
+}
+
+// An endpoint that hangs up behind its REFER has handed the caller over all the same.
+func TestSIPReferAndBye(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		r := newReceiver(t, accept)
+		c.subscribe(t, r.URL, "ai_session.*")
+		const number, other = "9876192320", "9876192321"
+		campaign, callID, s, _ := c.referring(t, number, nil, nil)
+		require.Equal(t, http.StatusAccepted, s.refer(t, "<tel:+91"+other+">"))
+		s.bye(t)
+		eventually(t, 20*time.Second, "the other party hears the caller", func() bool {
+			report, ok := c.report(t, "+91"+other)
+			return ok && len(onsets(report.Heard, callerHz)) > 0
+		})
+		outcome, _ := r.sessionEnd(t, callID, "sip")
+		require.Equal(t, "transferred_e164", outcome)
+		c.hangUp(t, "+91"+other)
+		require.Equal(t, "completed", c.ended(t, campaign, 1, 20*time.Second)[0].Status)
+		c.atRest(t)
+	})
+}

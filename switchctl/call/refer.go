@@ -1,0 +1,275 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/sipagent"
+)
+
+// A REFER of a voice agent that is a SIP endpoint is a transfer, if its transport_config says so; else the switch declines it. The switch dials nobody:
+// it answers 202, parks the endpoint's leg and sends the caller to the context rm_refer, whatever the REFER names (sofia.c, sofia_handle_sip_i_refer;
+// force_transfer_context). Its socket brings the REFER here. Caller and endpoint are bridged again at once, and what was asked for goes the way of the
+// verb transfer. The endpoint is told by one NOTIFY how that has gone: the switch can send none before it (mod_sofia.c, SWITCH_EVENT_NOTIFY).
+// While nobody listens, the dialplan refuses the REFER and brings the two together.
+
+const (
+	// varReferrer is set on a caller whose voice agent has sent a REFER: the leg that did. As long as it is there, the caller's next bridge has the switch
+	// tell that leg that its transfer is done (switch_core_session.c). varReferTo is where to.
+	varReferrer = "blind_transfer_uuid"
+	varReferTo  = "sip_refer_to"
+	// varReferEvent is set on that leg: the Event of the NOTIFYs.
+	varReferEvent = "sip_blind_transfer_event"
+	// Each REFER takes one from the hops that are left to the caller, and the last would end the call (switch_ivr.c, switch_ivr_session_transfer).
+	varHops = "max_forwards"
+	// A caller who is to be bridged with a leg that ends at that moment would be hung up (switch_ivr_bridge.c, uuid_bridge_on_soft_execute).
+	varParkOnCancel = "uuid_bridge_park_on_cancel"
+)
+
+// referral is a REFER whose sender waits to be told.
+type referral struct {
+	// leg is the sender's, event is what its NOTIFY is about; empty when there is nobody to tell.
+	leg, event string
+	referTo    string
+	// up is the socket that brought the caller.
+	up socketUp
+	// answered: the switch has taken, or refused, what bridges caller and sender again. err is why it has not, sender is that leg then; nil when it
+	// is gone.
+	answered bool
+	err      error
+	sender   *esl.Event
+	// bridged: they hear each other.
+	bridged bool
+	// left is the end of the sender's leg, if that came first.
+	left *esl.Event
+}
+
+// decided tells whether a REFER can be acted on. The next one, of a sender that has been told, mustn't come into a bridge that is being made.
+func (r *referral) decided() bool {
+	return r != nil && r.answered && (r.bridged || r.left != nil || r.err != nil)
+}
+
+// referAnswered brings what the switch says to the command that bridges a REFER's sender and the caller again.
+type referAnswered struct {
+	referral *referral
+	sender   *esl.Event
+	err      error
+}
+
+func (referAnswered) Name() string    { return "REFER" }
+func (referAnswered) Essential() bool { return true }
+
+func (m referAnswered) refused(*core, error) { closeQuietly(m.referral.up.sock) }
+
+// referred takes a caller who comes because the voice agent has sent a REFER. It reports whether that is why.
+func (v *voice) referred(ctx context.Context, m socketUp) bool {
+	s, leg := v.ai, m.ev.Var(varReferrer)
+	if leg == "" {
+		return false
+	}
+	if s.live() && s.referring != nil && s.leg == leg { // one at a time; the switch refuses this one
+		v.beside(func() { closeQuietly(m.sock) })
+		return true
+	}
+	if !s.live() || !s.overSIP() || s.leg != leg || !s.legUp || v.killCause != "" || v.transfers.now.bridging() {
+		v.log.WarnContext(ctx, "REFER of a leg that is not the voice agent's, ending that leg")
+		v.command(ctx, jobKillLeg, fs.Kill(leg, ledger.CauseNormalClearing))
+		return false
+	}
+	r := &referral{leg: leg, referTo: m.ev.Var(varReferTo), up: m, left: s.left}
+	s.referring, s.left = r, nil
+	v.disarm(timerSocket)
+	v.arm(timerLeg, legUpTimeout)
+	link, channel := v.c.link, v.channel
+	again := fs.Script{fs.SetVars(channel, fs.Var{Name: varReferrer}, fs.Var{Name: varReferTo}, fs.Var{Name: varHops},
+		fs.Var{Name: varParkOnCancel, Value: "true"})}
+	if r.left == nil {
+		again = append(again, fs.Bridge(channel, leg))
+	}
+	v.beside(func() {
+		err := again.Run(ctx, link)
+		sender, dumpErr := fs.FindChannel(ctx, link, leg)
+		if dumpErr != nil {
+			v.log.WarnContext(ctx, "reading the voice agent's leg failed", "error", dumpErr)
+		}
+		v.post(referAnswered{referral: r, sender: sender, err: err})
+	})
+	return true
+}
+
+// referReply notes the switch's reply.
+func (v *voice) referReply(ctx context.Context, m referAnswered) (state, error) {
+	if v.ai == nil || v.ai.referring != m.referral {
+		closeQuietly(m.referral.up.sock)
+		return v.state, v.notTaken(m)
+	}
+	m.referral.answered, m.referral.sender, m.referral.err = true, m.sender, m.err
+	v.referGoesOn(ctx)
+	return v.state, nil
+}
+
+// referBridged: the switch has bridged caller and voice agent.
+func (v *voice) referBridged(ctx context.Context) {
+	if r := v.ai.referring; r != nil {
+		r.bridged = true
+		v.referGoesOn(ctx)
+	}
+}
+
+// leavesReferring keeps the end of a leg whose REFER comes first, with the caller who is on the way. It reports whether there is such a REFER.
+func (v *voice) leavesReferring(ctx context.Context, ev *esl.Event) bool {
+	s := v.ai
+	switch event := ev.Var(varReferEvent); {
+	case s.referring != nil:
+		s.referring.left = ev
+		v.referGoesOn(ctx)
+		return true
+	case event == "" || event == s.lastRefer || !s.legUp || v.killCause != "":
+		return false
+	default:
+		s.left, s.lastRefer = ev, event
+		v.arm(timerLeg, legGone)
+		return true
+	}
+}
+
+// referDue: the caller of a REFER didn't come, or was not bridged again. It reports whether there is such a REFER.
+func (v *voice) referDue(ctx context.Context) bool {
+	s := v.ai
+	switch r, left := s.referring, s.left; {
+	case r != nil:
+		v.log.WarnContext(ctx, "bridging caller and voice agent again failed, ending the AI session")
+		s.referring, s.legUp = nil, false
+		v.beside(func() { closeQuietly(r.up.sock) })
+		v.command(ctx, jobKillLeg, fs.Kill(r.leg, ledger.CauseNormalClearing))
+		v.sipOver(ctx, ledger.SessionError)
+	case left != nil:
+		s.left = nil
+		v.sipLeft(ctx, left)
+	default:
+		return false
+	}
+	return true
+}
+
+// referGoesOn acts on a REFER, once the sender's leg is where it was, or gone: what it asks for is a transfer by the voice agent.
+func (v *voice) referGoesOn(ctx context.Context) {
+	s := v.ai
+	r := s.referring
+	if !r.decided() {
+		return
+	}
+	s.referring = nil
+	v.disarm(timerLeg)
+	if errors.Is(r.err, fs.ErrLinkDown) { // the switch has been told nothing: it refuses the REFER, and bridges both
+		v.beside(func() { closeQuietly(r.up.sock) })
+		return
+	}
+	sender := r.sender
+	if sender == nil {
+		sender = r.left
+	}
+	var local []string
+	if sender != nil {
+		r.event = sender.Var(varReferEvent)
+		s.lastRefer = r.event
+		local = []string{sender.Var("sip_from_host"), sender.Var("sip_local_network_addr"), contactHost(sender.Var("sip_outgoing_contact_uri"))}
+	}
+	if r.err != nil || r.left != nil {
+		v.log.InfoContext(ctx, "voice agent has left after its REFER", "error", r.err)
+		if _, err := v.line.callerCame(ctx, r.up); err != nil {
+			v.log.WarnContext(ctx, "taking the caller of a REFER failed", "error", err)
+		}
+	} else {
+		v.beside(func() { closeQuietly(r.up.sock) })
+	}
+	if err := v.referTransfer(ctx, r, local); err != nil {
+		v.referFailed(ctx, r, failureCause(err))
+	}
+	if r.left != nil {
+		v.sipLeft(ctx, r.left) // a transfer that is under way goes on
+	}
+	if !s.legUp && v.transfers.now.pending() {
+		v.music.ringToCaller(ctx)
+	}
+}
+
+// referTransfer starts the transfer that a REFER asks for, unless the voice agent's settings are against it.
+func (v *voice) referTransfer(ctx context.Context, r *referral, local []string) error {
+	kind, destination, err := sipagent.ParseReferTo(r.referTo, local)
+	if err == nil {
+		err = v.takeVerb()
+	}
+	if err == nil && (!v.ai.sip.Refers() || !v.ai.sip.MayRefer(kind, destination)) {
+		err = errReferDestination
+	}
+	if err == nil {
+		err = v.transfers.startTransfer(ctx, switchctl.ControlRequest{
+			Event: VerbTransfer, DestinationType: kind, Destination: destination, Source: ledger.SourceAI,
+		}, nil)
+	}
+	if err == nil {
+		v.transfers.now.referral = r
+		v.log.InfoContext(ctx, "voice agent has sent a REFER", "destination_type", kind)
+		return nil
+	}
+	v.c.metrics.rejected.Inc()
+	v.log.InfoContext(ctx, "REFER refused", "destination_type", kind, "error", err)
+	return err
+}
+
+var errReferDestination error = &fault.Error{
+	Kind: fault.Forbidden, Code: "destination_not_allowed", Detail: "The voice agent's REFER may not name this destination.",
+}
+
+// contactHost is host:port of a contact that the switch has sent.
+func contactHost(uri string) string {
+	_, host, _ := strings.Cut(strings.Trim(uri, "<>"), "@")
+	host, _, _ = strings.Cut(host, ";")
+	return host
+}
+
+// referFailed tells the sender of a REFER that the transfer came to nothing, and the session's log as well.
+func (v *voice) referFailed(ctx context.Context, r *referral, cause string) {
+	if r == nil {
+		return
+	}
+	status := sipagent.Status(cause)
+	v.noteSIP(ctx, map[string]any{"refer": cause, "sip_status": strconv.Itoa(status)})
+	v.notifyReferrer(ctx, r, fmt.Sprintf("%d %s", status, cause), nil)
+}
+
+// referDone tells the sender of a REFER that its destination has answered, and then runs then on the actor's goroutine: the sender's leg ends next.
+func (v *voice) referDone(ctx context.Context, r *referral, then func(ctx context.Context)) {
+	if r == nil || r.event == "" {
+		then(ctx)
+		return
+	}
+	v.notifyReferrer(ctx, r, "200 OK", then)
+}
+
+// notifyReferrer sends the NOTIFY that ends a REFER's subscription.
+func (v *voice) notifyReferrer(ctx context.Context, r *referral, status string, then func(ctx context.Context)) {
+	link := v.c.link
+	v.beside(func() {
+		if r.event != "" {
+			err := link.SendEvent(ctx, "NOTIFY", [][2]string{
+				{"uuid", r.leg}, {"event-string", r.event}, {"content-type", "message/sipfrag;version=2.0"},
+			}, "SIP/2.0 "+status+"\r\n")
+			if err != nil {
+				v.log.WarnContext(ctx, "telling the voice agent of its REFER failed", "error", err)
+			}
+		}
+		if then != nil {
+			v.post(musicEnded{then: then})
+		}
+	})
+}

@@ -1,0 +1,149 @@
+package sipagent
+
+import (
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// What may become of a voice agent's REFER (RFC 3515).
+const (
+	// ReferDeny declines it; it is the default.
+	ReferDeny = "deny"
+	// ReferTransfer makes it what the verb transfer is.
+	ReferTransfer = "transfer"
+)
+
+const (
+	// maxDestinations, and maxDestination in characters, bound the destinations that a REFER may name.
+	maxDestinations, maxDestination = 64, 512
+	// maxReferTo bounds a Refer-To, in bytes.
+	maxReferTo = 1024
+)
+
+// The kinds of destinations, as the verb transfer names them.
+const (
+	toNumber = "e164"
+	toURI    = "sip_uri"
+	toQueue  = "agent_queue"
+	toAgent  = "agent"
+)
+
+// Errors of [ParseReferTo].
+var (
+	ErrReferTo  = errors.New("sipagent: Refer-To is no sip or tel URI")
+	ErrAttended = errors.New("sipagent: a REFER that replaces another call is not supported")
+	ErrMethod   = errors.New("sipagent: a REFER may ask for an INVITE alone")
+)
+
+// ParseReferTo reads a Refer-To header as the verb transfer has its destination: a number, an agent's extension, the queue, or a SIP URI.
+// local are the switch's own addresses in the dialog, as host or host:port: what is named there is a number, an extension or agent_queue. Elsewhere
+// only a tel URI and user=phone are numbers. Header fields that the URI asks for are ignored.
+func ParseReferTo(header string, local []string) (kind, destination string, err error) {
+	if len(header) > maxReferTo || !utf8.ValidString(header) || strings.ContainsAny(header, "\r\n\x00") {
+		return "", "", ErrReferTo
+	}
+	if _, after, has := strings.Cut(header, "<"); has {
+		if header, _, has = strings.Cut(after, ">"); !has {
+			return "", "", ErrReferTo
+		}
+	}
+	address, fields, _ := strings.Cut(strings.TrimSpace(header), "?")
+	for field := range strings.SplitSeq(fields, "&") {
+		name, _, _ := strings.Cut(field, "=")
+		if name, err = url.PathUnescape(name); err != nil || strings.EqualFold(strings.TrimSpace(name), "Replaces") {
+			return "", "", ErrAttended
+		}
+	}
+	address, parameters, _ := strings.Cut(address, ";")
+	scheme, rest, _ := strings.Cut(address, ":")
+	user, host, at := strings.Cut(rest, "@")
+	if user, err = url.PathUnescape(user); err != nil || !utf8.ValidString(user) || strings.ContainsFunc(user, unicode.IsControl) {
+		return "", "", ErrReferTo
+	}
+	phone := false
+	for parameter := range strings.SplitSeq(parameters, ";") {
+		name, value, _ := strings.Cut(parameter, "=")
+		switch {
+		case strings.EqualFold(name, "method") && !strings.EqualFold(value, "INVITE"):
+			return "", "", ErrMethod
+		case strings.EqualFold(name, "user") && strings.EqualFold(value, "phone"):
+			phone = true
+		}
+	}
+	switch {
+	case strings.EqualFold(scheme, "tel") && !at && rest != "":
+		return toNumber, user, nil
+	case !strings.EqualFold(scheme, "sip") || !at || user == "" || host == "":
+		return "", "", ErrReferTo
+	case phone || isLocal(host, local) && isNumber(user):
+		return toNumber, user, nil
+	case !isLocal(host, local):
+		return toURI, "sip:" + rest, nil
+	case user == toQueue:
+		return toQueue, "", nil
+	}
+	return toAgent, user, nil
+}
+
+// isNumber tells a number from an agent's extension.
+func isNumber(user string) bool {
+	digits, plus := strings.CutPrefix(user, "+")
+	return (plus || len(digits) >= 10) && strings.Trim(digits, "0123456789-") == ""
+}
+
+func isLocal(host string, local []string) bool {
+	for _, own := range local {
+		bare, _, err := net.SplitHostPort(own)
+		if strings.EqualFold(host, own) || err == nil && strings.EqualFold(host, bare) {
+			return true
+		}
+	}
+	return false
+}
+
+// MayRefer tells whether a REFER may name a destination: one of TransferDestinations, or any if there are none.
+func (c Config) MayRefer(kind, destination string) bool {
+	if kind == toQueue {
+		destination = toQueue
+	}
+	for _, allowed := range c.TransferDestinations {
+		if strings.EqualFold(allowed, destination) || kind == toNumber && digits(allowed) == digits(destination) && digits(allowed) != "" {
+			return true
+		}
+	}
+	return len(c.TransferDestinations) == 0
+}
+
+// digits are those of a number; "" for what is none.
+func digits(number string) string {
+	plain := strings.NewReplacer("+", "", "-", "", " ", "").Replace(number)
+	if strings.Trim(plain, "0123456789") != "" {
+		return ""
+	}
+	return plain
+}
+
+// Status is the SIP status that tells a REFER's sender of a transfer that came to nothing, by its cause.
+func Status(cause string) int {
+	switch cause {
+	case "OUTGOING_CALL_BARRED":
+		return 403
+	case "UNALLOCATED_NUMBER", "NO_ROUTE_DESTINATION":
+		return 404
+	case "no_agent_available", "NO_ANSWER", "NO_USER_RESPONSE", "ALLOTTED_TIMEOUT", "PROGRESS_TIMEOUT":
+		return 480
+	case "INVALID_NUMBER_FORMAT":
+		return 484
+	case "USER_BUSY":
+		return 486
+	case "INVALID_STATE":
+		return 491
+	case "RATE_LIMITED", "NORMAL_TEMPORARY_FAILURE", "SERVICE_UNAVAILABLE", "NETWORK_OUT_OF_ORDER":
+		return 503
+	}
+	return 603
+}
