@@ -32,6 +32,7 @@ type sipBot struct {
 	mu      sync.Mutex
 	refusal int           // the status that INVITEs get; 0 takes them
 	ring    time.Duration // how long it rings
+	early   chan struct{} // it answers when this closes, and is heard before; nil for none
 	live    map[string]*sipCall
 	seen    int // INVITEs
 }
@@ -123,7 +124,7 @@ func (b *sipBot) invited(req *sip.Request, tx sip.ServerTransaction) {
 	}
 	b.mu.Lock()
 	b.seen++
-	refusal, ring := b.refusal, b.ring
+	refusal, ring, early := b.refusal, b.ring, b.early
 	b.mu.Unlock()
 	dialog, err := b.dialogs.ReadInvite(req, tx)
 	if err != nil {
@@ -152,12 +153,24 @@ func (b *sipBot) invited(req *sip.Request, tx sip.ServerTransaction) {
 	b.mu.Lock()
 	b.live[req.CallID().Value()] = c
 	b.mu.Unlock()
+	if early != nil {
+		c.say(agentHz, time.Minute)
+		go c.talk()
+		_ = dialog.Respond(183, "Session Progress", c.sdp(), sip.NewHeader("Content-Type", "application/sdp"))
+		select {
+		case <-early:
+		case <-tx.Done():
+			return
+		}
+	}
 	if err := dialog.RespondSDP(c.sdp()); err != nil {
 		c.end()
 		return
 	}
 	go c.hear()
-	go c.talk()
+	if early == nil {
+		go c.talk()
+	}
 	b.calls <- c
 	<-c.over
 	b.mu.Lock()

@@ -441,3 +441,38 @@ func TestHopDelay(t *testing.T) {
 		}
 	}
 }
+
+// TestRinging holds what a caller hears while a voice agent over SIP rings.
+func TestRinging(t *testing.T) {
+	t.Parallel()
+	onEachSwitch(t, 28000, map[string]func(b *bundle){"ringing": callerHearsRinging})
+}
+
+func callerHearsRinging(b *bundle) {
+	t := b.t
+	id := uuid.NewString()
+	require.Contains(t, b.originate(",origination_uuid="+id+",continue_on_fail=true", "answer-425", "rm_call XML ringmaster"), "+OK "+id)
+	a := b.peer.next()
+	ctl, _ := b.accept()
+	bridge := func(user string) *peerCall {
+		ctl.execute("bridge", "{bridge_early_media=true,ignore_early_media=false}sofia/external/"+user+"@"+b.peer.addr, "event-lock: true")
+		return b.peer.next()
+	}
+	m := bridge("ring")
+	a.hears(400)
+	require.Equal(t, "+OK\n", b.esl.api("uuid_kill "+b.leg(m)+" NO_ANSWER"))
+	<-m.cancel
+	m = bridge("early-1000")
+	a.hears(1000)
+	close(b.peer.accept)
+	b.esl.event(id, "CHANNEL_BRIDGE")
+	a.hears(1000)
+	m.hears(425)
+	require.NoError(t, ctl.conn.Close())
+}
+
+// leg is the channel of a peer's call.
+func (b *bundle) leg(c *peerCall) string {
+	b.t.Helper()
+	return b.esl.wait(func(e ev) bool { return e.v("sip_call_id") == c.invite.CallID().Value() }).get("Unique-ID")
+}

@@ -152,7 +152,7 @@ func (sw *Switch) dialGroup(plan dialPlan, vars []header, group string) (*channe
 			ignore = plan.originator.get("ignore_early_media")
 		}
 		legs = append(legs, attempt{
-			ch: ch, timeout: ch.seconds("leg_timeout"), progressTimeout: ch.seconds("progress_timeout"), ignoreEarly: isTrue(ignore),
+			ch: ch, timeout: ch.seconds("leg_timeout"), progressTimeout: ch.seconds("progress_timeout"), ignoreEarly: isTrue(ignore) || isTrue(ch.get("bridge_early_media")),
 		})
 	}
 	if len(legs) == 0 {
@@ -199,12 +199,15 @@ func (sw *Switch) await(plan dialPlan, legs []attempt, timeout time.Duration) (*
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+	heard := sw.newRinging(plan, legs)
+	defer heard.end()
 	for {
 		elapsed := time.Since(start)
 		alive := 0
 		last := causeNone
 		for i, l := range legs {
 			st := l.ch.way.dialStatus()
+			heard.look(st)
 			switch {
 			case st.cause != causeNone:
 				last = st.cause

@@ -80,6 +80,7 @@ func New(cfg Config) (*Switch, error) {
 		"hostname": hostname, "local_ip_v4": cfg.RTPIP, "core_uuid": sw.coreUUID, "switchname": hostname,
 		"domain": cfg.RTPIP, "recordings_dir": cfg.RecordDir, "sound_prefix": "", "switch_serial": "simulated",
 		"rm_socket": cfg.SocketAddr, "force_transfer_context": referContext, "force_transfer_dialplan": "XML",
+		"transfer_ringback": "%(400,200,400);%(400,2000,400)",
 	}
 	return sw, nil
 }

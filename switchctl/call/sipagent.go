@@ -151,8 +151,10 @@ func (v *voice) sipVariables() fs.Variables {
 		"origination_uuid":             s.leg,
 		"origination_caller_id_number": from,
 		"origination_caller_id_name":   from,
-		// Early media would be taken for the answer.
-		"ignore_early_media":    "true",
+		// Early media is heard, and not taken for the answer; until it comes transfer_ringback is (conf's vars.xml). What the caller's own leg has of
+		// ignore_early_media would count (switch_ivr_originate.c).
+		"bridge_early_media":    "true",
+		"ignore_early_media":    "false",
 		"originate_timeout":     fs.RingSeconds(s.sip.RingTimeout()),
 		"media_timeout":         fs.Millis(sipSilence),
 		"absolute_codec_string": legCodecs(v.codec),
