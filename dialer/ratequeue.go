@@ -7,13 +7,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 // rateQueue has the pacers of a tenant that wait for a trunk's calls per second try one after the other, and not before the next call may begin: of
-// eight campaigns behind one trunk seven would ask the gate in vain each time. The next is who was served longest ago, so that one whose claim has run out meanwhile keeps its place. It is
-// safe for concurrent use.
+// eight campaigns behind one trunk seven would ask the gate in vain each time. The next is who was served longest ago, so that one whose claim has run
+// out meanwhile keeps its place. It is safe for concurrent use.
 type rateQueue struct {
 	mu    sync.Mutex
 	lines map[uuid.UUID]*rateLine // of tenants who must wait
@@ -21,8 +19,10 @@ type rateQueue struct {
 
 // rateLine is one tenant's. Its fields are rateQueue.mu's.
 type rateLine struct {
-	until   time.Time // when the next call may begin, as the last admission or refusal has told
-	width   int       // how many may try at a time: one while the rate binds, one more after each try that it has kept from nothing
+	until   time.Time // when the next call may begin, as the last admission or refusal has told; nobody has a turn before
+	due     bool      // nobody has had one since
+	timer   *time.Timer
+	width   int // how many may try at a time: one while the rate binds, one more after each try that it has kept from nothing
 	trying  int
 	waiting []*rateTurn
 }
@@ -34,7 +34,7 @@ type rateTurn struct {
 	served time.Time     // when its campaign was last served
 	line   *rateLine     // nil while it needs no turn, or has left
 	has    chan struct{} // closed once it has its turn
-	waited bool          // it has waited for until: that it isn't refused then says nothing of the others
+	waited bool          // it is the first since until: that it isn't refused then says nothing of the others
 }
 
 func (q *rateQueue) turn(tenant uuid.UUID, served time.Time) *rateTurn {
@@ -92,7 +92,11 @@ func (q *rateQueue) narrow(tenant uuid.UUID, until time.Time) *rateLine {
 		line = &rateLine{}
 		q.lines[tenant] = line
 	}
-	line.until, line.width = until, 1
+	line.until, line.due, line.width = until, true, 1
+	if line.timer != nil {
+		line.timer.Stop()
+		line.timer = nil
+	}
 	return line
 }
 
@@ -102,7 +106,7 @@ func (t *rateTurn) leave() { t.end(!t.waited) }
 func (t *rateTurn) join(line *rateLine) {
 	t.line, t.has, t.waited = line, make(chan struct{}), false
 	line.waiting = append(line.waiting, t)
-	line.next()
+	t.q.next(line)
 }
 
 func (t *rateTurn) await(ctx context.Context) error {
@@ -111,17 +115,6 @@ func (t *rateTurn) await(ctx context.Context) error {
 	case <-ctx.Done():
 		t.end(false)
 		return ctx.Err()
-	}
-	t.q.mu.Lock()
-	wait := time.Until(t.line.until)
-	t.q.mu.Unlock()
-	if wait <= 0 {
-		return nil
-	}
-	t.waited = true
-	if err := retry.Pause(ctx, wait); err != nil {
-		t.end(false)
-		return err
 	}
 	return nil
 }
@@ -143,7 +136,7 @@ func (t *rateTurn) end(free bool) {
 			line.width++
 		}
 	}
-	line.next()
+	t.q.next(line)
 	if (line.over() || free && len(line.waiting) == 0) && t.q.lines[t.tenant] == line {
 		delete(t.q.lines, t.tenant)
 	}
@@ -154,9 +147,21 @@ func (l *rateLine) over() bool {
 	return l.trying == 0 && len(l.waiting) == 0 && !time.Now().Before(l.until)
 }
 
-// next gives turns to those who were served longest ago, in the order in which they came.
-func (l *rateLine) next() {
+// next gives turns, once the next call may begin, to those who were served longest ago, in the order in which they came. Whose plan runs out before
+// has lost nothing: it stands in line again by then. It is called under mu.
+func (q *rateQueue) next(l *rateLine) {
 	for l.trying < l.width && len(l.waiting) > 0 {
+		if wait := time.Until(l.until); wait > 0 {
+			if l.timer == nil {
+				l.timer = time.AfterFunc(wait, func() {
+					q.mu.Lock()
+					defer q.mu.Unlock()
+					l.timer = nil
+					q.next(l)
+				})
+			}
+			return
+		}
 		first := 0
 		for i, t := range l.waiting {
 			if t.served.Before(l.waiting[first].served) {
@@ -164,6 +169,7 @@ func (l *rateLine) next() {
 			}
 		}
 		l.trying++
+		l.waiting[first].waited, l.due = l.due, false
 		close(l.waiting[first].has)
 		l.waiting = slices.Delete(l.waiting, first, first+1)
 	}
