@@ -40,8 +40,8 @@ func (f *festival) say(ctx context.Context, voice, text, path string) error {
 		text = string(latin)
 	}
 	text = strings.NewReplacer(`\`, "", `"`, "").Replace(text)
-	_, err := fmt.Fprintf(f.in, `(begin (voice_%s) (utt.save.wave (utt.synth (Utterance Text "%s")) "%s" 'riff) (format t "%s\n") (fflush nil))`+"\n",
-		voice, text, path, strings.TrimSpace(festivalSaid))
+	_, err := fmt.Fprintf(f.in, `(begin (unwind-protect (begin (voice_%s) (utt.save.wave (utt.synth (Utterance Text "%s")) "%s" 'riff) (format t "%s\n")) `+
+		`(format t "an error\n")) (fflush nil))`+"\n", voice, text, path, strings.TrimSpace(festivalSaid))
 	if err == nil {
 		var line string
 		if line, err = f.out.ReadString('\n'); err == nil && line != festivalSaid {
