@@ -16,12 +16,16 @@
 // GSM, and what we say coming back. A source of recordings has persons who say a word or a few, since nobody records people who answer the phone: what
 // such a source says of persons is less than what a synthesizer's does.
 //
+// Every other take of a training source says what more.json puts together of parts, thousands of texts, each voice at a pace of its own; its publishers
+// leave pauses within announcements.
+//
 // The halves, 640 persons, 640 machines and 80 silences of espeak-ng alone: a tuning half (texts.json) and a held-out one (heldout.json), by which
 // the detector was judged before there were sources.
 //
-// Nothing may be changed for what a held-out source shows: thresholds are chosen by leaving one training source out after the other (TestTrain).
+// Nothing may be changed for what a held-out source shows: thresholds are chosen by leaving one training source out after the other, and the texts that it
+// is judged by (TestTrain).
 //
-// Read it in this order: sources_test.go (what there is, and the split), engines_test.go and recorded_test.go (how each speaks), voices_test.go and
+// Read it in this order: sources_test.go (what there is, and the split), more_test.go, engines_test.go and recorded_test.go (how each speaks), voices_test.go and
 // madeup_test.go (espeak-ng's voices), plan_test.go (what each recording holds), render_test.go, stretch_test.go and signal_test.go (from a plan to
 // samples), evaluate_test.go and table_test.go (a detector's score), train_test.go and trees_test.go (the model).
 package amdcorpus

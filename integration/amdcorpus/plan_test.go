@@ -182,6 +182,7 @@ type writer struct {
 	speed int
 	pitch int
 	child float64
+	pace  float64 // of the voice, whoever it plays
 	steps []step
 	// varied: it is a source's, with all that there is on real lines.
 	varied bool
@@ -195,6 +196,18 @@ func (w *writer) pick(list []string) string { return list[w.rng.IntN(len(list))]
 
 // fill puts names in.
 func (w *writer) fill(text string) string {
+	const tries = 100
+	out := w.filled(text)
+	for range tries {
+		if !w.cast.taboo[out] {
+			break
+		}
+		out = w.filled(text)
+	}
+	return out
+}
+
+func (w *writer) filled(text string) string {
 	for {
 		before, rest, ok := strings.Cut(text, "{")
 		if !ok {
@@ -220,7 +233,20 @@ func (w *writer) pause(lo, hi float64) {
 }
 
 func (w *writer) say(text string, m mark) {
-	w.steps = append(w.steps, step{kind: stepSay, text: w.fill(text), voice: w.sp.voice, speed: w.speed, pitch: w.pitch, mark: m, child: w.child})
+	if w.cast.fresh { // one who puts announcements together leaves pauses between them
+		for {
+			part, rest, ok := strings.Cut(text, fileSeparator)
+			if !ok {
+				break
+			}
+			w.say(part, markNone)
+			w.pause(0.02, 0.6)
+			text = rest
+		}
+	}
+	w.steps = append(w.steps, step{
+		kind: stepSay, text: w.fill(text), voice: w.sp.voice, speed: int(float64(w.speed) * w.pace), pitch: w.pitch, mark: m, child: w.child,
+	})
 }
 
 func (w *writer) tone(length, db float64, m mark, hz ...float64) {
@@ -228,6 +254,10 @@ func (w *writer) tone(length, db float64, m mark, hz ...float64) {
 }
 
 func (w *writer) write(s *Sample) {
+	w.pace = 1
+	if w.cast.fresh { // a synthesizer has a pace of its own, which is to tell nothing
+		w.pace = 0.72 + 0.4*rand.New(rand.NewPCG(s.seed, 3)).Float64()
+	}
 	switch s.Want {
 	case amd.ClassHuman:
 		w.person(s.Category)

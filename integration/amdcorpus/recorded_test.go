@@ -94,6 +94,38 @@ func prompts(dir string) *phrases {
 	return p
 }
 
+// morePrompts are other announcements of a publisher than prompts has, and other words.
+func morePrompts(dir string) *phrases {
+	known := prompts(dir)
+	if known == nil {
+		return nil
+	}
+	used := strings.Join(slices.Concat(known.Voicemail, known.Carrier, known.Menu), fileSeparator)
+	p := &phrases{}
+	for _, path := range files(dir) {
+		d := lasts(path)
+		switch {
+		case strings.Contains(used, path):
+		case d > 800*time.Millisecond && d < 1500*time.Millisecond:
+			p.Short = append(p.Short, path)
+		case d >= 1500*time.Millisecond && d < 2200*time.Millisecond:
+			p.Sentence = append(p.Sentence, path)
+		case d >= 2600*time.Millisecond:
+			p.Carrier = append(p.Carrier, path)
+		}
+	}
+	p.Hello = known.Hello
+	// One says several things in turn, as one hears at mailboxes that put together what they say.
+	for i := range p.Carrier {
+		first, second := p.Short[i%len(p.Short)], p.Carrier[(7*i+3)%len(p.Carrier)]
+		number := known.Hello[(5*i)%len(known.Hello)] + fileSeparator + known.Hello[(11*i+1)%len(known.Hello)] + fileSeparator + known.Hello[(3*i+2)%len(known.Hello)]
+		p.Voicemail = append(p.Voicemail, first+fileSeparator+second, first+fileSeparator+number+fileSeparator+second, p.Carrier[i])
+		p.Menu = append(p.Menu, p.Carrier[i]+fileSeparator+p.Carrier[(3*i+1)%len(p.Carrier)])
+	}
+	p.VoicemailShort, p.Company, p.Business = p.Voicemail, p.Sentence, p.Sentence
+	return p
+}
+
 // files lists the sounds of a folder.
 func files(dir string) []string {
 	var out []string

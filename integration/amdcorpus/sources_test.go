@@ -162,6 +162,10 @@ func Sources(seed uint64) (have []Source, missing []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	more, err := readMore(say[HeldOut])
+	if err != nil {
+		return nil, nil, err
+	}
 	for k := range all {
 		all[k].text.Business = say[troupe(k).half()]["en"].Business
 		for _, langs := range all[k].others {
@@ -171,8 +175,9 @@ func Sources(seed uint64) (have []Source, missing []string, err error) {
 		}
 		all[k].music = melodies(troupe(k).half())
 	}
+	fresh := more.espeak(&all)
 	have = []Source{
-		{"espeak-ng", Tuning, []cast{all[first], all[second]}, spoken()},
+		{"espeak-ng", Tuning, []cast{all[first], fresh, all[second], fresh}, spoken()},
 		{"espeak-ng, other voices", HeldOut, []cast{all[strangers]}, spoken()},
 	}
 	for _, s := range synthesizers() {
@@ -180,13 +185,16 @@ func Sources(seed uint64) (have []Source, missing []string, err error) {
 			missing = append(missing, s.engine)
 			continue
 		}
-		c := cast{music: melodies(s.half)}
+		takes := []cast{{music: melodies(s.half)}}
 		for _, v := range s.voices {
 			for _, voice := range v.voices {
-				c.speakers = append(c.speakers, speaker{s.engine + "/" + voice, say[s.half][v.language]})
+				takes[0].speakers = append(takes[0].speakers, speaker{s.engine + "/" + voice, say[s.half][v.language]})
 			}
 		}
-		have = append(have, Source{s.engine, s.half, []cast{c}, spoken()})
+		if s.half == Tuning {
+			takes = append(takes, more.synthesizer(s.engine, s.voices))
+		}
+		have = append(have, Source{s.engine, s.half, takes, spoken()})
 	}
 	for _, p := range publishers() {
 		c := cast{music: melodies(p.half)}
@@ -199,7 +207,11 @@ func Sources(seed uint64) (have []Source, missing []string, err error) {
 			missing = append(missing, p.name)
 			continue
 		}
-		have = append(have, Source{p.name, p.half, []cast{c}, recorded()})
+		takes := []cast{c}
+		if p.half == Tuning {
+			takes = append(takes, moreRecorded(p.dirs))
+		}
+		have = append(have, Source{p.name, p.half, takes, recorded()})
 	}
 	if c := spellers(); len(c.speakers) > 0 {
 		have = append(have, Source{"words by many", HeldOut, []cast{c}, words()})
@@ -255,7 +267,11 @@ func (s *Source) Plan(seed uint64, take int) []Sample {
 	}
 	c := &s.casts[take%len(s.casts)]
 	var out []Sample
-	for _, q := range s.quotas {
+	quotas := s.quotas
+	if c.fresh && len(quotas) == len(recorded()) {
+		quotas = append(quotas, quota{PausedGreeting, amd.ClassMachine, 10})
+	}
+	for _, q := range quotas {
 		for range q.count {
 			n := len(out) + 1
 			one := Sample{

@@ -30,16 +30,15 @@ func sigmoid(z float64) float64 { return 1 / (1 + math.Exp(-z)) }
 // grower grows trees, each of which corrects what those before it get wrong. It has sorted the examples' inputs into bins.
 type grower struct {
 	es   []example
-	use  []int       // inputs that may be asked for
 	cuts [][]float32 // limits between an input's bins
 	bins [][]uint8
 	g, h []float64 // first and second derivative of the loss
 	rng  *rand.Rand
 }
 
-// fit makes a model of examples, of some of their inputs.
-func fit(es []example, use []int) []amd.Tree {
-	g := newGrower(es, use)
+// fit makes a model of examples.
+func fit(es []example) []amd.Tree {
+	g := newGrower(es)
 	z := make([]float64, len(es))
 	out := make([]amd.Tree, 0, treeCount)
 	for range treeCount {
@@ -61,14 +60,14 @@ func odds(m []amd.Tree, x []float32) float64 {
 	return z
 }
 
-func newGrower(es []example, use []int) *grower {
+func newGrower(es []example) *grower {
 	n := len(es)
 	g := &grower{
-		es: es, use: use, g: make([]float64, n), h: make([]float64, n), rng: rand.New(rand.NewPCG(1, 2)),
+		es: es, g: make([]float64, n), h: make([]float64, n), rng: rand.New(rand.NewPCG(1, 2)),
 		cuts: make([][]float32, len(es[0].x)), bins: make([][]uint8, len(es[0].x)),
 	}
 	values := make([]float32, n)
-	for _, j := range use {
+	for j := range g.cuts {
 		for i := range es {
 			values[i] = es[i].x[j]
 		}
@@ -102,7 +101,7 @@ func (g *grower) grow(z []float64) amd.Tree {
 		}
 	}
 	var inputs []int
-	for _, j := range g.use {
+	for j := range g.cuts {
 		if g.rng.Float64() < shareOfInputs {
 			inputs = append(inputs, j)
 		}

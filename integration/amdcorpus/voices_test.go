@@ -108,6 +108,8 @@ type cast struct {
 	fill     map[string][]string // what stands for the names in braces
 	speakers []speaker           // those of a source; nil for espeak-ng's
 	music    []string            // files
+	fresh    bool                // says what moreJSON has
+	taboo    map[string]bool     // what is not to be said: the held-out half says it
 }
 
 // casts deals accents, variants, languages and English phrases out to the first two casts and gives the third its own.

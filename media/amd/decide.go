@@ -6,8 +6,8 @@ const (
 	// An early verdict needs odds (logarithms) as high as machineOdds and speech for machineFrom seconds, or as low as personOdds. sureSlope and
 	// sureShift make probabilities of odds. They and Config.MachineAt were chosen on training sources that the model did not know (TestTrain of
 	// integration/amdcorpus). At machineOdds a machine is as sure as it takes to act (switchctl.MachineSure).
-	machineOdds, machineFrom, personOdds = 5.0, 1.0, -3.0
-	sureSlope, sureShift                 = 0.75, 0.35
+	machineOdds, machineFrom, personOdds = 5.5, 1.0, -3.5
+	sureSlope, sureShift                 = 0.75, -0.05
 	// unsure is the most that verdicts with lesser odds are worth.
 	unsure = 0.94
 	// word is the most that is too little for a greeting, and wordPause how long its speaker has then waited for an answer at least;
