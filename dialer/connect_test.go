@@ -2,6 +2,8 @@ package dialer
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,7 +72,9 @@ func TestConnectURL(t *testing.T) {
 	for _, member := range []string{"from", "to", "campaign_id", "voice_agent_id", "lead"} {
 		require.Contains(t, question, member)
 	}
-	require.Equal(t, twilio.Signature(url, "12345"), web.asked[0].Header[twilio.SignatureHeader])
+	sum := sha256.Sum256(web.asked[0].Body)
+	require.Equal(t, url+"?bodySHA256="+hex.EncodeToString(sum[:]), web.asked[0].URL, "what is signed is this question, and no other")
+	require.Equal(t, twilio.Signature(web.asked[0].URL, "12345"), web.asked[0].Header[twilio.SignatureHeader])
 
 	leg = run(`{"ws_url":"`+own+`?lang=hi"}`, nil)
 	require.Equal(t, own+"?lang=hi", leg.connects[0].Agent.WsUrl)

@@ -187,15 +187,19 @@ func (h *Service) askConnect(ctx context.Context, call db.Call, agent db.VoiceAg
 	if err != nil {
 		return nil, fmt.Errorf("connect_url: %w", err)
 	}
+	address := *agent.ConnectUrl
 	header := map[string]string{"Content-Type": "application/json", "Accept": "application/json, application/xml, text/xml"}
 	if len(agent.AuthTokenSealed) > 0 {
 		token, err := h.Store.Unseal(store.AuthToken(agent.ID), agent.AuthTokenSealed)
 		if err != nil {
 			return nil, fmt.Errorf("connect_url: open the voice agent's auth token: %w", err)
 		}
-		header[twilio.SignatureHeader] = twilio.Signature(*agent.ConnectUrl, string(token))
+		if address, err = twilio.WithBody(address, body); err != nil {
+			return nil, fmt.Errorf("connect_url: %w", err)
+		}
+		header[twilio.SignatureHeader] = twilio.Signature(address, string(token))
 	}
-	answer, err := h.Web.Do(ctx, flow.Request{Method: http.MethodPost, URL: *agent.ConnectUrl, Header: header, Body: body, Timeout: connectLimit})
+	answer, err := h.Web.Do(ctx, flow.Request{Method: http.MethodPost, URL: address, Header: header, Body: body, Timeout: connectLimit})
 	if err != nil {
 		return nil, fmt.Errorf("connect_url: %w", err)
 	}

@@ -66,6 +66,9 @@ func TestIdentifiers(t *testing.T) {
 	require.Regexp(t, `^MZ[0-9a-f]{32}$`, twilio.SID(twilio.StreamPrefix, id))
 	// Computed with: printf %s URL | openssl dgst -sha1 -hmac TOKEN -binary | base64
 	require.Equal(t, "7PR3qMkpDyEJtMrVOY/LDyNq8J8=", twilio.Signature("wss://example.com/media", "12345"))
+	address, err := twilio.WithBody("https://a.example/connect?x=1&y=%20", []byte(`{}`))
+	require.NoError(t, err)
+	require.Equal(t, "https://a.example/connect?x=1&y=%20&bodySHA256=44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a", address)
 }
 
 func TestReadsFrames(t *testing.T) {
