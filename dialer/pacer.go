@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// claimHold bounds how long a pacer keeps leads that it has claimed, behind a slow trunk for one: agents can't dial them meanwhile. It gives
-	// them back then, and claims anew.
+	// claimHold bounds how long a pacer keeps leads that it has claimed, behind a slow trunk for one, or from round to round (stock): agents can't
+	// dial them meanwhile. It gives them back then, and claims anew.
 	claimHold = 10 * time.Second
 	// claimLease outlives claimHold and the admission that is under way at its end; the gate ends a claim with the call's row.
 	claimLease = 2 * time.Minute
