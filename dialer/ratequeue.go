@@ -74,7 +74,7 @@ func (t *rateTurn) refused(ctx context.Context, until time.Time) error {
 func (t *rateTurn) admitted(room int64, next time.Time) {
 	t.q.mu.Lock()
 	if !next.IsZero() {
-		t.q.narrow(t.tenant, next)
+		t.q.next(t.q.narrow(t.tenant, next)) // whose turn was none of the line's has no end that gives the next
 	} else if t.line != nil {
 		t.line.width = min(t.line.width, int(max(room, 1))-1)
 	}
