@@ -46,6 +46,7 @@ func outboundVariables(v fs.Variables, channel, from string, ring time.Duration,
 	v["ignore_early_media"] = "true"
 	v["originate_timeout"] = fs.RingSeconds(ring)
 	v["sip_copy_custom_headers"] = "false"
+	v[varNoHeaders] = "."
 	if from != "" {
 		v["origination_caller_id_number"] = from
 		v["origination_caller_id_name"] = from

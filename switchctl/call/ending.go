@@ -64,6 +64,7 @@ func (e *ending) beginClose(ctx context.Context, rec ledger.FinalRecord) state {
 		e.c.metrics.sessions.WithLabelValues(string(outcome)).Inc()
 		s.answer(switchctl.OutcomeEnded, nil)
 	}
+	e.voice.endsReferrer(ctx)
 	if s := e.sock; s != nil {
 		e.sock = nil
 		e.beside(func() { closeQuietly(s) })

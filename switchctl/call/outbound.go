@@ -108,7 +108,7 @@ func (c *Controller) takeInbound(ctx context.Context, conn *esl.Conn, ev *esl.Ev
 		fs.Var{Name: "continue_on_fail", Value: "true"}, fs.Var{Name: "rtp_notimer_during_bridge", Value: "false"},
 		fs.Var{Name: "rtp_autoflush_during_bridge", Value: "false"},
 		// What a caller's INVITE says goes to nobody whom the switch dials.
-		fs.Var{Name: "sip_copy_custom_headers", Value: "false"},
+		fs.Var{Name: "sip_copy_custom_headers", Value: "false"}, fs.Var{Name: varNoHeaders, Value: "."},
 		fs.Var{Name: varAfterBridge, Value: fs.AfterBridge(reattachExtension, c.cfg.Context)})
 	if _, err := c.link.API(ctx, set); err != nil {
 		a.log.WarnContext(ctx, "setting variables of an inbound call failed", "error", err)

@@ -32,6 +32,13 @@ const (
 	varHops = "max_forwards"
 	// A caller who is to be bridged with a leg that ends at that moment would be hung up (switch_ivr_bridge.c, uuid_bridge_on_soft_execute).
 	varParkOnCancel = "uuid_bridge_park_on_cancel"
+	// What a REFER says of its sender and in its URI, refused or not, stands on the caller's channel as headers, which the switch would write, as they are,
+	// into whatever it sends the caller's carrier next; but not those of a name that varNoHeaders matches (sofia_glue.c, sofia_glue_get_extra_headers).
+	varNoHeaders = "exclude_outgoing_extra_header"
+	// varReplaces is the Replaces of a Refer-To, which the caller's next bridge would carry on (mod_sofia.c).
+	varReplaces = "_sofia_replaces_"
+	// referContext is where a REFER leads to (conf's vars.xml).
+	referContext = "rm_refer"
 )
 
 // referral is a REFER whose sender waits to be told.
@@ -72,7 +79,7 @@ func (m referAnswered) refused(*core, error) { closeQuietly(m.referral.up.sock) 
 // referred takes a caller who comes because the voice agent has sent a REFER. It reports whether that is why.
 func (v *voice) referred(ctx context.Context, m socketUp) bool {
 	s, leg := v.ai, m.ev.Var(varReferrer)
-	if leg == "" {
+	if leg == "" || m.ev.Get("Caller-Context") != referContext { // one that was refused leaves its variables
 		return false
 	}
 	if s.live() && s.referring != nil && s.leg == leg { // one at a time; the switch refuses this one
@@ -89,7 +96,7 @@ func (v *voice) referred(ctx context.Context, m socketUp) bool {
 	v.disarm(timerSocket)
 	v.arm(timerLeg, legUpTimeout)
 	link, channel := v.c.link, v.channel
-	again := fs.Script{fs.SetVars(channel, fs.Var{Name: varReferrer}, fs.Var{Name: varReferTo}, fs.Var{Name: varHops},
+	again := fs.Script{fs.SetVars(channel, fs.Var{Name: varReferrer}, fs.Var{Name: varReferTo}, fs.Var{Name: varReplaces}, fs.Var{Name: varHops},
 		fs.Var{Name: varParkOnCancel, Value: "true"})}
 	if r.left == nil {
 		again = append(again, fs.Bridge(channel, leg))
@@ -272,4 +279,18 @@ func (v *voice) notifyReferrer(ctx context.Context, r *referral, status string, 
 			v.post(musicEnded{then: then})
 		}
 	})
+}
+
+// endsReferrer ends the leg of a voice agent that may send a REFER: where it has sent one the switch has parked it, and the caller's end doesn't take
+// it along.
+func (v *voice) endsReferrer(ctx context.Context) {
+	s := v.ai
+	if s == nil || !s.overSIP() || !s.sip.Refers() || !s.legUp {
+		return
+	}
+	if r := s.referring; r != nil {
+		s.referring = nil
+		v.beside(func() { closeQuietly(r.up.sock) })
+	}
+	v.command(ctx, jobKillLeg, fs.Kill(s.leg, ledger.CauseNormalClearing))
 }

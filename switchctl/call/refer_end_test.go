@@ -1,0 +1,53 @@
+package call
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/switchctl/fs"
+)
+
+// sipReferring is a bench whose caller is bridged with a SIP endpoint that may send a REFER.
+func sipReferring(t *testing.T) (b *bench, leg string) {
+	t.Helper()
+	b = newBench(t)
+	b.c.cfg.SIPTarget = func(context.Context, uuid.UUID, string) (string, error) { return "bot@192.0.2.9:5060", nil }
+	b.handler.agent.Transport = "sip"
+	b.handler.agent.TransportConfig = json.RawMessage(`{"sip_uri":"sip:bot@192.0.2.9","refer":"transfer"}`)
+	for _, line := range []string{"dial", "event CHANNEL_CREATE", "event CHANNEL_ANSWER", "socket up", "medialeg CHANNEL_ANSWER"} {
+		b.input(strings.Fields(line))
+		synctest.Wait()
+	}
+	leg = b.sock.leg()
+	b.c.dispatch(b.event(fs.ChannelBridge, map[string]string{"Bridge-A-Unique-ID": b.call.FsUuid, "Bridge-B-Unique-ID": leg}))
+	synctest.Wait()
+	time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
+	b.trace.take()
+	return b, leg
+}
+
+// A caller who hangs up while the switch has parked the endpoint's leg, for its REFER, takes that leg along.
+func TestReferAndCallerHangsUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, leg := sipReferring(t)
+		b.c.registry.call(b.call.ID).post(socketUp{sock: newFakeSocket(b.trace), ev: b.event("CHANNEL_DATA", map[string]string{
+			"Caller-Context": "rm_refer", "variable_blind_transfer_uuid": leg, "variable_sip_refer_to": "<tel:+919876500009>",
+		})})
+		synctest.Wait()
+		b.c.dispatch(b.event(fs.ChannelHangupComplete, map[string]string{"Hangup-Cause": "NORMAL_CLEARING", "variable_sip_hangup_disposition": "recv_bye"}))
+		synctest.Wait()
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
+		synctest.Wait()
+		did := strings.Join(b.trace.take(), "\n")
+		t.Log(did, b.state())
+		require.Contains(t, did, "uuid_kill "+leg)
+	})
+}
