@@ -420,6 +420,7 @@ func TestSupervisorOfAQueue(t *testing.T) {
 			return heardOf(report.Heard, hz)
 		})
 		own := ear(func(hz float64) int64 { return heardOf(s.phone(t).Heard, hz) })
+		eventually(t, 10*time.Second, "the caller's leg is up", func() bool { return c.call(t, id.String()).AnswerTime != nil })
 		got := s.listen(t, map[string]any{"call_id": id})
 		own.hears(t, callerHz, "the supervisor hears the caller who waits")
 		caller.quiet(t, supervisorHz, "who doesn't hear the supervisor")
