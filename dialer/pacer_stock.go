@@ -44,17 +44,16 @@ func (p *pacer) keep(ctx context.Context, rest []leads.Claimed) {
 	if len(p.stock.leads) > 0 && ctx.Err() == nil && time.Now().Before(p.stock.until) && !p.s.now().Before(p.resumeAt) {
 		return
 	}
-	if len(p.stock.leads) == 0 {
-		p.size = p.size.after(p.stock.claimed, p.stock.claimed)
-	}
 	p.empty(ctx)
 }
 
-// empty gives the stock back.
+// empty gives the stock back; how much of its claim was dialed says how large the next one is.
 func (p *pacer) empty(ctx context.Context) {
 	left := p.stock.leads
-	if len(left) > 0 {
+	if p.stock.claimed > 0 {
 		p.size = p.size.after(p.stock.claimed, max(0, p.stock.claimed-len(left)))
+	}
+	if len(left) > 0 {
 		p.release(ctx, left)
 	}
 	p.stock = stock{}
