@@ -19,34 +19,10 @@ func TestMailboxGetsAMessage(t *testing.T) {
 		campaign := c.campaign(t, c.voiceAgent(t, "/tone?hz=1000&end_after=60s", nil), map[string]any{
 			"voicemail_action": "message", "voicemail_message_url": prompts(t, 2*time.Second), "max_attempts": 2,
 		})
-		numbers := map[string]string{} // by lead
-		for _, number := range []string{"9874100072", "9874100172", "9874100272"} {
-			numbers[c.push(t, campaign, number)] = "+91" + number
-		}
-		c.start(t, campaign)
-		var told call
-		eventually(t, time.Minute, "a mailbox is told from a person", func() bool {
-			for _, call := range c.calls(t, campaign) {
-				if call.AMD != nil && call.AMD.Class == "machine" && call.AMD.Confidence >= 0.95 { // of less nothing is done
-					told = call
-					return true
-				}
-			}
-			return false
-		})
-		eventually(t, 40*time.Second, "the call ends", func() bool { return c.call(t, told.ID).EndTime != nil })
-		told = c.call(t, told.ID)
-		require.Equal(t, "NORMAL_CLEARING", *told.HangupCause)
+		told, heard, beeps := c.getsAMessage(t, campaign, "9874100072", "9874100172", "9874100272")
 		require.Equal(t, "hangup", c.outcome(t, told.ID))
-		report, ok := c.report(t, numbers[*told.LeadID])
-		require.True(t, ok)
-		heard := onsets(report.Heard, promptHz)
-		require.NotEmpty(t, heard, "the mailbox hears no message: %+v", report.Heard)
-		beeps := sent(report, "beep")
-		require.NotEmpty(t, beeps, "the mailbox has not come to its beep")
 		t.Logf("answer to beep %s, beep to message %s, to the end %s",
 			beeps[0].Sub(*told.AnswerTime), heard[0].Sub(beeps[0]), told.EndTime.Sub(beeps[0]))
-		require.True(t, heard[0].After(beeps[0]), "the message talks over the greeting")
 		require.Greater(t, told.EndTime.Sub(heard[0]), 1500*time.Millisecond, "the message is cut short")
 		wav, err := wav.Parse(c.recording(t, told.ID))
 		require.NoError(t, err)
@@ -54,6 +30,36 @@ func TestMailboxGetsAMessage(t *testing.T) {
 		require.NotEmpty(t, wavOnsets(wav.Channel(1), wav.Rate, promptHz), "the message is in the recording")
 		c.do(t, http.StatusOK, http.MethodPost, "/api/v1/campaigns/"+campaign+"/stop", nil, nil)
 	})
+}
+
+// getsAMessage has a campaign call mailboxes until one is told from a person, and gives its call when it has ended, when it heard the message, and when it
+// beeped, which was before.
+func (c *customer) getsAMessage(t *testing.T, campaign string, mailboxes ...string) (told call, heard, beeps []time.Time) {
+	t.Helper()
+	numbers := map[string]string{} // by lead
+	for _, number := range mailboxes {
+		numbers[c.push(t, campaign, number)] = "+91" + number
+	}
+	c.start(t, campaign)
+	eventually(t, time.Minute, "a mailbox is told from a person", func() bool {
+		for _, call := range c.calls(t, campaign) {
+			if call.AMD != nil && call.AMD.Class == "machine" && call.AMD.Confidence >= 0.95 { // of less nothing is done
+				told = call
+				return true
+			}
+		}
+		return false
+	})
+	eventually(t, 40*time.Second, "the call ends", func() bool { return c.call(t, told.ID).EndTime != nil })
+	told = c.call(t, told.ID)
+	require.Equal(t, "NORMAL_CLEARING", deref(told.HangupCause))
+	report, ok := c.report(t, numbers[*told.LeadID])
+	require.True(t, ok)
+	heard, beeps = onsets(report.Heard, promptHz), sent(report, "beep")
+	require.NotEmpty(t, heard, "the mailbox hears no message: %+v", report.Heard)
+	require.NotEmpty(t, beeps, "the mailbox has not come to its beep")
+	require.True(t, heard[0].After(beeps[0]), "the message talks over the greeting")
+	return told, heard, beeps
 }
 
 // sent gives the onsets of a kind of audio that a subscriber sent.

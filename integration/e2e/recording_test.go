@@ -20,15 +20,7 @@ func TestRecordingPaused(t *testing.T) {
 		const caller, other = "9876300000", "9876300001"
 		callID := c.live(t, caller, "/tone?hz=1000")
 		answered := *c.row(t, callID).answered
-		talk := func(d time.Duration) {
-			until := time.Now().Add(d)
-			eventually(t, d+10*time.Second, "time passes", func() bool { return time.Now().After(until) })
-		}
-		verb := func(event string) (asked, done time.Duration) {
-			asked = time.Since(answered)
-			c.control(t, http.StatusOK, callID, map[string]any{"event": event})
-			return asked, time.Since(answered)
-		}
+		talk, verb := c.talks(t, callID, answered)
 		talk(3 * time.Second)
 		pause, paused := verb("recording_pause")
 		state := c.control(t, http.StatusOK, callID, map[string]any{"event": "get_call_state"})
@@ -77,4 +69,19 @@ func TestRecordingPaused(t *testing.T) {
 		require.Less(t, tone.LevelAt(part(right, again, end), recordingRate, callerHz), tone.LevelAt(part(left, resumed, pauseAgain), recordingRate, callerHz)-separationDB,
 			"nor is the person whom the caller was handed to")
 	})
+}
+
+// talks gives what lets a call go on for a while, and what carries a verb out, with the moments at which it was asked for and done, from the answer.
+func (c *customer) talks(t *testing.T, callID string, answered time.Time) (talk func(time.Duration), verb func(event string) (asked, done time.Duration)) {
+	t.Helper()
+	talk = func(d time.Duration) {
+		until := time.Now().Add(d)
+		eventually(t, d+10*time.Second, "time passes", func() bool { return time.Now().After(until) })
+	}
+	verb = func(event string) (asked, done time.Duration) {
+		asked = time.Since(answered)
+		c.control(t, http.StatusOK, callID, map[string]any{"event": event})
+		return asked, time.Since(answered)
+	}
+	return talk, verb
 }

@@ -88,15 +88,7 @@ func TestSIPRecordingPaused(t *testing.T) {
 		c.callee(t, number).hears(t, agentHz, "the caller hears the voice agent")
 		callID := c.calls(t, campaign)[0].ID
 		answered := *c.row(t, callID).answered
-		talk := func(d time.Duration) {
-			until := time.Now().Add(d)
-			eventually(t, d+10*time.Second, "time passes", func() bool { return time.Now().After(until) })
-		}
-		verb := func(event string) (asked, done time.Duration) {
-			asked = time.Since(answered)
-			c.control(t, http.StatusOK, callID, map[string]any{"event": event})
-			return asked, time.Since(answered)
-		}
+		talk, verb := c.talks(t, callID, answered)
 		talk(3 * time.Second)
 		pause, paused := verb("recording_pause")
 		require.Equal(t, false, c.state(t, callID)["is_recording"])
@@ -157,29 +149,7 @@ func TestSIPMailbox(t *testing.T) {
 		campaign := c.campaign(t, c.sipAgent(t, bot, nil, nil), map[string]any{
 			"voicemail_action": "message", "voicemail_message_url": prompts(t, 2*time.Second), "max_attempts": 1,
 		})
-		numbers := map[string]string{} // by lead
-		for _, number := range []string{"9874192472", "9874192572", "9874192672"} {
-			numbers[c.push(t, campaign, number)] = "+91" + number
-		}
-		c.start(t, campaign)
-		var told call
-		eventually(t, time.Minute, "a mailbox is told from a person", func() bool {
-			for _, call := range c.calls(t, campaign) {
-				if call.AMD != nil && call.AMD.Class == "machine" && call.AMD.Confidence >= 0.95 { // of less nothing is done
-					told = call
-					return true
-				}
-			}
-			return false
-		})
-		eventually(t, 40*time.Second, "the call ends", func() bool { return c.call(t, told.ID).EndTime != nil })
-		require.Equal(t, "NORMAL_CLEARING", deref(c.call(t, told.ID).HangupCause))
-		report, ok := c.report(t, numbers[*told.LeadID])
-		require.True(t, ok)
-		heard, beeps := onsets(report.Heard, promptHz), sent(report, "beep")
-		require.NotEmpty(t, heard, "the mailbox hears no message: %+v", report.Heard)
-		require.NotEmpty(t, beeps)
-		require.True(t, heard[0].After(beeps[0]), "the message talks over the greeting")
+		c.getsAMessage(t, campaign, "9874192472", "9874192572", "9874192672")
 		c.do(t, http.StatusOK, http.MethodPost, "/api/v1/campaigns/"+campaign+"/stop", nil, nil)
 	})
 }
