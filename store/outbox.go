@@ -62,7 +62,7 @@ type Event struct {
 	CampaignID *uuid.UUID
 	// Data marshals to a JSON object, the envelope's data.
 	Data any
-	// OfCall: it is written if the call's row is there, else not.
+	// OfCall: it is written if the call has its unit, else not. It is for events of which none waits for a verdict.
 	OfCall bool
 }
 

@@ -227,6 +227,14 @@ type Prompts interface {
 // VerbsPerSecond is how many verbs a call takes in any second, over HTTP and its voice agent's socket together.
 const VerbsPerSecond = 10
 
+// The kinds of destinations of a ControlRequest.
+const (
+	DestinationE164  = "e164"
+	DestinationSIP   = "sip_uri"
+	DestinationQueue = "agent_queue"
+	DestinationAgent = "agent"
+)
+
 // ControlRequest is one control verb with its fields, from the control endpoint or the AI's command frame. A verb has those of its row in the
 // table of verbs (call.Verbs); the others are empty.
 type ControlRequest struct {

@@ -46,6 +46,7 @@ type bypass struct {
 	*core
 	keypad    *keypad
 	line      *callerLine
+	refers    *referrals
 	transfers *transfers
 	voice     *voice
 	bypassState
@@ -100,7 +101,7 @@ func (bypassTried) Essential() bool { return true }
 func (b *bypass) mediaBridged(ctx context.Context, ev *esl.Event) {
 	if b.voice.ai.live() && b.voice.ai.leg != "" && (ev.Get("Bridge-B-Unique-ID") == b.voice.ai.leg || ev.Get("Bridge-A-Unique-ID") == b.voice.ai.leg) {
 		b.bridged, b.voice.ai.bridgeDue = true, false
-		b.voice.referBridged(ctx)
+		b.refers.bridged(ctx)
 		b.voice.verbs.tryAgain()
 		b.line.leaveSocket()
 		b.considerBypass(ctx)

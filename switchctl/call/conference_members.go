@@ -169,7 +169,7 @@ func (g *guests) add(ctx context.Context, m controlCommand) error {
 		g.conference.machine.othersHeard(ctx)
 		g.addPhone(ctx, one)
 		return nil
-	case destinationSIP:
+	case switchctl.DestinationSIP:
 		if !strings.HasPrefix(m.req.Destination, "sip:") {
 			return switchctl.MalformedControl("destination", "must be a SIP URI, such as sip:desk@example.com")
 		}

@@ -94,7 +94,7 @@ func readReason(r *switchctl.ControlRequest, m members) error {
 
 func readTransfer(r *switchctl.ControlRequest, m members) error {
 	kind, given, ok := m.text("destination_type")
-	if !ok || given && !slices.Contains([]string{destinationQueue, destinationPerson, destinationE164, destinationSIP}, kind) {
+	if !ok || given && !slices.Contains([]string{switchctl.DestinationQueue, switchctl.DestinationAgent, switchctl.DestinationE164, switchctl.DestinationSIP}, kind) {
 		return switchctl.MalformedControl("destination_type", "must be one of agent_queue, agent, e164, sip_uri")
 	}
 	destination, given, ok := m.text("destination")
@@ -125,7 +125,7 @@ func readEscalation(r *switchctl.ControlRequest, m members) error {
 
 func readMember(r *switchctl.ControlRequest, m members) error {
 	kind, _, _ := m.text("participant_type")
-	if !slices.Contains([]string{destinationE164, destinationSIP, roleAgent, roleSupervisor}, kind) {
+	if !slices.Contains([]string{switchctl.DestinationE164, switchctl.DestinationSIP, roleAgent, roleSupervisor}, kind) {
 		return switchctl.MalformedControl("participant_type", "must be one of e164, sip_uri, agent, supervisor")
 	}
 	destination, given, ok := m.text("destination")

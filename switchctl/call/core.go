@@ -109,3 +109,15 @@ func closeQuietly(s socket) {
 		_ = s.Close() // its reader reports how it ended
 	}
 }
+
+// afterwards has the actor go on with what has waited for the switch, unless the call ends by now.
+type afterwards struct{ then func(ctx context.Context) }
+
+func (afterwards) Name() string    { return "afterwards" }
+func (afterwards) Essential() bool { return true }
+
+func (k *core) proceed(ctx context.Context, m afterwards) {
+	if k.killCause == "" {
+		m.then(ctx)
+	}
+}

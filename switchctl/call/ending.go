@@ -21,6 +21,7 @@ type ending struct {
 	line       *callerLine
 	monitors   *monitors
 	supervised *supervised
+	refers     *referrals
 	talking    *talking
 	taps       *taps
 	transfers  *transfers
@@ -64,7 +65,7 @@ func (e *ending) beginClose(ctx context.Context, rec ledger.FinalRecord) state {
 		e.c.metrics.sessions.WithLabelValues(string(outcome)).Inc()
 		s.answer(switchctl.OutcomeEnded, nil)
 	}
-	e.voice.endsReferrer(ctx)
+	e.refers.endLeg(ctx)
 	if s := e.sock; s != nil {
 		e.sock = nil
 		e.beside(func() { closeQuietly(s) })

@@ -23,6 +23,7 @@ type callerLine struct {
 	machine    *machine
 	music      *musicPlayer
 	parties    *parties
+	refers     *referrals
 	rec        *recorder
 	sound      *sound
 	takeaway   *takeaway
@@ -92,7 +93,7 @@ func (l *callerLine) answerWaiters(err error) {
 // socketAttached takes a new outbound socket: the first one, or the one after a transfer to rm_reattach. The older one
 // is closed first, since closing it later could end the newer one's park.
 func (l *callerLine) socketAttached(ctx context.Context, m socketUp) (state, error) {
-	if l.voice.referred(ctx, m) {
+	if l.refers.came(ctx, m) {
 		return l.state, nil
 	}
 	return l.callerCame(ctx, m)

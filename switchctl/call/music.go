@@ -114,19 +114,6 @@ func (p *musicPlayer) ringToCaller(ctx context.Context) {
 // breakTime is how long the switch may take to end what plays; what is sent earlier would be broken off with it.
 const breakTime = 40 * time.Millisecond
 
-// musicEnded tells that the caller hears no music any more.
-type musicEnded struct{ then func(ctx context.Context) }
-
-func (musicEnded) Name() string    { return "music ended" }
-func (musicEnded) Essential() bool { return true }
-
-// musicOver goes on with what has waited for the end of the music.
-func (p *musicPlayer) musicOver(ctx context.Context, m musicEnded) {
-	if p.killCause == "" {
-		m.then(ctx)
-	}
-}
-
 // afterMusic ends the music and then runs then, on the actor's goroutine: at once when there is none.
 func (p *musicPlayer) afterMusic(ctx context.Context, then func(ctx context.Context)) {
 	playing := p.playing && p.sock != nil
@@ -141,7 +128,7 @@ func (p *musicPlayer) afterMusic(ctx context.Context, then func(ctx context.Cont
 			p.log.DebugContext(ctx, "ending the music failed", "error", err)
 		}
 		if rt.Pause(ctx, p.c.clock, breakTime) == nil {
-			p.post(musicEnded{then: then})
+			p.post(afterwards{then: then})
 		}
 	})
 }

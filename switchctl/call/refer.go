@@ -59,6 +59,15 @@ type referral struct {
 	left *esl.Event
 }
 
+// referrals are the REFERs of the call's voice agent.
+type referrals struct {
+	*core
+	line      *callerLine
+	music     *musicPlayer
+	transfers *transfers
+	voice     *voice
+}
+
 // decided tells whether a REFER can be acted on. The next one, of a sender that has been told, mustn't come into a bridge that is being made.
 func (r *referral) decided() bool {
 	return r != nil && r.answered && (r.bridged || r.left != nil || r.err != nil)
@@ -76,108 +85,108 @@ func (referAnswered) Essential() bool { return true }
 
 func (m referAnswered) refused(*core, error) { closeQuietly(m.referral.up.sock) }
 
-// referred takes a caller who comes because the voice agent has sent a REFER. It reports whether that is why.
-func (v *voice) referred(ctx context.Context, m socketUp) bool {
-	s, leg := v.ai, m.ev.Var(varReferrer)
+// came takes a caller who comes because the voice agent has sent a REFER. It reports whether that is why.
+func (f *referrals) came(ctx context.Context, m socketUp) bool {
+	s, leg := f.voice.ai, m.ev.Var(varReferrer)
 	if leg == "" || m.ev.Get("Caller-Context") != referContext { // one that was refused leaves its variables
 		return false
 	}
 	if s.live() && s.referring != nil && s.leg == leg { // one at a time; the switch refuses this one
-		v.beside(func() { closeQuietly(m.sock) })
+		f.beside(func() { closeQuietly(m.sock) })
 		return true
 	}
-	if !s.live() || !s.overSIP() || s.leg != leg || !s.legUp || v.killCause != "" || v.transfers.now.bridging() {
-		v.log.WarnContext(ctx, "REFER of a leg that is not the voice agent's, ending that leg")
-		v.command(ctx, jobKillLeg, fs.Kill(leg, ledger.CauseNormalClearing))
+	if !s.live() || !s.overSIP() || s.leg != leg || !s.legUp || f.killCause != "" || f.transfers.now.bridging() {
+		f.log.WarnContext(ctx, "REFER of a leg that is not the voice agent's, ending that leg")
+		f.command(ctx, jobKillLeg, fs.Kill(leg, ledger.CauseNormalClearing))
 		return false
 	}
 	r := &referral{leg: leg, referTo: m.ev.Var(varReferTo), up: m, left: s.left}
 	s.referring, s.left = r, nil
-	v.disarm(timerSocket)
-	v.arm(timerLeg, legUpTimeout)
-	link, channel := v.c.link, v.channel
+	f.disarm(timerSocket)
+	f.arm(timerLeg, legUpTimeout)
+	link, channel := f.c.link, f.channel
 	again := fs.Script{fs.SetVars(channel, fs.Var{Name: varReferrer}, fs.Var{Name: varReferTo}, fs.Var{Name: varReplaces}, fs.Var{Name: varHops},
 		fs.Var{Name: varParkOnCancel, Value: "true"})}
 	if r.left == nil {
 		again = append(again, fs.Bridge(channel, leg))
 	}
-	v.beside(func() {
+	f.beside(func() {
 		err := again.Run(ctx, link)
 		sender, dumpErr := fs.FindChannel(ctx, link, leg)
 		if dumpErr != nil {
-			v.log.WarnContext(ctx, "reading the voice agent's leg failed", "error", dumpErr)
+			f.log.WarnContext(ctx, "reading the voice agent's leg failed", "error", dumpErr)
 		}
-		v.post(referAnswered{referral: r, sender: sender, err: err})
+		f.post(referAnswered{referral: r, sender: sender, err: err})
 	})
 	return true
 }
 
-// referReply notes the switch's reply.
-func (v *voice) referReply(ctx context.Context, m referAnswered) (state, error) {
-	if v.ai == nil || v.ai.referring != m.referral {
+// replied notes the switch's reply.
+func (f *referrals) replied(ctx context.Context, m referAnswered) (state, error) {
+	if f.voice.ai == nil || f.voice.ai.referring != m.referral {
 		closeQuietly(m.referral.up.sock)
-		return v.state, v.notTaken(m)
+		return f.state, f.notTaken(m)
 	}
 	m.referral.answered, m.referral.sender, m.referral.err = true, m.sender, m.err
-	v.referGoesOn(ctx)
-	return v.state, nil
+	f.goOn(ctx)
+	return f.state, nil
 }
 
-// referBridged: the switch has bridged caller and voice agent.
-func (v *voice) referBridged(ctx context.Context) {
-	if r := v.ai.referring; r != nil {
+// bridged: the switch has bridged caller and voice agent.
+func (f *referrals) bridged(ctx context.Context) {
+	if r := f.voice.ai.referring; r != nil {
 		r.bridged = true
-		v.referGoesOn(ctx)
+		f.goOn(ctx)
 	}
 }
 
-// leavesReferring keeps the end of a leg whose REFER comes first, with the caller who is on the way. It reports whether there is such a REFER.
-func (v *voice) leavesReferring(ctx context.Context, ev *esl.Event) bool {
-	s := v.ai
+// leaves keeps the end of a leg whose REFER comes first, with the caller who is on the way. It reports whether there is such a REFER.
+func (f *referrals) leaves(ctx context.Context, ev *esl.Event) bool {
+	s := f.voice.ai
 	switch event := ev.Var(varReferEvent); {
 	case s.referring != nil:
 		s.referring.left = ev
-		v.referGoesOn(ctx)
+		f.goOn(ctx)
 		return true
-	case event == "" || event == s.lastRefer || !s.legUp || v.killCause != "":
+	case event == "" || event == s.lastRefer || !s.legUp || f.killCause != "":
 		return false
 	default:
 		s.left, s.lastRefer = ev, event
-		v.arm(timerLeg, legGone)
+		f.arm(timerLeg, legGone)
 		return true
 	}
 }
 
-// referDue: the caller of a REFER didn't come, or was not bridged again. It reports whether there is such a REFER.
-func (v *voice) referDue(ctx context.Context) bool {
-	s := v.ai
+// due: the caller of a REFER didn't come, or was not bridged again. It reports whether there is such a REFER.
+func (f *referrals) due(ctx context.Context) bool {
+	s := f.voice.ai
 	switch r, left := s.referring, s.left; {
 	case r != nil:
-		v.log.WarnContext(ctx, "bridging caller and voice agent again failed, ending the AI session")
+		f.log.WarnContext(ctx, "bridging caller and voice agent again failed, ending the AI session")
 		s.referring, s.legUp = nil, false
-		v.beside(func() { closeQuietly(r.up.sock) })
-		v.command(ctx, jobKillLeg, fs.Kill(r.leg, ledger.CauseNormalClearing))
-		v.sipOver(ctx, ledger.SessionError)
+		f.beside(func() { closeQuietly(r.up.sock) })
+		f.command(ctx, jobKillLeg, fs.Kill(r.leg, ledger.CauseNormalClearing))
+		f.voice.sipOver(ctx, ledger.SessionError)
 	case left != nil:
 		s.left = nil
-		v.sipLeft(ctx, left)
+		f.voice.sipLeft(ctx, left)
 	default:
 		return false
 	}
 	return true
 }
 
-// referGoesOn acts on a REFER, once the sender's leg is where it was, or gone: what it asks for is a transfer by the voice agent.
-func (v *voice) referGoesOn(ctx context.Context) {
-	s := v.ai
+// goOn acts on a REFER, once the sender's leg is where it was, or gone: what it asks for is a transfer by the voice agent.
+func (f *referrals) goOn(ctx context.Context) {
+	s := f.voice.ai
 	r := s.referring
 	if !r.decided() {
 		return
 	}
 	s.referring = nil
-	v.disarm(timerLeg)
+	f.disarm(timerLeg)
 	if errors.Is(r.err, fs.ErrLinkDown) { // the switch has been told nothing: it refuses the REFER, and bridges both
-		v.beside(func() { closeQuietly(r.up.sock) })
+		f.beside(func() { closeQuietly(r.up.sock) })
 		return
 	}
 	sender := r.sender
@@ -191,45 +200,45 @@ func (v *voice) referGoesOn(ctx context.Context) {
 		local = []string{sender.Var("sip_from_host"), sender.Var("sip_local_network_addr"), contactHost(sender.Var("sip_outgoing_contact_uri"))}
 	}
 	if r.err != nil || r.left != nil {
-		v.log.InfoContext(ctx, "voice agent has left after its REFER", "error", r.err)
-		if _, err := v.line.callerCame(ctx, r.up); err != nil {
-			v.log.WarnContext(ctx, "taking the caller of a REFER failed", "error", err)
+		f.log.InfoContext(ctx, "voice agent has left after its REFER", "error", r.err)
+		if _, err := f.line.callerCame(ctx, r.up); err != nil {
+			f.log.WarnContext(ctx, "taking the caller of a REFER failed", "error", err)
 		}
 	} else {
-		v.beside(func() { closeQuietly(r.up.sock) })
+		f.beside(func() { closeQuietly(r.up.sock) })
 	}
-	if err := v.referTransfer(ctx, r, local); err != nil {
-		v.referFailed(ctx, r, failureCause(err))
+	if err := f.start(ctx, r, local); err != nil {
+		f.failed(ctx, r, failureCause(err))
 	}
 	if r.left != nil {
-		v.sipLeft(ctx, r.left) // a transfer that is under way goes on
+		f.voice.sipLeft(ctx, r.left) // a transfer that is under way goes on
 	}
-	if !s.legUp && v.transfers.now.pending() {
-		v.music.ringToCaller(ctx)
+	if !s.legUp && f.transfers.now.pending() {
+		f.music.ringToCaller(ctx)
 	}
 }
 
-// referTransfer starts the transfer that a REFER asks for, unless the voice agent's settings are against it.
-func (v *voice) referTransfer(ctx context.Context, r *referral, local []string) error {
+// start starts the transfer that a REFER asks for, unless the voice agent's settings are against it.
+func (f *referrals) start(ctx context.Context, r *referral, local []string) error {
 	kind, destination, err := sipagent.ParseReferTo(r.referTo, local)
 	if err == nil {
-		err = v.takeVerb()
+		err = f.takeVerb()
 	}
-	if err == nil && (!v.ai.sip.Refers() || !v.ai.sip.MayRefer(kind, destination)) {
+	if err == nil && (!f.voice.ai.sip.Refers() || !f.voice.ai.sip.MayRefer(kind, destination)) {
 		err = errReferDestination
 	}
 	if err == nil {
-		err = v.transfers.startTransfer(ctx, switchctl.ControlRequest{
+		err = f.transfers.startTransfer(ctx, switchctl.ControlRequest{
 			Event: VerbTransfer, DestinationType: kind, Destination: destination, Source: ledger.SourceAI,
 		}, nil)
 	}
 	if err == nil {
-		v.transfers.now.referral = r
-		v.log.InfoContext(ctx, "voice agent has sent a REFER", "destination_type", kind)
+		f.transfers.now.referral = r
+		f.log.InfoContext(ctx, "voice agent has sent a REFER", "destination_type", kind)
 		return nil
 	}
-	v.c.metrics.rejected.Inc()
-	v.log.InfoContext(ctx, "REFER refused", "destination_type", kind, "error", err)
+	f.c.metrics.rejected.Inc()
+	f.log.InfoContext(ctx, "REFER refused", "destination_type", kind, "error", err)
 	return err
 }
 
@@ -244,53 +253,53 @@ func contactHost(uri string) string {
 	return host
 }
 
-// referFailed tells the sender of a REFER that the transfer came to nothing, and the session's log as well.
-func (v *voice) referFailed(ctx context.Context, r *referral, cause string) {
+// failed tells the sender of a REFER that the transfer came to nothing, and the session's log as well.
+func (f *referrals) failed(ctx context.Context, r *referral, cause string) {
 	if r == nil {
 		return
 	}
 	status := sipagent.Status(cause)
-	v.noteSIP(ctx, map[string]any{"refer": cause, "sip_status": strconv.Itoa(status)})
-	v.notifyReferrer(ctx, r, fmt.Sprintf("%d %s", status, cause), nil)
+	f.voice.noteSIP(ctx, map[string]any{"refer": cause, "sip_status": strconv.Itoa(status)})
+	f.notify(ctx, r, fmt.Sprintf("%d %s", status, cause), nil)
 }
 
-// referDone tells the sender of a REFER that its destination has answered, and then runs then on the actor's goroutine: the sender's leg ends next.
-func (v *voice) referDone(ctx context.Context, r *referral, then func(ctx context.Context)) {
+// done tells the sender of a REFER that its destination has answered, and then runs then on the actor's goroutine: the sender's leg ends next.
+func (f *referrals) done(ctx context.Context, r *referral, then func(ctx context.Context)) {
 	if r == nil || r.event == "" {
 		then(ctx)
 		return
 	}
-	v.notifyReferrer(ctx, r, "200 OK", then)
+	f.notify(ctx, r, "200 OK", then)
 }
 
-// notifyReferrer sends the NOTIFY that ends a REFER's subscription.
-func (v *voice) notifyReferrer(ctx context.Context, r *referral, status string, then func(ctx context.Context)) {
-	link := v.c.link
-	v.beside(func() {
+// notify sends the NOTIFY that ends a REFER's subscription.
+func (f *referrals) notify(ctx context.Context, r *referral, status string, then func(ctx context.Context)) {
+	link := f.c.link
+	f.beside(func() {
 		if r.event != "" {
 			err := link.SendEvent(ctx, "NOTIFY", [][2]string{
 				{"uuid", r.leg}, {"event-string", r.event}, {"content-type", "message/sipfrag;version=2.0"},
 			}, "SIP/2.0 "+status+"\r\n")
 			if err != nil {
-				v.log.WarnContext(ctx, "telling the voice agent of its REFER failed", "error", err)
+				f.log.WarnContext(ctx, "telling the voice agent of its REFER failed", "error", err)
 			}
 		}
 		if then != nil {
-			v.post(musicEnded{then: then})
+			f.post(afterwards{then: then})
 		}
 	})
 }
 
-// endsReferrer ends the leg of a voice agent that may send a REFER: where it has sent one the switch has parked it, and the caller's end doesn't take
+// endLeg ends the leg of a voice agent that may send a REFER: where it has sent one the switch has parked it, and the caller's end doesn't take
 // it along.
-func (v *voice) endsReferrer(ctx context.Context) {
-	s := v.ai
+func (f *referrals) endLeg(ctx context.Context) {
+	s := f.voice.ai
 	if s == nil || !s.overSIP() || !s.sip.Refers() || !s.legUp {
 		return
 	}
 	if r := s.referring; r != nil {
 		s.referring = nil
-		v.beside(func() { closeQuietly(r.up.sock) })
+		f.beside(func() { closeQuietly(r.up.sock) })
 	}
-	v.command(ctx, jobKillLeg, fs.Kill(s.leg, ledger.CauseNormalClearing))
+	f.command(ctx, jobKillLeg, fs.Kill(s.leg, ledger.CauseNormalClearing))
 }

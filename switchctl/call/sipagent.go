@@ -314,7 +314,7 @@ func (v *voice) noteSIP(ctx context.Context, why map[string]any) {
 // sipLeft: the endpoint's leg has ended. Its BYE ends the session as a socket that is closed does. When the caller has hung up, their own end follows.
 func (v *voice) sipLeft(ctx context.Context, ev *esl.Event) {
 	s := v.ai
-	if v.leavesReferring(ctx, ev) {
+	if v.refers.leaves(ctx, ev) {
 		return
 	}
 	s.legUp = false

@@ -43,8 +43,8 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		a.sound.fetched(ctx, m)
 	case musicFetched:
 		a.music.musicThere(ctx, m)
-	case musicEnded:
-		a.music.musicOver(ctx, m)
+	case afterwards:
+		a.proceed(ctx, m)
 	case takeCommand:
 		return a.state, a.takeaway.take(ctx, m)
 	case takeNoted:
@@ -84,7 +84,7 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 	case sipTarget:
 		return a.voice.sipFound(ctx, m)
 	case referAnswered:
-		return a.voice.referReply(ctx, m)
+		return a.refers.replied(ctx, m)
 	case sessionOpened:
 		return a.voice.opened(ctx, m)
 	case mediaEvent:

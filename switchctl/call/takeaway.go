@@ -163,7 +163,7 @@ func (t *takeaway) fromVoiceAgent(ctx context.Context, req switchctl.QueueReques
 		t.disarm(timerTransfer)
 		x.abandon(ctx)
 	}
-	facts := ledger.TransferFacts{DestinationType: destinationPerson, Destination: req.Extension}
+	facts := ledger.TransferFacts{DestinationType: switchctl.DestinationAgent, Destination: req.Extension}
 	x.now = &transfer{facts: facts, handover: &handover{req: req}}
 	x.queueTakes(ctx, x.now)
 }

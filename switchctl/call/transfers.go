@@ -18,14 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
-const (
-	bridgeTimeout = 5 * time.Second
-
-	destinationE164   = "e164"
-	destinationSIP    = "sip_uri"
-	destinationQueue  = "agent_queue"
-	destinationPerson = "agent"
-)
+const bridgeTimeout = 5 * time.Second
 
 type transferPhase int
 
@@ -80,6 +73,7 @@ type transfers struct {
 	line       *callerLine
 	music      *musicPlayer
 	parties    *parties
+	refers     *referrals
 	rec        *recorder
 	talking    *talking
 	voice      *voice
@@ -104,7 +98,7 @@ func (x *transfers) startTransfer(ctx context.Context, req switchctl.ControlRequ
 		return x.conference.occupied(VerbTransfer)
 	}
 	facts := ledger.TransferFacts{DestinationType: req.DestinationType, Destination: req.Destination, Metadata: req.Metadata}
-	people := facts.DestinationType == destinationQueue || facts.DestinationType == destinationPerson
+	people := facts.DestinationType == switchctl.DestinationQueue || facts.DestinationType == switchctl.DestinationAgent
 	if facts.Destination == "" && !people && x.voice.ai.agent.TransferDestination != nil {
 		facts.Destination = *x.voice.ai.agent.TransferDestination
 	}
@@ -112,16 +106,16 @@ func (x *transfers) startTransfer(ctx context.Context, req switchctl.ControlRequ
 		return switchctl.MalformedControl("destination", "is missing, and the voice agent has no transfer_destination")
 	}
 	if facts.DestinationType == "" {
-		facts.DestinationType = destinationE164
+		facts.DestinationType = switchctl.DestinationE164
 		if strings.HasPrefix(facts.Destination, "sip:") {
-			facts.DestinationType = destinationSIP
+			facts.DestinationType = switchctl.DestinationSIP
 		}
 	}
 	t := &transfer{reply: reply}
 	switch facts.DestinationType {
-	case destinationQueue, destinationPerson:
+	case switchctl.DestinationQueue, switchctl.DestinationAgent:
 		return x.startHandover(ctx, facts, reply)
-	case destinationSIP:
+	case switchctl.DestinationSIP:
 		if !strings.HasPrefix(facts.Destination, "sip:") {
 			return switchctl.MalformedControl("destination", "must be a SIP URI, such as sip:desk@example.com")
 		}
@@ -369,7 +363,7 @@ func (x *transfers) bridged(ctx context.Context, ev *esl.Event) (state, error) {
 	}
 	x.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.DestinationType)
 	facts, outcome := t.facts, ledger.SessionTransferredE164
-	if facts.DestinationType == destinationSIP {
+	if facts.DestinationType == switchctl.DestinationSIP {
 		outcome = ledger.SessionTransferredSIPURI
 	}
 	x.voice.endSessionWith(ctx, ledger.SessionEnd{

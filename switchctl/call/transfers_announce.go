@@ -112,7 +112,7 @@ func (x *transfers) connectTransfer(ctx context.Context) {
 	t.phase, t.media = transferBridging, true
 	x.arm(timerTransfer, bridgeTimeout)
 	x.bypass.withSwitchMedia(ctx, func(ctx context.Context) {
-		x.voice.referDone(ctx, t.referral, func(ctx context.Context) {
+		x.refers.done(ctx, t.referral, func(ctx context.Context) {
 			if x.now == t && t.phase == transferBridging {
 				x.bridgeTransfer(ctx)
 			}

@@ -70,7 +70,7 @@ func (x *transfers) endAsBefore(ctx context.Context, then func(ctx context.Conte
 		if err := asBefore.Run(ctx, link); err != nil {
 			x.log.WarnContext(ctx, "resetting the caller's variables failed", "error", err)
 		}
-		x.post(musicEnded{then: then})
+		x.post(afterwards{then: then})
 	})
 }
 
@@ -92,7 +92,7 @@ func (x *transfers) endTransfer(ctx context.Context, cause string) {
 	x.now = nil
 	t.tell(controlResult{err: &switchctl.StateError{State: x.state.String(), Event: VerbTransfer, Detail: cause}})
 	x.dropTransferLeg(ctx, t)
-	x.voice.referFailed(ctx, t.referral, cause)
+	x.refers.failed(ctx, t.referral, cause)
 	if !t.refused {
 		x.transferFailed(ctx, switchctl.ControlRequest{DestinationType: t.facts.DestinationType, Destination: t.facts.Destination}, cause)
 	}

@@ -55,17 +55,17 @@ func (x *transfers) handlerTransfer(ctx context.Context, m transferCommand) erro
 	facts := ledger.TransferFacts{DestinationType: m.destinationType, Destination: m.destination}
 	t := &transfer{facts: facts, handler: true, waiter: m.reply}
 	switch m.destinationType {
-	case destinationE164:
+	case switchctl.DestinationE164:
 		to, err := store.ParsePhone(m.destination)
 		if err != nil {
 			x.log.InfoContext(ctx, "invalid transfer number", "error", err)
 			return m.result(switchctl.OutcomeFailed)
 		}
 		t.to, t.facts.Destination = to, to.E164()
-	case destinationSIP:
+	case switchctl.DestinationSIP:
 		t.uri = m.destination
 	default:
-		return switchctl.InvalidControl("destination_type", "must be "+destinationE164+" or "+destinationSIP)
+		return switchctl.InvalidControl("destination_type", "must be "+switchctl.DestinationE164+" or "+switchctl.DestinationSIP)
 	}
 	x.talking.stopDigits(ctx)
 	x.now = t

@@ -45,7 +45,7 @@ func (queueAllowed) Essential() bool { return true }
 // queueRequest is what a transfer to people asks for.
 func queueRequest(facts ledger.TransferFacts) switchctl.QueueRequest {
 	req := switchctl.QueueRequest{Metadata: facts.Metadata, AnnounceURL: announceURL(facts.Metadata)}
-	if facts.DestinationType == destinationPerson {
+	if facts.DestinationType == switchctl.DestinationAgent {
 		req.Extension = facts.Destination
 	} else {
 		req.Queue = cmp.Or(facts.Destination, defaultQueue)
@@ -55,10 +55,10 @@ func queueRequest(facts ledger.TransferFacts) switchctl.QueueRequest {
 
 // startHandover asks the queue. Until it has answered the transfer is pending.
 func (x *transfers) startHandover(ctx context.Context, facts ledger.TransferFacts, reply chan<- controlResult) error {
-	if facts.DestinationType == destinationPerson && facts.Destination == "" {
+	if facts.DestinationType == switchctl.DestinationAgent && facts.Destination == "" {
 		return switchctl.InvalidControl("destination", "must be an agent's extension")
 	}
-	if facts.DestinationType == destinationQueue {
+	if facts.DestinationType == switchctl.DestinationQueue {
 		facts.Destination = cmp.Or(facts.Destination, defaultQueue)
 	}
 	x.askQueue(ctx, &transfer{facts: facts, reply: reply, handover: &handover{req: queueRequest(facts)}})
@@ -92,7 +92,7 @@ func (x *transfers) disconnected(ctx context.Context, outcome ledger.SessionOutc
 		x.voice.endSession(ctx, outcome, nil, reason)
 		return
 	}
-	facts := ledger.TransferFacts{DestinationType: destinationQueue, Destination: defaultQueue}
+	facts := ledger.TransferFacts{DestinationType: switchctl.DestinationQueue, Destination: defaultQueue}
 	x.askQueue(ctx, &transfer{facts: facts, handover: &handover{
 		req: queueRequest(facts), forced: true, outcome: outcome, cause: cause, reason: reason,
 	}})
@@ -144,7 +144,7 @@ func (x *transfers) queueAnswered(ctx context.Context, m queueAllowed) (state, e
 	default:
 		x.keepInsights(ctx, t.facts.Metadata)
 		t.tell(controlResult{result: map[string]any{}})
-		x.voice.referDone(ctx, t.referral, func(ctx context.Context) {
+		x.refers.done(ctx, t.referral, func(ctx context.Context) {
 			if x.now == t {
 				x.queueTakes(ctx, t)
 			}
@@ -245,7 +245,7 @@ func queuedBefore(session db.AiSession) *switchctl.QueueRequest {
 		return nil
 	}
 	facts := ledger.TransferFacts{DestinationType: kept.Final.DestinationType, Destination: kept.Final.Destination, Metadata: kept.Final.Metadata}
-	if facts.DestinationType != destinationQueue && facts.DestinationType != destinationPerson {
+	if facts.DestinationType != switchctl.DestinationQueue && facts.DestinationType != switchctl.DestinationAgent {
 		return nil
 	}
 	req := queueRequest(facts)

@@ -123,6 +123,7 @@ type voice struct {
 	monitors   *monitors
 	music      *musicPlayer
 	parties    *parties
+	refers     *referrals
 	rec        *recorder
 	sound      *sound
 	supervised *supervised

@@ -111,7 +111,7 @@ func (v *voice) bridgeRefused() (state, error) {
 // legDue: the media leg timed out.
 func (v *voice) legDue(ctx context.Context) (state, error) {
 	s := v.ai
-	if s.live() && v.killCause == "" && v.referDue(ctx) {
+	if s.live() && v.killCause == "" && v.refers.due(ctx) {
 		return v.state, nil
 	}
 	if !s.live() || s.legUp || v.killCause != "" || v.transfers.now.bridging() || v.transfers.now.bridged() {

@@ -4,9 +4,13 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl"
 )
 
 // What may become of a voice agent's REFER (RFC 3515).
@@ -22,14 +26,6 @@ const (
 	maxDestinations, maxDestination = 64, 512
 	// maxReferTo bounds a Refer-To, in bytes.
 	maxReferTo = 1024
-)
-
-// The kinds of destinations, as the verb transfer names them.
-const (
-	toNumber = "e164"
-	toURI    = "sip_uri"
-	toQueue  = "agent_queue"
-	toAgent  = "agent"
 )
 
 // Errors of [ParseReferTo].
@@ -76,17 +72,17 @@ func ParseReferTo(header string, local []string) (kind, destination string, err 
 	}
 	switch {
 	case strings.EqualFold(scheme, "tel") && !at && rest != "":
-		return toNumber, user, nil
+		return switchctl.DestinationE164, user, nil
 	case !strings.EqualFold(scheme, "sip") || !at || user == "" || host == "":
 		return "", "", ErrReferTo
 	case phone || isLocal(host, local) && isNumber(user):
-		return toNumber, user, nil
+		return switchctl.DestinationE164, user, nil
 	case !isLocal(host, local):
-		return toURI, "sip:" + rest, nil
-	case user == toQueue:
-		return toQueue, "", nil
+		return switchctl.DestinationSIP, "sip:" + rest, nil
+	case user == switchctl.DestinationQueue:
+		return switchctl.DestinationQueue, "", nil
 	}
-	return toAgent, user, nil
+	return switchctl.DestinationAgent, user, nil
 }
 
 // isNumber tells a number from an agent's extension.
@@ -105,26 +101,18 @@ func isLocal(host string, local []string) bool {
 	return false
 }
 
-// MayRefer tells whether a REFER may name a destination: one of TransferDestinations, or any if there are none.
+// MayRefer tells whether a REFER may name a destination: one of TransferDestinations, or any if there are none. Numbers are the same in each of the forms
+// in which they are dialed.
 func (c Config) MayRefer(kind, destination string) bool {
-	if kind == toQueue {
-		destination = toQueue
+	if kind == switchctl.DestinationQueue {
+		destination = switchctl.DestinationQueue
 	}
-	for _, allowed := range c.TransferDestinations {
-		if strings.EqualFold(allowed, destination) || kind == toNumber && digits(allowed) == digits(destination) && digits(allowed) != "" {
-			return true
-		}
-	}
-	return len(c.TransferDestinations) == 0
-}
-
-// digits are those of a number; "" for what is none.
-func digits(number string) string {
-	plain := strings.NewReplacer("+", "", "-", "", " ", "").Replace(number)
-	if strings.Trim(plain, "0123456789") != "" {
-		return ""
-	}
-	return plain
+	number, err := store.ParsePhone(destination)
+	phone := kind == switchctl.DestinationE164 && err == nil
+	return len(c.TransferDestinations) == 0 || slices.ContainsFunc(c.TransferDestinations, func(allowed string) bool {
+		other, err := store.ParsePhone(allowed)
+		return strings.EqualFold(allowed, destination) || phone && err == nil && other == number
+	})
 }
 
 // Status is the SIP status that tells a REFER's sender of a transfer that came to nothing, by its cause.

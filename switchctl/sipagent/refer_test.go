@@ -60,7 +60,7 @@ func TestReferDestinations(t *testing.T) {
 	c, err := ParseConfig(json.RawMessage(`{"sip_uri":"sip:a@b","refer":"transfer","transfer_destinations":["+91 98765-43210","sip:Desk@pbx.example","agent_queue"]}`))
 	require.NoError(t, err)
 	require.True(t, c.Refers())
-	for _, may := range [][2]string{{"e164", "+919876543210"}, {"sip_uri", "sip:desk@pbx.example"}, {"agent_queue", ""}} {
+	for _, may := range [][2]string{{"e164", "+919876543210"}, {"e164", "9876543210"}, {"e164", "098765-43210"}, {"sip_uri", "sip:desk@pbx.example"}, {"agent_queue", ""}} {
 		require.True(t, c.MayRefer(may[0], may[1]), may)
 	}
 	for _, not := range [][2]string{{"e164", "+919876543211"}, {"e164", "x"}, {"sip_uri", "sip:desk@pbx.example:5070"}, {"agent", "1001"}, {"agent", "919876543210"}} {
