@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -272,7 +274,11 @@ func (f *referrals) done(ctx context.Context, r *referral, then func(ctx context
 	f.notify(ctx, r, "200 OK", then)
 }
 
-// notify sends the NOTIFY that ends a REFER's subscription.
+// notifyTime is how long the switch may take to send a NOTIFY: it takes the command for sent when others of its threads are still to do it, and a leg that
+// has ended by then sends none.
+const notifyTime = 100 * time.Millisecond
+
+// notify sends the NOTIFY that ends a REFER's subscription, and then runs then, if there is one, on the actor's goroutine.
 func (f *referrals) notify(ctx context.Context, r *referral, status string, then func(ctx context.Context)) {
 	link := f.c.link
 	f.beside(func() {
@@ -284,7 +290,7 @@ func (f *referrals) notify(ctx context.Context, r *referral, status string, then
 				f.log.WarnContext(ctx, "telling the voice agent of its REFER failed", "error", err)
 			}
 		}
-		if then != nil {
+		if then != nil && rt.Pause(ctx, f.c.clock, notifyTime) == nil {
 			f.post(afterwards{then: then})
 		}
 	})
