@@ -1,8 +1,10 @@
 package aikit
 
 import (
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,7 +28,10 @@ func TestCallStatesAreTold(t *testing.T) {
 	defer func() { require.NoError(t, k.Close(t.Context())) }()
 	_, err = k.Run(t.Context(), []string{"silence"}, nil)
 	require.NoError(t, err)
-	mu.Lock()
-	defer mu.Unlock()
-	require.Equal(t, []string{"metadata", "call_state", "call_state"}, kinds, "answered, and ended")
+	want := []string{"metadata", "call_state", "call_state"} // answered, and ended
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Equal(want, kinds)
+	}, 10*time.Second, 10*time.Millisecond, "the server takes what was sent when it comes to it")
 }
