@@ -19,8 +19,11 @@ type uuidCodec struct{ pgtype.UUIDCodec }
 
 // PlanEncode implements pgtype.Codec.
 func (c uuidCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
-	if _, ours := value.(uuid.UUID); ours && format == pgtype.BinaryFormatCode {
-		return uuidEncode{}
+	if format == pgtype.BinaryFormatCode {
+		switch value.(type) {
+		case uuid.UUID, *uuid.UUID:
+			return uuidEncode{}
+		}
 	}
 	return c.UUIDCodec.PlanEncode(m, oid, format, value)
 }
@@ -36,11 +39,13 @@ func (c uuidCodec) PlanScan(m *pgtype.Map, oid uint32, format int16, target any)
 type uuidEncode struct{}
 
 func (uuidEncode) Encode(value any, buf []byte) ([]byte, error) {
-	id, ours := value.(uuid.UUID)
-	if !ours {
-		return nil, fmt.Errorf("encode a UUID: %T is none", value)
+	switch id := value.(type) {
+	case uuid.UUID:
+		return append(buf, id[:]...), nil
+	case *uuid.UUID: // nil is NULL, which the driver has seen to
+		return append(buf, id[:]...), nil
 	}
-	return append(buf, id[:]...), nil
+	return nil, fmt.Errorf("encode a UUID: %T is none", value)
 }
 
 type uuidScan struct{}
