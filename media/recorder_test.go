@@ -88,7 +88,7 @@ func TestCallOutlivesItsRecording(t *testing.T) {
 	spec.Recording = &record.Spec{Path: filepath.Join(t.TempDir(), "gone", "x.wav"), Start: start}
 	sess, ai := r.open(spec)
 	p := newPhone(t)
-	p.call(sess)
+	require.Equal(t, 200, p.invite(sess.URI(), p.sdpBody("0", "")).StatusCode)
 	ai.say(dsptest.Tone(1000, 16000, 16000))
 	p.speak(dsptest.Tone(425, 8000, 8000))
 	require.ErrorIs(t, event[RecordingFailed](t, sess).Err, fs.ErrNotExist)

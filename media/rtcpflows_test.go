@@ -58,7 +58,7 @@ func TestRTCPFlows(t *testing.T) {
 	p.speak(make([]int16, 10*dsp.FrameSamples))
 	p.seq += 10 // half of them are lost
 	p.speak(make([]int16, 10*dsp.FrameSamples))
-	require.Eventually(t, func() bool { return sess.Stats().PacketsOut > 10 }, soon, tick)
+	require.Eventually(t, func() bool { st := sess.Stats(); return st.PacketsOut > 10 && st.PacketsIn == 20 }, soon, tick)
 
 	soonReport(sess)
 	sr := nextReport[*rtcp.SenderReport](t, c)

@@ -79,7 +79,7 @@ func TestMediaTimeout(t *testing.T) {
 	spec.MediaTimeout = 200 * time.Millisecond
 	sess, _ := r.open(spec)
 	p := newPhone(t)
-	p.call(sess)
+	require.Equal(t, 200, p.invite(sess.URI(), p.sdpBody("0", "")).StatusCode)
 	for range 2 {
 		require.GreaterOrEqual(t, event[LegSilent](t, sess).For, spec.MediaTimeout)
 		p.send(make([]int16, 160))
