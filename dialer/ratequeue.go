@@ -11,10 +11,12 @@ import (
 
 // rateQueue has the pacers of a tenant that wait for a trunk's calls per second try one after the other, and not before the next call may begin: of
 // eight campaigns behind one trunk seven would ask the gate in vain each time. The next is who was served longest ago, so that one whose claim has run
-// out meanwhile keeps its place. It is safe for concurrent use.
+// out meanwhile keeps its place. Each controller has its own: one that has just had a call waits for a moment, by which another whose database is
+// further away comes before it. It is safe for concurrent use.
 type rateQueue struct {
-	mu    sync.Mutex
-	lines map[uuid.UUID]*rateLine // of tenants who must wait
+	mu     sync.Mutex
+	lines  map[uuid.UUID]*rateLine // of tenants who must wait
+	shares map[uuid.UUID]*rateShare
 }
 
 // rateLine is one tenant's. Its fields are rateQueue.mu's.
@@ -25,7 +27,27 @@ type rateLine struct {
 	width   int // how many may try at a time: one while the rate binds, one more after each try that it has kept from nothing
 	trying  int
 	waiting []*rateTurn
+	share   *rateShare
 }
+
+// rateShare is how a controller shares a tenant's trunks with others. It outlives the line.
+type rateShare struct {
+	calls  int           // admissions that left no room
+	lost   int           // tries in a row that came too late, since another took the call
+	rivals time.Time     // when the last of these was; zero where nobody else is known
+	yields time.Duration // how much later than it may the next call is tried
+}
+
+const (
+	// rateYield is how long a controller that has had a call leaves the next to others; half as long after each try that came too late. It is more
+	// than one database is further away than another. yieldAnyway is how many of its calls it does so for once when it knows of no others,
+	// and rivalsFor how long it knows of them.
+	rateYield   = 32 * time.Millisecond
+	yieldAnyway = 16
+	rivalsFor   = time.Minute
+	// rateEarly is how much earlier than allowed a try may come by inaccuracy alone.
+	rateEarly = 5 * time.Millisecond
+)
 
 // rateTurn is one pacer's try. One goroutine uses it.
 type rateTurn struct {
@@ -62,10 +84,17 @@ func (t *rateTurn) enter(ctx context.Context) (queued bool, err error) {
 // refused gives the turn up until then, and waits for the next. Error: that of ctx.
 func (t *rateTurn) refused(ctx context.Context, until time.Time) error {
 	t.q.mu.Lock()
-	if t.line != nil {
-		t.line.trying--
+	if line := t.line; line != nil {
+		line.trying--
+		if t.waited && time.Until(until) > rateEarly {
+			line.share.rivals = time.Now()
+			line.share.lost++
+			line.share.yield()
+		}
 	}
-	t.join(t.q.narrow(t.tenant, until))
+	line := t.q.line(t.tenant)
+	t.q.narrow(line, until)
+	t.join(line)
 	t.q.mu.Unlock()
 	return t.await(ctx)
 }
@@ -74,7 +103,12 @@ func (t *rateTurn) refused(ctx context.Context, until time.Time) error {
 func (t *rateTurn) admitted(room int64, next time.Time) {
 	t.q.mu.Lock()
 	if !next.IsZero() {
-		t.q.next(t.q.narrow(t.tenant, next)) // whose turn was none of the line's has no end that gives the next
+		line := t.q.line(t.tenant)
+		line.share.calls++
+		line.share.lost = 0
+		line.share.yield()
+		t.q.narrow(line, next)
+		t.q.next(line) // whose turn was none of the line's has no end that gives the next
 	} else if t.line != nil {
 		t.line.width = min(t.line.width, int(max(room, 1))-1)
 	}
@@ -82,22 +116,37 @@ func (t *rateTurn) admitted(room int64, next time.Time) {
 	t.end(next.IsZero())
 }
 
-// narrow has a tenant's turns wait until then, one at a time. It is called under mu.
-func (q *rateQueue) narrow(tenant uuid.UUID, until time.Time) *rateLine {
+// line is a tenant's, which it makes where there is none. It is called under mu.
+func (q *rateQueue) line(tenant uuid.UUID) *rateLine {
+	if q.lines == nil {
+		q.lines, q.shares = make(map[uuid.UUID]*rateLine), make(map[uuid.UUID]*rateShare)
+	}
 	line := q.lines[tenant]
 	if line == nil {
-		if q.lines == nil {
-			q.lines = make(map[uuid.UUID]*rateLine)
+		if q.shares[tenant] == nil {
+			q.shares[tenant] = &rateShare{}
 		}
-		line = &rateLine{}
+		line = &rateLine{share: q.shares[tenant]}
 		q.lines[tenant] = line
 	}
-	line.until, line.due, line.width = until, true, 1
+	return line
+}
+
+// narrow has a tenant's turns wait until then, one at a time. It is called under mu.
+func (q *rateQueue) narrow(line *rateLine, until time.Time) {
+	line.until, line.due, line.width = until.Add(line.share.yields), true, 1
 	if line.timer != nil {
 		line.timer.Stop()
 		line.timer = nil
 	}
-	return line
+}
+
+// yield decides how long the next call is left to other controllers.
+func (s *rateShare) yield() {
+	s.yields = 0
+	if s.calls%yieldAnyway == 0 || time.Since(s.rivals) <= rivalsFor {
+		s.yields = rateYield >> min(s.lost, 8)
+	}
 }
 
 // leave ends the turn. It may be called again.

@@ -27,7 +27,7 @@ func TestRateQueueStarvesNoShortPlan(t *testing.T) {
 			if c == 0 {
 				hold = planEvery
 			}
-			pacers.Go(func() { rate.pace(ctx, &q, tenant, hold, func() { calls[c]++ }) })
+			pacers.Go(func() { rate.pace(ctx, &q, tenant, hold, rate.takes, func() { calls[c]++ }) })
 		}
 		pacers.Wait()
 		t.Logf("%v, refused %d", calls, rate.refused)

@@ -72,8 +72,8 @@ type fakeRate struct {
 }
 
 // admit also tells how many calls may begin at once, or when the next.
-func (r *fakeRate) admit() (room int64, next time.Time, ok bool) {
-	time.Sleep(r.takes) //nolint:forbidigo // the clock is the bubble's
+func (r *fakeRate) admit(takes time.Duration) (room int64, next time.Time, ok bool) {
+	time.Sleep(takes) //nolint:forbidigo // the clock is the bubble's
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -92,8 +92,8 @@ func (r *fakeRate) admit() (room int64, next time.Time, ok bool) {
 	return room, time.Time{}, true
 }
 
-// pace dials as a pacer does, whose claims last so long, until ctx ends; served is told of each call.
-func (r *fakeRate) pace(ctx context.Context, q *rateQueue, tenant uuid.UUID, claim time.Duration, called func()) {
+// pace dials as a pacer does, whose claims last so long and whose admissions take so long, until ctx ends; called is told of each call.
+func (r *fakeRate) pace(ctx context.Context, q *rateQueue, tenant uuid.UUID, claim, takes time.Duration, called func()) {
 	var served time.Time
 	for ctx.Err() == nil {
 		func() {
@@ -103,7 +103,7 @@ func (r *fakeRate) pace(ctx context.Context, q *rateQueue, tenant uuid.UUID, cla
 			defer turn.leave()
 			_, err := turn.enter(held)
 			for err == nil && ctx.Err() == nil {
-				room, next, ok := r.admit()
+				room, next, ok := r.admit(takes)
 				if ok {
 					turn.admitted(room, next)
 					served = time.Now()
@@ -123,7 +123,7 @@ func (r *fakeRate) rated(ctx context.Context, campaigns int, claim time.Duration
 	tenant := uuid.New()
 	calls = make([]int, campaigns)
 	for c := range campaigns {
-		pacers.Go(func() { r.pace(ctx, &q, tenant, claim, func() { calls[c]++ }) })
+		pacers.Go(func() { r.pace(ctx, &q, tenant, claim, r.takes, func() { calls[c]++ }) })
 	}
 	return calls, pacers.Wait
 }
