@@ -4,7 +4,8 @@
 // It has two parts:
 //
 // The sources, by which the model is made and judged. A source is one synthesizer, or what one publisher has recorded, and is trained on or held out as
-// a whole: no voice, text, recording or tune of a held-out source is heard in training.
+// a whole: no voice, recording or tune of a held-out source is heard in training, nor its texts, but for a few greetings of a word or two that differ
+// in punctuation alone (TestHeldOutTexts).
 //
 //   - Trained on: espeak-ng, mbrola, festival (with the one voice that it shares with flite, and the one that it shares with RHVoice), and the
 //     announcements of Allison (English, Mexican Spanish) and June (Canadian French).
