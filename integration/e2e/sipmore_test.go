@@ -51,11 +51,15 @@ func TestSIPLeavesToTheQueue(t *testing.T) {
 		s := bot.next(t)
 		eventually(t, 20*time.Second, "it hears the caller", func() bool { return s.heard(callerHz) > 300 })
 		s.bye(t)
-		c.hears(t, number, agentHz, 1, "the caller hears the agent")
+		caller := c.callee(t, number)
+		eventually(t, 20*time.Second, "the caller hears the agent", func() bool { return caller(agentHz) > 1500 })
 		callID := c.calls(t, campaign)[0].ID
 		c.hangUp(t, number)
 		require.Equal(t, "completed", c.endedCall(t, callID).Status)
 		a.dispose(t, callID)
+		w, err := wav.Parse(c.recording(t, callID))
+		require.NoError(t, err)
+		require.Greater(t, wavHeard(w.Channel(1), w.Rate, agentHz), int64(500), "the recording goes on with the agent")
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
@@ -92,23 +93,46 @@ func TestSIPReferFails(t *testing.T) {
 	})
 }
 
-// An endpoint that hangs up behind its REFER has handed the caller over all the same.
+// An endpoint that hangs up behind its REFER, at once or once it is with the caller again, has handed the caller over all the same: they hear ringback
+// meanwhile, and the recording goes on.
 func TestSIPReferAndBye(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
 		r := newReceiver(t, accept)
 		c.subscribe(t, r.URL, "ai_session.*")
-		const number, other = "9876192320", "9876192321"
-		campaign, callID, s, _ := c.referring(t, number, nil, nil)
-		require.Equal(t, http.StatusAccepted, s.refer(t, "<tel:+91"+other+">"))
-		s.bye(t)
-		eventually(t, 20*time.Second, "the other party hears the caller", func() bool {
-			report, ok := c.report(t, "+91"+other)
-			return ok && len(onsets(report.Heard, callerHz)) > 0
-		})
-		outcome, _ := r.sessionEnd(t, callID, "sip")
-		require.Equal(t, "transferred_e164", outcome)
-		c.hangUp(t, "+91"+other)
-		require.Equal(t, "completed", c.ended(t, campaign, 1, 20*time.Second)[0].Status)
+		for number, later := range map[string]bool{"9876192320": false, "9876192322": true} {
+			other := map[bool]string{false: "9876192321", true: "9876192364"}[later] // the second rings for long
+			campaign, callID, s, caller := c.referring(t, number, nil, nil)
+			caller.hears(t, agentHz, "the voice agent goes on")
+			require.Equal(t, http.StatusAccepted, s.refer(t, "<tel:+91"+other+">"))
+			if later {
+				before := s.heard(callerHz)
+				eventually(t, 20*time.Second, "it hears the caller again", func() bool { return s.heard(callerHz) > before+100 })
+			}
+			s.bye(t)
+			eventually(t, 20*time.Second, "the other party hears the caller", func() bool {
+				report, ok := c.report(t, "+91"+other)
+				return ok && len(onsets(report.Heard, callerHz)) > 0
+			})
+			outcome, _ := r.sessionEnd(t, callID, "sip")
+			require.Equal(t, "transferred_e164", outcome)
+			eventually(t, 20*time.Second, "the caller hears the other party", func() bool { return caller(callerHz) > 1500 })
+			c.hangUp(t, "+91"+other)
+			require.Equal(t, "completed", c.ended(t, campaign, 1, 20*time.Second)[0].Status)
+			w, err := wav.Parse(c.recording(t, callID))
+			require.NoError(t, err)
+			right := w.Channel(1)
+			require.Greater(t, wavHeard(right, w.Rate, agentHz), int64(100), "the voice agent is on the right")
+			require.Greater(t, wavHeard(right, w.Rate, callerHz), int64(1000), "and then the other party")
+		}
 		c.atRest(t)
 	})
+}
+
+// wavHeard is for how long a frequency is in one channel of a file, in milliseconds.
+func wavHeard(samples []int16, rate int, hz float64) int64 {
+	listener := tone.NewListener(rate, []float64{hz})
+	for i, frame := 0, rate/50; i+frame <= len(samples); i += frame {
+		listener.Hear(time.Unix(0, 0).Add(time.Duration(i)*time.Second/time.Duration(rate)), samples[i:i+frame], nil)
+	}
+	return heardOf(listener.Heard(), hz)
 }

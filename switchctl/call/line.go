@@ -155,6 +155,7 @@ func (l *callerLine) callerCame(ctx context.Context, m socketUp) (state, error) 
 			l.arm(timerLeg, legGone) // its leg's own end tells why
 		}
 		l.voice.tryBridge(ctx)
+		l.transfers.ringAlone(ctx)
 	}
 	l.agents.tryAgent(ctx)
 	l.machine.playMessage(ctx)

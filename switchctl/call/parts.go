@@ -41,7 +41,7 @@ func newParts(k *core) parts {
 		keypad: p.keypad, machine: p.machine, music: p.music, parties: who, rec: p.rec, sound: p.sound, talking: p.talking,
 		refers: p.refers, takeaway: p.takeaway, transfers: p.transfers, voice: p.voice,
 	}
-	*p.refers = referrals{core: k, line: p.line, music: p.music, transfers: p.transfers, voice: p.voice}
+	*p.refers = referrals{core: k, line: p.line, transfers: p.transfers, voice: p.voice}
 	*p.ending = ending{
 		core: k, agents: p.agents, conference: p.conference, handling: p.handling, line: p.line, monitors: p.monitors, supervised: p.supervised, talking: p.talking,
 		refers: p.refers, taps: p.taps, transfers: p.transfers, verbs: p.verbs, voice: p.voice,

@@ -65,7 +65,6 @@ type referral struct {
 type referrals struct {
 	*core
 	line      *callerLine
-	music     *musicPlayer
 	transfers *transfers
 	voice     *voice
 }
@@ -215,9 +214,7 @@ func (f *referrals) goOn(ctx context.Context) {
 	if r.left != nil {
 		f.voice.sipLeft(ctx, r.left) // a transfer that is under way goes on
 	}
-	if !s.legUp && f.transfers.now.pending() {
-		f.music.ringToCaller(ctx)
-	}
+	f.transfers.ringAlone(ctx)
 }
 
 // start starts the transfer that a REFER asks for, unless the voice agent's settings are against it.

@@ -138,6 +138,7 @@ func (v *voice) bridgeSIP(ctx context.Context) {
 		return
 	}
 	s.bridging = true
+	v.rec.endHumanPart(ctx)
 	v.rec.recordVoiceAgent(ctx)
 	v.arm(timerLeg, s.sip.RingTimeout()+fs.OriginateSlack)
 	v.execute(ctx, esl.ExecuteRequest{App: "bridge", Arg: arg})

@@ -210,6 +210,15 @@ func (x *transfers) ringOrNot() {
 	}
 }
 
+// ringAlone has a caller whom a SIP endpoint has left hear ringback while the transfer that they wait for is on its way.
+func (x *transfers) ringAlone(ctx context.Context) {
+	t, s := x.now, x.voice.ai
+	forced := t != nil && t.handover != nil && t.handover.forced // it is the queue that rings
+	if s.live() && s.overSIP() && s.answered && !s.legUp && t.pending() && !t.bridging() && !forced {
+		x.music.ringToCaller(ctx)
+	}
+}
+
 // tell answers the verb, once.
 func (t *transfer) tell(r controlResult) {
 	if t.reply != nil {

@@ -45,7 +45,6 @@ func (v *voice) tryBridge(ctx context.Context) {
 		return
 	}
 	if s.overSIP() {
-		v.rec.endHumanPart(ctx)
 		v.bridgeSIP(ctx)
 		return
 	}
