@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer/gate"
 )
 
 // rateQueue has the pacers of a tenant that wait for a trunk's calls per second try one after the other, and not before the next call may begin: of
@@ -61,6 +63,12 @@ type rateTurn struct {
 
 func (q *rateQueue) turn(tenant uuid.UUID, served time.Time) *rateTurn {
 	return &rateTurn{q: q, tenant: tenant, served: served}
+}
+
+// first is a turn before all pacers', those of campaigns that were never served too.
+func (q *rateQueue) first(tenant uuid.UUID) gate.Turn {
+	t := q.turn(tenant, time.Time{}.Add(-1))
+	return gate.Turn{Refused: t.refused, Admitted: t.admitted, Leave: t.leave}
 }
 
 // enter waits for the turn where others of the tenant wait, or the next call may not begin yet, which queued tells. Error: that of ctx.

@@ -179,6 +179,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 		core: k, campaigns: s.Campaigns, leads: s.Leads, gate: s.Gate, scrubs: s.Scrubs, audio: shelf, crews: staffing.NewAllocator(),
 		shares: staffing.NewShares(), paces: paces,
 	}
+	s.Gate.Turns = s.Pacers.rates.first
 	s.Statistics = &statistics{core: k, campaigns: s.Campaigns, pacers: s.Pacers}
 	if cfg.Agents != nil {
 		s.Supervisors = supervisors.New(supervisors.Config{

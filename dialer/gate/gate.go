@@ -53,6 +53,8 @@ type Gate struct {
 	Leads       *leads.Service
 	Audio       *audio.Shelf
 	Plans       Plans
+	// Turns gives a leg that somebody waits for a place before the campaigns of its tenant that wait for a trunk's calls per second; nil refuses it at once.
+	Turns func(tenant uuid.UUID) Turn
 	// AdmittedTotal counts the calls that were let through, by purpose; RefusedTotal the others, by reason.
 	AdmittedTotal, RefusedTotal *prometheus.CounterVec
 	// Admitted, unless nil, is told of each leg that may be dialed. Set it before there are any.
@@ -87,6 +89,9 @@ func (g *Gate) AdmitListed(ctx context.Context, req admission.Request, listing *
 	var refusal *RefusalError
 	if errors.As(err, &refusal) && refusal.fetch != "" && req.AgentID != nil && g.Audio.Fetch(ctx, req.TenantID, refusal.fetch) {
 		adm, err = g.admit(ctx, req, listing)
+	}
+	if errors.As(err, &refusal) && refusal.Reason == ReasonTrunkRate && awaited(req) && g.Turns != nil {
+		adm, err = g.admitInTurn(ctx, req, listing, refusal)
 	}
 	switch {
 	case errors.As(err, &refusal):
