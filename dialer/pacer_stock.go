@@ -14,10 +14,14 @@ type claimSize int
 
 const minClaim claimSize = 4
 
-// after is the size that follows a claim of which so many leads were settled: half as many again, or twice the size when all were.
+// after is the size that follows a claim of which so many leads were settled: half as many again, or twice the size when all were; one when none was:
+// of a hundred campaigns behind one call a second each claims in vain for most of the time.
 func (s claimSize) after(claimed, settled int) claimSize {
 	if settled == claimed {
 		return min(2*s, leads.ClaimBatch)
+	}
+	if settled == 0 {
+		return 1
 	}
 	return min(max(claimSize(settled+settled/2), minClaim), leads.ClaimBatch)
 }

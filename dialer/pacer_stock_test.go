@@ -18,7 +18,7 @@ func TestClaimSizeFollowsWhatIsDialed(t *testing.T) {
 		claimed, settled int
 		next             claimSize
 	}{
-		{50, 50, 50, 50}, {50, 50, 19, 28}, {28, 28, 19, 28}, {28, 28, 28, 50}, {20, 3, 3, 40}, {50, 50, 0, minClaim}, {4, 4, 4, 8}, {8, 8, 1, minClaim},
+		{50, 50, 50, 50}, {50, 50, 19, 28}, {28, 28, 19, 28}, {28, 28, 28, 50}, {20, 3, 3, 40}, {50, 50, 0, 1}, {1, 1, 1, 2}, {4, 4, 0, 1}, {4, 4, 4, 8}, {8, 8, 1, minClaim},
 	} {
 		require.Equal(t, c.next, c.size.after(c.claimed, c.settled), "%+v", c)
 	}

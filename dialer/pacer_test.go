@@ -403,7 +403,7 @@ func TestPacerGivesLeadsBackThatASlowTrunkKeepsWaiting(t *testing.T) {
 	require.Zero(t, p.round(t.Context()), "the next round follows at once")
 	require.Zero(t, tries)
 	require.Zero(t, claimed())
-	require.Equal(t, minClaim, p.size, "fewer are claimed next")
+	require.Equal(t, claimSize(1), p.size, "fewer are claimed next")
 
 	p.hold = time.Hour
 	for want := 1; want <= 2; want++ {
