@@ -253,7 +253,7 @@ func (p *pacer) dialOne(ctx context.Context, lead leads.Claimed, agent *uuid.UUI
 		err := p.originator.CanOriginate()
 		if err == nil && turn == nil {
 			asked := time.Now()
-			listing = p.ask(ctx, lead)
+			listing = p.listing(ctx, lead)
 			until = until.Add(time.Since(asked))
 			turn = p.s.rates.turn(p.Tenant, p.served)
 			defer turn.leave()

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer/gate"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 )
 
@@ -32,6 +35,8 @@ type stock struct {
 	leads   []leads.Claimed
 	claimed int       // how many leads the claim had
 	until   time.Time // they go back then
+	// asked is what the registry has said of those of them whose turn didn't come: each plan that runs out before would ask again.
+	asked map[uuid.UUID]*gate.Listing
 }
 
 // take gives up to n leads of the stock, in their order.
@@ -40,6 +45,21 @@ func (s *stock) take(n int) []leads.Claimed {
 	out := s.leads[:n]
 	s.leads = s.leads[n:]
 	return out
+}
+
+// listing asks the do-not-call registry about a lead's number, once while the lead is held.
+func (p *pacer) listing(ctx context.Context, lead leads.Claimed) *gate.Listing {
+	if l := p.stock.asked[lead.ID]; l != nil {
+		return l
+	}
+	l := p.ask(ctx, lead)
+	if l.Known() {
+		if p.stock.asked == nil {
+			p.stock.asked = make(map[uuid.UUID]*gate.Listing)
+		}
+		p.stock.asked[lead.ID] = l
+	}
+	return l
 }
 
 // keep puts back what a round has not dialed, or gives it back when its time is over, or the campaign is quiet for a while.

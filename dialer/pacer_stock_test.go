@@ -61,3 +61,37 @@ func TestPacerDialsWhatAnEarlierRoundHasClaimed(t *testing.T) {
 		require.Equal(t, list[i].ID, *call.LeadID, "in their order")
 	}
 }
+
+// The registry is asked once about a lead that waits for its turn by several plans, and again when it was given back meanwhile.
+func TestPacerAsksTheRegistryOnceWhileALeadIsHeld(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Now = time.Now }).trunkAndNumber(t)
+	campaign := b.running(t)
+	b.push(t, campaign.ID, "9876543210")
+	asked := func() int {
+		b.registry.mu.Lock()
+		defer b.registry.mu.Unlock()
+		return b.registry.asked
+	}
+	p := newPacer(b.svc.Pacers, &fakeSwitch{}, b.tenant, campaign.ID, nil)
+	p.book = newCallBook("node-1", false)
+	other := b.svc.Pacers.rates.turn(b.tenant, time.Time{})
+	require.NoError(t, other.refused(t.Context(), time.Now()))
+	defer other.leave()
+	claim := func() {
+		list, _, err := p.Claim(t.Context(), leads.ClaimBatch, time.Now())
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		p.stock = stock{claimed: 1, until: time.Now().Add(time.Hour), leads: list}
+	}
+	claim()
+	before := asked()
+	for range 3 {
+		require.False(t, p.dial(t.Context(), p.stock.take(1), plan{holds: 20 * time.Millisecond}))
+	}
+	require.Equal(t, before+1, asked())
+	p.empty(t.Context())
+	claim()
+	require.False(t, p.dial(t.Context(), p.stock.take(1), plan{holds: 20 * time.Millisecond}))
+	require.Equal(t, before+2, asked())
+}

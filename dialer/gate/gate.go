@@ -76,6 +76,9 @@ type Listing struct {
 	known, listed bool
 }
 
+// Known tells whether the registry has answered.
+func (l *Listing) Known() bool { return l.known }
+
 // Admit applies every rule of dialing and, when all let the call through, commits its row, its unit, the lead's
 // state and call.started together. Errors: *RefusalError, *fault.Error. A lead that may never be dialed is put
 // into its terminal state by the refusal.
