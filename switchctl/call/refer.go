@@ -96,6 +96,10 @@ func (f *referrals) came(ctx context.Context, m socketUp) bool {
 		f.beside(func() { closeQuietly(m.sock) })
 		return true
 	}
+	if s.live() && s.overSIP() && s.leg == leg && !s.answered && f.killCause == "" {
+		f.beforeAnswer(ctx, m)
+		return true
+	}
 	if !s.live() || !s.overSIP() || s.leg != leg || !s.legUp || f.killCause != "" || f.transfers.now.bridging() {
 		f.log.WarnContext(ctx, "REFER of a leg that is not the voice agent's, ending that leg")
 		f.command(ctx, jobKillLeg, fs.Kill(leg, ledger.CauseNormalClearing))
@@ -121,6 +125,22 @@ func (f *referrals) came(ctx context.Context, m socketUp) bool {
 	})
 	return true
 }
+
+// beforeAnswer takes a caller of whom an endpoint that still rings wanted to be rid: it has refused the call. The switch has given up dialing it.
+func (f *referrals) beforeAnswer(ctx context.Context, m socketUp) {
+	s := f.voice.ai
+	f.log.WarnContext(ctx, "voice agent has sent a REFER before it answered", "voice_agent_id", s.agent.ID.String())
+	f.command(ctx, jobKillLeg, fs.Kill(s.leg, ledger.CauseNormalClearing))
+	s.endpoint, s.leg = "", ""
+	if _, err := f.line.callerCame(ctx, m); err != nil {
+		f.log.WarnContext(ctx, "taking the caller of a REFER failed", "error", err)
+	}
+	f.disarm(timerLeg)
+	f.voice.noteSIP(ctx, map[string]any{"error": errReferEarly.Error()})
+	f.voice.openFailed(ctx, errReferEarly)
+}
+
+var errReferEarly = errors.New("switchctl: voice agent has sent a REFER before it answered")
 
 // replied notes the switch's reply.
 func (f *referrals) replied(ctx context.Context, m referAnswered) (state, error) {

@@ -14,18 +14,26 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
-// sipReferring is a bench whose caller is bridged with a SIP endpoint that may send a REFER.
-func sipReferring(t *testing.T) (b *bench, leg string) {
+// sipRinging is a bench whose caller waits for a SIP endpoint that may send a REFER.
+func sipRinging(t *testing.T) (b *bench, leg string) {
 	t.Helper()
 	b = newBench(t)
 	b.c.cfg.SIPTarget = func(context.Context, uuid.UUID, string) (string, error) { return "bot@192.0.2.9:5060", nil }
 	b.handler.agent.Transport = "sip"
 	b.handler.agent.TransportConfig = json.RawMessage(`{"sip_uri":"sip:bot@192.0.2.9","refer":"transfer"}`)
-	for _, line := range []string{"dial", "event CHANNEL_CREATE", "event CHANNEL_ANSWER", "socket up", "medialeg CHANNEL_ANSWER"} {
+	for _, line := range []string{"dial", "event CHANNEL_CREATE", "event CHANNEL_ANSWER", "socket up"} {
 		b.input(strings.Fields(line))
 		synctest.Wait()
 	}
-	leg = b.sock.leg()
+	return b, b.sock.leg()
+}
+
+// sipReferring is a bench whose caller is bridged with a SIP endpoint that may send a REFER.
+func sipReferring(t *testing.T) (b *bench, leg string) {
+	t.Helper()
+	b, leg = sipRinging(t)
+	b.input([]string{"medialeg", "CHANNEL_ANSWER"})
+	synctest.Wait()
 	b.c.dispatch(b.event(fs.ChannelBridge, map[string]string{"Bridge-A-Unique-ID": b.call.FsUuid, "Bridge-B-Unique-ID": leg}))
 	synctest.Wait()
 	time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
@@ -49,5 +57,26 @@ func TestReferAndCallerHangsUp(t *testing.T) {
 		did := strings.Join(b.trace.take(), "\n")
 		t.Log(did, b.state())
 		require.Contains(t, did, "uuid_kill "+leg)
+	})
+}
+
+// A REFER before the answer is a refusal: the switch has taken the caller from the ringing endpoint, which is not dialed again and again.
+func TestReferBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, leg := sipRinging(t)
+		require.NotEmpty(t, leg)
+		b.trace.take()
+		b.sock = newFakeSocket(b.trace)
+		b.c.registry.call(b.call.ID).post(socketUp{sock: b.sock, ev: b.event("CHANNEL_DATA", map[string]string{
+			"Caller-Context": "rm_refer", "variable_blind_transfer_uuid": leg, "variable_sip_refer_to": "<tel:+919876500009>",
+		})})
+		synctest.Wait()
+		did := strings.Join(b.trace.take(), "\n")
+		t.Log(did, b.state())
+		require.Contains(t, did, "uuid_kill "+leg)
+		require.NotContains(t, did, "execute bridge")
+		require.NotContains(t, did, "originate")
+		require.Contains(t, did, "uuid_kill "+b.call.FsUuid, "ws_disconnect_action is to hang up")
 	})
 }
