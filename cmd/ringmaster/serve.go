@@ -21,6 +21,7 @@ func (cmd serveCmd) Run(ctx context.Context, e env) error {
 	if err != nil {
 		return err
 	}
+	lessCollecting()
 	lines := logqueue.New(e.stderr, logqueue.SayLost(func(to io.Writer) slog.Handler { return logger(env{stderr: to}, c.Log).Handler() }))
 	defer lines.Close()
 	e.stderr = lines
