@@ -94,17 +94,21 @@ func TestLeadWhoseMachineAnswered(t *testing.T) {
 		session     string
 		after       time.Duration // from an agent's connection to the verdict; negative: no agent had the callee
 		lead        leads.Status
+		beep        bool
 	}{
-		{"sure", "machine", 0.95, "", -1, leads.StatusRetry},
-		{"unsure", "machine", 0.94, "", -1, leads.StatusCompleted},
-		{"sure, voice agent", "machine", 0.95, "hangup", -1, leads.StatusRetry},
-		{"unsure, voice agent", "machine", 0.94, "hangup", -1, leads.StatusCompleted},
-		{"sure, passed on", "machine", 1, "transferred_e164", -1, leads.StatusCompleted},
-		{"unsure, agent", "machine", 0.6, "", 0, leads.StatusCompleted},
-		{"sure, agent for a moment", "machine", 0.95, "", time.Second, leads.StatusRetry},
-		{"sure, agent talks", "machine", 1, "", 2 * time.Second, leads.StatusCompleted},
-		{"human", "human", 0.9, "hangup", -1, leads.StatusCompleted},
-		{"unknown", "unknown", 0.9, "hangup", -1, leads.StatusCompleted},
+		{"sure", "machine", 0.95, "", -1, leads.StatusRetry, false},
+		{"unsure", "machine", 0.94, "", -1, leads.StatusCompleted, false},
+		{"sure, voice agent", "machine", 0.95, "hangup", -1, leads.StatusRetry, false},
+		{"unsure, voice agent", "machine", 0.94, "hangup", -1, leads.StatusCompleted, false},
+		{"unsure, its beep", "machine", 0.94, "hangup", -1, leads.StatusRetry, true},
+		{"unsure, its beep, agent", "machine", 0.94, "", 0, leads.StatusCompleted, true},
+		{"human, a beep", "human", 0.9, "hangup", -1, leads.StatusCompleted, true},
+		{"sure, passed on", "machine", 1, "transferred_e164", -1, leads.StatusCompleted, false},
+		{"unsure, agent", "machine", 0.6, "", 0, leads.StatusCompleted, false},
+		{"sure, agent for a moment", "machine", 0.95, "", time.Second, leads.StatusRetry, false},
+		{"sure, agent talks", "machine", 1, "", 2 * time.Second, leads.StatusCompleted, false},
+		{"human", "human", 0.9, "hangup", -1, leads.StatusCompleted, false},
+		{"unknown", "unknown", 0.9, "hangup", -1, leads.StatusCompleted, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -112,6 +116,9 @@ func TestLeadWhoseMachineAnswered(t *testing.T) {
 			call := b.dial(t, campaign, lead)
 			storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET amd_class = $2, amd_confidence = $3, amd_after_ms = $4 WHERE id = $1",
 				call.ID, c.class, c.sure, max(0, c.after).Milliseconds())
+			if c.beep {
+				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET amd_machine = 'mailbox' WHERE id = $1", call.ID)
+			}
 			if c.after >= 0 {
 				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET agent_id = $2, agent_connect_time = $3 WHERE id = $1",
 					call.ID, storetest.NewID(t), b.clock.Now())

@@ -47,10 +47,11 @@ func (mc *machine) machineHeard(ctx context.Context, ev media.AMD) {
 		mc.noteMachine(string(ev.Machine))
 	}
 	if ev.Kind != amd.KindVerdict {
+		mc.log.DebugContext(ctx, "machine detection report", "event", string(ev.Kind), "class", string(ev.Class))
 		if told && mc.call.AmdClass != nil {
 			mc.writeVerdict(ctx)
+			mc.considerMachine(ctx)
 		}
-		mc.log.DebugContext(ctx, "machine detection report", "event", string(ev.Kind), "class", string(ev.Class))
 		mc.greetingHeard(ctx, ev.Kind)
 		return
 	}
