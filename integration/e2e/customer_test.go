@@ -130,6 +130,7 @@ type call struct {
 		Class      string  `json:"class"`
 		Confidence float64 `json:"confidence"`
 		AfterMS    int     `json:"after_ms"`
+		Machine    *string `json:"machine"`
 	} `json:"amd"`
 	Quality *struct {
 		Inbound  *direction `json:"inbound"`
