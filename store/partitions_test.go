@@ -58,6 +58,23 @@ func TestRowsLieInTheMonthOfTheirID(t *testing.T) {
 	require.Equal(t, "calls_default", partitionOf(t, st, insertCallAt(t, st, tenantID, month.AddDate(-5, 0, 0))))
 }
 
+// A month in which calls are written has room for their updates, and isn't analyzed so often that each connection plans its statements anew all the time.
+func TestStorageOfAMonth(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	for _, offset := range []int{0, 2} {
+		child := "calls_" + time.Now().UTC().AddDate(0, 0, 1-time.Now().UTC().Day()).AddDate(0, offset, 0).Format("2006_01")
+		var options []string
+		require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
+			return tx.Pgx().QueryRow(t.Context(), "SELECT reloptions FROM pg_class WHERE oid = to_regclass($1)", child).Scan(&options)
+		}))
+		require.ElementsMatch(t, []string{
+			"fillfactor=55", "autovacuum_vacuum_threshold=20000", "autovacuum_vacuum_scale_factor=0.02",
+			"autovacuum_analyze_threshold=2000", "autovacuum_analyze_scale_factor=0.1",
+		}, options, child)
+	}
+}
+
 func TestEnsurePartitionsTakesRowsFromTheDefault(t *testing.T) {
 	t.Parallel()
 	st := storetest.New(t)
