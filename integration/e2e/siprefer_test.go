@@ -128,6 +128,26 @@ func TestSIPReferAndBye(t *testing.T) {
 	})
 }
 
+// An endpoint that sends its REFER right behind its answer, before the switch has bridged it, has handed the caller over.
+func TestSIPReferAtOnce(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		bot := newSIPBot(t)
+		const number, other = "9876192330", "9876192331"
+		agent := c.sipAgent(t, bot, map[string]any{"refer": "transfer"}, nil)
+		campaign, _ := c.sipCampaignOf(t, c.campaign(t, agent, map[string]any{"amd": false}), number)
+		s := bot.next(t)
+		require.Equal(t, http.StatusAccepted, s.refer(t, "<sip:+91"+other+"@"+s.invite.Contact().Address.HostPort()+">"))
+		eventually(t, 20*time.Second, "the other party hears the caller", func() bool {
+			report, ok := c.report(t, "+91"+other)
+			return ok && len(onsets(report.Heard, callerHz)) > 0
+		})
+		s.ends(t)
+		c.hangUp(t, "+91"+other)
+		require.Equal(t, "completed", c.ended(t, campaign, 1, 20*time.Second)[0].Status)
+		c.atRest(t)
+	})
+}
+
 // wavHeard is for how long a frequency is in one channel of a file, in milliseconds.
 func wavHeard(samples []int16, rate int, hz float64) int64 {
 	listener := tone.NewListener(rate, []float64{hz})

@@ -214,11 +214,9 @@ func (f *referrals) goOn(ctx context.Context) {
 	if sender == nil {
 		sender = r.left
 	}
-	var local []string
 	if sender != nil {
 		r.event = sender.Var(varReferEvent)
-		s.lastRefer = r.event
-		local = []string{sender.Var("sip_from_host"), sender.Var("sip_local_network_addr"), contactHost(sender.Var("sip_outgoing_contact_uri"))}
+		s.lastRefer, s.local = r.event, localAddresses(sender)
 	}
 	if r.err != nil || r.left != nil {
 		f.log.InfoContext(ctx, "voice agent has left after its REFER", "error", r.err)
@@ -228,7 +226,7 @@ func (f *referrals) goOn(ctx context.Context) {
 	} else {
 		f.beside(func() { closeQuietly(r.up.sock) })
 	}
-	if err := f.start(ctx, r, local); err != nil {
+	if err := f.start(ctx, r, s.local); err != nil {
 		f.failed(ctx, r, failureCause(err))
 	}
 	if r.left != nil {
@@ -263,6 +261,11 @@ func (f *referrals) start(ctx context.Context, r *referral, local []string) erro
 
 var errReferDestination error = &fault.Error{
 	Kind: fault.Forbidden, Code: "destination_not_allowed", Detail: "The voice agent's REFER may not name this destination.",
+}
+
+// localAddresses are the switch's own addresses in the dialog of a leg.
+func localAddresses(leg *esl.Event) []string {
+	return []string{leg.Var("sip_from_host"), leg.Var("sip_local_network_addr"), contactHost(leg.Var("sip_outgoing_contact_uri"))}
 }
 
 // contactHost is host:port of a contact that the switch has sent.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -54,4 +55,22 @@ func TestReferAndByeLater(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A REFER right behind the answer finds its leg gone, as the switch has not bridged that yet: what it names at the switch's own address is still known.
+func TestReferRightBehindTheAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, leg := sipRinging(t)
+		b.input([]string{"medialeg", "CHANNEL_ANSWER", "variable_sip_from_host=198.51.100.7"})
+		synctest.Wait()
+		b.trace.take()
+		b.refer(leg, "<sip:1001@198.51.100.7>")
+		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock
+		synctest.Wait()
+		did := strings.Join(b.trace.take(), "\n")
+		t.Log(did)
+		require.NotContains(t, did, "originate", "it is an agent's extension, not a SIP URI")
+		require.Contains(t, did, "no_agent_available")
+	})
 }

@@ -237,6 +237,7 @@ func (v *voice) sipLegEvent(ctx context.Context, m channelEvent) (state, error) 
 	switch m.ev.Name() {
 	case fs.ChannelAnswer:
 		if s.phase == phaseOpening && !s.answered {
+			s.local = localAddresses(m.ev)
 			return v.sipAnswered(ctx, fs.EventTime(m.ev)), nil
 		}
 	case fs.ChannelHangupComplete:

@@ -96,6 +96,8 @@ type aiSession struct {
 	endpoint string
 	// referring is a REFER whose caller is being bridged with it again; nil for none.
 	referring *referral
+	// local are the switch's own addresses in the endpoint's dialog: a REFER right behind the answer can find its leg gone.
+	local []string
 	// lastRefer is the event of its newest REFER; left is the end of its leg while the caller of that is on the way, else nil.
 	lastRefer string
 	left      *esl.Event
