@@ -195,6 +195,7 @@ func (p *pacer) paced(ctx context.Context, seen *sight) func(*db.Queries) error 
 	return func(q *db.Queries) (err error) {
 		seen.calls, err = q.PacedCalls(ctx, db.PacedCallsParams{
 			TenantID: p.Tenant, CampaignID: p.Campaign, Known: p.book.known(), AnsweredToo: p.book.people,
+			FromID: store.IDFloor(time.Now().Add(-figures.LongestCall)),
 		})
 		return err
 	}

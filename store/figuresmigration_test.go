@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -36,7 +37,7 @@ func TestFiguresAreCountedOnceWhileTheirWayChanges(t *testing.T) {
 	figures := func() map[string]int64 {
 		out := map[string]int64{}
 		require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
-			rows, err := tx.Q.CampaignFigures(t.Context(), time.Now(), tenant, campaign)
+			rows, err := tx.Q.CampaignFigures(t.Context(), db.CampaignFiguresParams{TenantID: tenant, CampaignID: campaign, Since: time.Now()})
 			for _, row := range rows {
 				if row.N != 0 {
 					out[row.Figure] = row.N

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -119,7 +120,7 @@ func TestFiguresOfACampaign(t *testing.T) {
 		t.Helper()
 		out := map[string][2]int64{}
 		require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
-			rows, err := tx.Q.CampaignFigures(t.Context(), time.Now().Add(-24*time.Hour), tenantID, campaign)
+			rows, err := tx.Q.CampaignFigures(t.Context(), db.CampaignFiguresParams{TenantID: tenantID, CampaignID: campaign, Since: time.Now().Add(-24 * time.Hour)})
 			for _, row := range rows {
 				if row.N != 0 {
 					out[row.Figure] = [2]int64{row.N, row.Lately}

@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/binary"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -14,32 +12,17 @@ import (
 
 // CallMonth is the month of calls, by their ids: they are in one partition.
 type CallMonth struct {
-	// from and until bound the milliseconds of ids; both are 0 for ids of no month of ours.
-	from, until int64
-	condition   string
+	// condition bounds c.id; empty for ids of no month of ours.
+	condition string
 }
-
-// firstMonth and monthsOn bound the months: whoever makes ids up is not to make texts of queries.
-const (
-	firstMonth = 2025
-	monthsOn   = 2 * 31 * 24 * time.Hour
-)
 
 // MonthOfCall gives the month of a call's id.
 func (s *Store) MonthOfCall(id uuid.UUID) CallMonth {
-	ms := int64(binary.BigEndian.Uint64(id[:8]) >> 16) //nolint:gosec,mnd // the first 48 bits
-	if last := s.month.Load(); last != nil && last.from <= ms && ms < last.until {
-		return *last
-	}
-	at := time.UnixMilli(ms).UTC()
-	if at.Year() < firstMonth || at.After(time.Now().Add(monthsOn)) {
+	m := monthOf(id)
+	if m == nil {
 		return CallMonth{}
 	}
-	first := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
-	next := first.AddDate(0, 1, 0)
-	month := CallMonth{first.UnixMilli(), next.UnixMilli(), "AND c.id >= '" + IDFloor(first).String() + "' AND c.id < '" + IDFloor(next).String() + "'"}
-	s.month.Store(&month)
-	return month
+	return CallMonth{"AND c.id >= '" + m.fromFloor + "' AND c.id < '" + m.tillFloor + "'"}
 }
 
 // ReadCall is Read for a query that ends with its conditions on one call, c: see ReadCalls.

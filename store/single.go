@@ -167,6 +167,7 @@ func (s *sent) close() error {
 
 // send sends a statement with its scope. A pooled connection may be to a server that is gone, which shows here.
 func (q *singles) send(ctx context.Context, sql string, args []any) (*sent, error) {
+	sql = inMonths(sql, args)
 	for losses := 1; ; losses++ {
 		out, err := q.try(ctx, sql, args)
 		if err == nil || !q.read || !errors.Is(err, ErrUnavailable) || losses >= maxLosses || ctx.Err() != nil {

@@ -66,8 +66,6 @@ type Store struct {
 	rings    atomic.Pointer[rings] // opened; replaced as a whole by openKeys and RefreshKeys
 	dataKeys sync.Map              // tenant id → *dataKeys, unwrapped
 	log      *slog.Logger
-	// month is that which was asked for last: most calls that are read are of one.
-	month atomic.Pointer[CallMonth]
 
 	watchers   watchers // of credentials
 	oauth      oauthWatchers

@@ -128,7 +128,7 @@ func (p *part) take(results pgx.BatchResults) error {
 
 // ask hands the query in and waits for its results.
 func (p *part) ask(sql string, args []any) error {
-	p.sql, p.args = sql, args
+	p.sql, p.args = inMonths(sql, args), args
 	if !p.await() {
 		return errAbandoned
 	}

@@ -213,17 +213,17 @@ func lostUnless(ctx context.Context, err error) error {
 type translating struct{ tx *pipeline }
 
 func (t translating) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	tag, err := t.tx.Exec(ctx, sql, args...)
+	tag, err := t.tx.Exec(ctx, inMonths(sql, args), args...)
 	return tag, translate(err)
 }
 
 func (t translating) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	rows, err := t.tx.Query(ctx, sql, args...)
+	rows, err := t.tx.Query(ctx, inMonths(sql, args), args...)
 	return translatingRows{rows}, translate(err)
 }
 
 func (t translating) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return translatingRow{t.tx.QueryRow(ctx, sql, args...)}
+	return translatingRow{t.tx.QueryRow(ctx, inMonths(sql, args), args...)}
 }
 
 func (t translating) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {

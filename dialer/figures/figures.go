@@ -40,12 +40,17 @@ const (
 	figureAbandoned = "abandoned"
 )
 
+// LongestCall bounds how long ago calls that go on may have begun, so that the months before are not looked through.
+const LongestCall = 31 * 24 * time.Hour
+
 // Figures are a campaign's, as they were kept up with its leads and calls.
 type Figures map[string]db.CampaignFiguresRow
 
 // Read reads a campaign's figures. The window of the abandon rate begins with a full minute.
 func Read(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID, now time.Time) (Figures, error) {
-	rows, err := tx.Q.CampaignFigures(ctx, now.Add(-abandonWindow).Truncate(time.Minute), tenant, campaign)
+	rows, err := tx.Q.CampaignFigures(ctx, db.CampaignFiguresParams{
+		TenantID: tenant, CampaignID: campaign, Since: now.Add(-abandonWindow).Truncate(time.Minute), FromID: store.IDFloor(now.Add(-LongestCall)),
+	})
 	out := make(Figures, len(rows))
 	for _, r := range rows {
 		out[r.Figure] = r

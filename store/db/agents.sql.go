@@ -673,7 +673,7 @@ WITH unit AS (
   WHERE l.tenant_id = $3 AND l.call_id = $4 AND l.kind = 'call'
 )
 UPDATE calls c SET queued_at = coalesce(c.queued_at, $1::timestamptz), agent_due = coalesce(c.agent_due, $2::timestamptz)
-WHERE c.tenant_id = $3 AND c.id = $4 AND c.end_time IS NULL
+WHERE c.tenant_id = $3 AND c.id = $4 /* month of c.id */ AND c.end_time IS NULL
 `
 
 type CallOfferedParams struct {

@@ -18,7 +18,7 @@ UPDATE calls SET status = $1, ring_time = coalesce($2, ring_time),
   answer_time = $3, answered_by_amd = $4,
   quality = coalesce($5, quality), end_time = $6::timestamptz, hangup_cause = $7::text,
   hangup_disposition = $8, sip_status = $9
-WHERE tenant_id = $10 AND id = $11 AND status NOT IN ('completed', 'failed')
+WHERE tenant_id = $10 AND id = $11 /* month of id */ AND status NOT IN ('completed', 'failed')
 RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine
 `
 
@@ -102,7 +102,7 @@ func (q *Queries) CallClose(ctx context.Context, arg CallCloseParams) (Call, err
 
 const callDecideAnswer = `-- name: CallDecideAnswer :one
 UPDATE calls SET answered_by_amd = CASE WHEN abandoned AND amd_confidence < 0.95 THEN 'human' ELSE $1::text END
-WHERE tenant_id = $2 AND id = $3 AND amd AND answer_time IS NOT NULL AND answered_by_amd IS NULL
+WHERE tenant_id = $2 AND id = $3 /* month of id */ AND amd AND answer_time IS NOT NULL AND answered_by_amd IS NULL
 RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine
 `
 
@@ -211,7 +211,7 @@ func (q *Queries) CallLeadContext(ctx context.Context, tenantID uuid.UUID, iD uu
 
 const callLockOpen = `-- name: CallLockOpen :one
 SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine FROM calls
-WHERE tenant_id = $1 AND id = $2 AND status NOT IN ('completed', 'failed')
+WHERE tenant_id = $1 AND id = $2 /* month of id */ AND status NOT IN ('completed', 'failed')
 FOR UPDATE
 `
 
@@ -269,7 +269,7 @@ func (q *Queries) CallLockOpen(ctx context.Context, tenantID uuid.UUID, iD uuid.
 
 const callMarkAgentConnected = `-- name: CallMarkAgentConnected :execrows
 UPDATE calls SET status = 'agent_connected', agent_connect_time = $1::timestamptz
-WHERE tenant_id = $2 AND id = $3 AND status = 'answered'
+WHERE tenant_id = $2 AND id = $3 /* month of id */ AND status = 'answered'
 `
 
 func (q *Queries) CallMarkAgentConnected(ctx context.Context, agentConnectTime time.Time, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
@@ -283,7 +283,7 @@ func (q *Queries) CallMarkAgentConnected(ctx context.Context, agentConnectTime t
 const callMarkAnswered = `-- name: CallMarkAnswered :one
 UPDATE calls SET status = 'answered', answer_time = $1::timestamptz,
   answered_by_amd = CASE WHEN amd THEN NULL ELSE 'human' END
-WHERE tenant_id = $2 AND id = $3 AND status IN ('dialing', 'ringing')
+WHERE tenant_id = $2 AND id = $3 /* month of id */ AND status IN ('dialing', 'ringing')
 RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine
 `
 
@@ -347,7 +347,7 @@ UPDATE calls SET status = 'agent_connected', agent_id = $1::uuid,
     AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END,
   agent_connect_time = CASE WHEN agent_id IS NULL THEN $2::timestamptz
     ELSE coalesce(agent_connect_time, $2::timestamptz) END
-WHERE tenant_id = $3 AND id = $4 AND status IN ('answered', 'agent_connected')
+WHERE tenant_id = $3 AND id = $4 /* month of id */ AND status IN ('answered', 'agent_connected')
 `
 
 type CallMarkPersonConnectedParams struct {
@@ -374,7 +374,7 @@ func (q *Queries) CallMarkPersonConnected(ctx context.Context, arg CallMarkPerso
 const callMarkRinging = `-- name: CallMarkRinging :execrows
 
 UPDATE calls SET status = 'ringing', ring_time = $1::timestamptz
-WHERE tenant_id = $2 AND id = $3 AND status = 'dialing'
+WHERE tenant_id = $2 AND id = $3 /* month of id */ AND status = 'dialing'
 `
 
 // Calls as the call actor writes them. A row moves forward only: each update names the statuses that it may follow,
@@ -441,7 +441,7 @@ func (q *Queries) CallSetTrunk(ctx context.Context, trunkID *uuid.UUID, tenantID
 const callSetVerdict = `-- name: CallSetVerdict :execrows
 UPDATE calls SET amd_class = coalesce(amd_class, $1::text), amd_confidence = coalesce(amd_confidence, $2::float8),
   amd_after_ms = coalesce(amd_after_ms, $3::int), amd_machine = coalesce(amd_machine, $4)
-WHERE tenant_id = $5 AND id = $6 AND (amd_class IS NULL OR amd_machine IS NULL AND $4::text IS NOT NULL)
+WHERE tenant_id = $5 AND id = $6 /* month of id */ AND (amd_class IS NULL OR amd_machine IS NULL AND $4::text IS NOT NULL)
 `
 
 type CallSetVerdictParams struct {

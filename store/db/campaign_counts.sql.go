@@ -92,10 +92,17 @@ FROM (
   CROSS JOIN LATERAL call_figures(o.status, o.hangup_cause, o.agent_id, o.answered_by_amd, o.abandoned, o.queued_at, o.answer_time,
     o.agent_connect_time, o.end_time) g
   WHERE u.tenant_id = $2 AND u.kind = 'call' AND u.campaign_id = $3
-    AND o.campaign_id = $3 AND o.direction = 'outbound' AND o.end_time IS NULL
+    AND o.id >= $4 /* months from o.id */ AND o.campaign_id = $3 AND o.direction = 'outbound' AND o.end_time IS NULL
 ) f
 GROUP BY f.figure
 `
+
+type CampaignFiguresParams struct {
+	Since      time.Time
+	TenantID   uuid.UUID
+	CampaignID uuid.UUID
+	FromID     uuid.UUID
+}
 
 type CampaignFiguresRow struct {
 	Figure string
@@ -106,8 +113,13 @@ type CampaignFiguresRow struct {
 // Campaigns' figures: kept by triggers (migrations 0010 and 0080), summed here over what is folded and what is not.
 // CampaignFigures gives each of a campaign's figures, and, of those that stand by the minute, the sum since a moment. What is in a call isn't kept:
 // the tenant's live calls and the leads in one are read themselves.
-func (q *Queries) CampaignFigures(ctx context.Context, since time.Time, tenantID uuid.UUID, campaignID uuid.UUID) ([]CampaignFiguresRow, error) {
-	rows, err := q.db.Query(ctx, campaignFigures, since, tenantID, campaignID)
+func (q *Queries) CampaignFigures(ctx context.Context, arg CampaignFiguresParams) ([]CampaignFiguresRow, error) {
+	rows, err := q.db.Query(ctx, campaignFigures,
+		arg.Since,
+		arg.TenantID,
+		arg.CampaignID,
+		arg.FromID,
+	)
 	if err != nil {
 		return nil, err
 	}

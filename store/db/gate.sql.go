@@ -206,7 +206,7 @@ func (q *Queries) GateAdmit(ctx context.Context, arg GateAdmitParams) (Call, err
 const gateDialedToday = `-- name: GateDialedToday :one
 SELECT count(*) FROM (
   SELECT FROM calls c
-  WHERE c.tenant_id = $1 AND c.peer_hash = $2 AND c.id >= $3 AND c.direction = 'outbound'
+  WHERE c.tenant_id = $1 AND c.peer_hash = $2 AND c.id >= $3 /* months from c.id */ AND c.direction = 'outbound'
     AND c.environment = 'live' AND c.dial_time >= $4::timestamptz
     AND NOT (c.status = 'failed' AND c.ring_time IS NULL AND c.sip_status IS NULL AND c.hangup_disposition IS NULL
       AND c.hangup_cause <> 'HOST_LOST')
@@ -560,7 +560,7 @@ WITH held AS (
   FROM live_calls u WHERE u.tenant_id = $2 GROUP BY u.trunk_id
 ), begun AS (
   SELECT b.trunk_id, count(*) AS calls, min(b.created_at) AS first FROM calls b
-  WHERE b.tenant_id = $2 AND b.id >= $3
+  WHERE b.tenant_id = $2 AND b.id >= $3 /* months from b.id */
     AND b.direction = 'outbound' AND b.created_at > statement_timestamp() - make_interval(secs => $1::float8)
     AND b.created_at <= 'infinity'
   GROUP BY b.trunk_id

@@ -36,7 +36,7 @@ func (q *Queries) GetEvent(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 const holdOrInsertEvent = `-- name: HoldOrInsertEvent :many
 WITH waits AS (
   SELECT c.id FROM calls c
-  WHERE c.tenant_id = $1 AND c.id = $3::uuid AND c.amd AND c.answer_time IS NOT NULL AND c.answered_by_amd IS NULL
+  WHERE c.tenant_id = $1 AND c.id = $3::uuid /* month of c.id */ AND c.amd AND c.answer_time IS NOT NULL AND c.answered_by_amd IS NULL
     AND c.end_time IS NULL
   FOR SHARE
 ), held AS (

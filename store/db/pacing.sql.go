@@ -312,19 +312,20 @@ const pacedCalls = `-- name: PacedCalls :many
 
 SELECT c.id, c.node, c.dial_time, c.ring_time, c.answer_time, c.queued_at, c.agent_connect_time, c.end_time, c.agent_id,
   c.answered_by_amd, c.abandoned, coalesce(c.hangup_cause, '')::text AS hangup_cause
-FROM calls c WHERE c.tenant_id = $1 AND c.id = ANY($2::uuid[])
+FROM calls c WHERE c.tenant_id = $1 AND c.id = ANY($2::uuid[]) AND c.id >= $3 /* months from c.id */
 UNION ALL
 SELECT c.id, c.node, c.dial_time, c.ring_time, c.answer_time, c.queued_at, c.agent_connect_time, c.end_time, c.agent_id,
   c.answered_by_amd, c.abandoned, coalesce(c.hangup_cause, '')::text AS hangup_cause
 FROM live_calls l JOIN calls c ON c.tenant_id = l.tenant_id AND c.id = l.call_id
-WHERE l.tenant_id = $1 AND l.campaign_id = $3::uuid AND l.kind = 'call' AND l.call_id <> ALL($2::uuid[])
-  AND c.direction = 'outbound' AND (c.answer_time IS NULL OR $4::bool AND NOT c.abandoned
+WHERE l.tenant_id = $1 AND l.campaign_id = $4::uuid AND l.kind = 'call' AND l.call_id <> ALL($2::uuid[])
+  AND c.id >= $3 /* months from c.id */ AND c.direction = 'outbound' AND (c.answer_time IS NULL OR $5::bool AND NOT c.abandoned
     AND (c.agent_connect_time IS NULL OR c.answered_by_amd IS NULL))
 `
 
 type PacedCallsParams struct {
 	TenantID    uuid.UUID
 	Known       []uuid.UUID
+	FromID      uuid.UUID
 	CampaignID  uuid.UUID
 	AnsweredToo bool
 }
@@ -352,6 +353,7 @@ func (q *Queries) PacedCalls(ctx context.Context, arg PacedCallsParams) ([]Paced
 	rows, err := q.db.Query(ctx, pacedCalls,
 		arg.TenantID,
 		arg.Known,
+		arg.FromID,
 		arg.CampaignID,
 		arg.AnsweredToo,
 	)

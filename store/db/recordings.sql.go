@@ -186,7 +186,7 @@ func (q *Queries) ForgetRecordingFiles(ctx context.Context, tenantID uuid.UUID, 
 
 const getRecordingOfCall = `-- name: GetRecordingOfCall :one
 SELECT r.tenant_id, r.id, r.call_id, r.status, r.local_path, r.storage_key, r.bytes, r.duration_ms, r.stereo, r.format, r.sha256, r.parts, r.error, r.created_at, r.ready_at, c.campaign_id, c.answer_time, c.end_time
-FROM recordings r LEFT JOIN calls c ON c.tenant_id = r.tenant_id AND c.id = r.call_id
+FROM recordings r LEFT JOIN calls c ON c.tenant_id = $1 AND c.id = $2 /* month of c.id */
 WHERE r.tenant_id = $1 AND r.call_id = $2
 `
 

@@ -21,11 +21,11 @@ WHERE tenant_id = @tenant_id AND reserved_by = @claimant::text AND claimed_by = 
 SELECT * FROM leads WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND phone_hash = @phone_hash;
 
 -- name: CallLock :one
-SELECT * FROM calls WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+SELECT * FROM calls WHERE tenant_id = @tenant_id AND id = @id /* month of id */ FOR UPDATE;
 
 -- name: CallSetDisposition :one
 UPDATE calls SET disposition = @disposition::text, disposition_source = @source::text, notes = coalesce(sqlc.narg('notes'), notes)
-WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
+WHERE tenant_id = @tenant_id AND id = @id /* month of id */ RETURNING *;
 
 -- LeadSetCallback promises the lead a call at a time, with an attempt left for it. The lead is locked and known not to be one
 -- that may never be called again.

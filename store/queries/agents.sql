@@ -103,7 +103,7 @@ WITH unit AS (
   WHERE l.tenant_id = @tenant_id AND l.call_id = @id AND l.kind = 'call'
 )
 UPDATE calls c SET queued_at = coalesce(c.queued_at, @at::timestamptz), agent_due = coalesce(c.agent_due, sqlc.narg('due')::timestamptz)
-WHERE c.tenant_id = @tenant_id AND c.id = @id AND c.end_time IS NULL;
+WHERE c.tenant_id = @tenant_id AND c.id = @id /* month of c.id */ AND c.end_time IS NULL;
 
 -- CallForgoesAgent notes that a call has no claim to an agent any more.
 -- name: CallForgoesAgent :exec

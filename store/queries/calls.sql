@@ -3,27 +3,27 @@
 
 -- name: CallMarkRinging :execrows
 UPDATE calls SET status = 'ringing', ring_time = @ring_time::timestamptz
-WHERE tenant_id = @tenant_id AND id = @id AND status = 'dialing';
+WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND status = 'dialing';
 
 -- CallMarkAnswered leaves answered_by_amd open when machine detection listens.
 -- name: CallMarkAnswered :one
 UPDATE calls SET status = 'answered', answer_time = @answer_time::timestamptz,
   answered_by_amd = CASE WHEN amd THEN NULL ELSE 'human' END
-WHERE tenant_id = @tenant_id AND id = @id AND status IN ('dialing', 'ringing')
+WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND status IN ('dialing', 'ringing')
 RETURNING *;
 
 -- CallDecideAnswer ends the wait for a verdict, once. Who was abandoned counts as a person, unless it surely is a machine (switchctl's
 -- machineSure).
 -- name: CallDecideAnswer :one
 UPDATE calls SET answered_by_amd = CASE WHEN abandoned AND amd_confidence < 0.95 THEN 'human' ELSE @answered_by_amd::text END
-WHERE tenant_id = @tenant_id AND id = @id AND amd AND answer_time IS NOT NULL AND answered_by_amd IS NULL
+WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND amd AND answer_time IS NOT NULL AND answered_by_amd IS NULL
 RETURNING *;
 
 -- CallSetVerdict keeps the first verdict, also one that came after the answer was decided, and the first kind of machine that is told.
 -- name: CallSetVerdict :execrows
 UPDATE calls SET amd_class = coalesce(amd_class, @amd_class::text), amd_confidence = coalesce(amd_confidence, @amd_confidence::float8),
   amd_after_ms = coalesce(amd_after_ms, @amd_after_ms::int), amd_machine = coalesce(amd_machine, sqlc.narg('amd_machine'))
-WHERE tenant_id = @tenant_id AND id = @id AND (amd_class IS NULL OR amd_machine IS NULL AND sqlc.narg('amd_machine')::text IS NOT NULL);
+WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND (amd_class IS NULL OR amd_machine IS NULL AND sqlc.narg('amd_machine')::text IS NOT NULL);
 
 -- CallSetInsights keeps what a voice agent says of its conversation; the last word counts.
 -- name: CallSetInsights :exec
@@ -36,7 +36,7 @@ UPDATE calls SET quality = @quality WHERE tenant_id = @tenant_id AND id = @id AN
 
 -- name: CallMarkAgentConnected :execrows
 UPDATE calls SET status = 'agent_connected', agent_connect_time = @agent_connect_time::timestamptz
-WHERE tenant_id = @tenant_id AND id = @id AND status = 'answered';
+WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND status = 'answered';
 
 -- CallMarkPersonConnected keeps the moment of the first agent where another one follows. One who comes too late finds the call abandoned.
 -- name: CallMarkPersonConnected :execrows
@@ -46,7 +46,7 @@ UPDATE calls SET status = 'agent_connected', agent_id = @agent_id::uuid,
     AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END,
   agent_connect_time = CASE WHEN agent_id IS NULL THEN @agent_connect_time::timestamptz
     ELSE coalesce(agent_connect_time, @agent_connect_time::timestamptz) END
-WHERE tenant_id = @tenant_id AND id = @id AND status IN ('answered', 'agent_connected');
+WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND status IN ('answered', 'agent_connected');
 
 -- name: CallSetTrunk :execrows
 UPDATE calls SET trunk_id = sqlc.narg('trunk_id')
@@ -59,7 +59,7 @@ WHERE tenant_id = @tenant_id AND unit_id = @unit_id;
 
 -- name: CallLockOpen :one
 SELECT * FROM calls
-WHERE tenant_id = @tenant_id AND id = @id AND status NOT IN ('completed', 'failed')
+WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND status NOT IN ('completed', 'failed')
 FOR UPDATE;
 
 -- name: CallClose :one
@@ -67,7 +67,7 @@ UPDATE calls SET status = @status, ring_time = coalesce(sqlc.narg('ring_time'), 
   answer_time = sqlc.narg('answer_time'), answered_by_amd = sqlc.narg('answered_by_amd'),
   quality = coalesce(sqlc.narg('quality'), quality), end_time = @end_time::timestamptz, hangup_cause = @hangup_cause::text,
   hangup_disposition = sqlc.narg('hangup_disposition'), sip_status = sqlc.narg('sip_status')
-WHERE tenant_id = @tenant_id AND id = @id AND status NOT IN ('completed', 'failed')
+WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND status NOT IN ('completed', 'failed')
 RETURNING *;
 
 -- name: LiveUnitsDeleteOfCall :execrows

@@ -16,7 +16,7 @@ FROM (
   CROSS JOIN LATERAL call_figures(o.status, o.hangup_cause, o.agent_id, o.answered_by_amd, o.abandoned, o.queued_at, o.answer_time,
     o.agent_connect_time, o.end_time) g
   WHERE u.tenant_id = @tenant_id AND u.kind = 'call' AND u.campaign_id = @campaign_id
-    AND o.campaign_id = @campaign_id AND o.direction = 'outbound' AND o.end_time IS NULL
+    AND o.id >= @from_id /* months from o.id */ AND o.campaign_id = @campaign_id AND o.direction = 'outbound' AND o.end_time IS NULL
 ) f
 GROUP BY f.figure;
 

@@ -61,7 +61,7 @@ WHERE t.id = @tenant_id;
 -- name: GateDialedToday :one
 SELECT count(*) FROM (
   SELECT FROM calls c
-  WHERE c.tenant_id = @tenant_id AND c.peer_hash = @phone_hash AND c.id >= @from_id AND c.direction = 'outbound'
+  WHERE c.tenant_id = @tenant_id AND c.peer_hash = @phone_hash AND c.id >= @from_id /* months from c.id */ AND c.direction = 'outbound'
     AND c.environment = 'live' AND c.dial_time >= @since::timestamptz
     AND NOT (c.status = 'failed' AND c.ring_time IS NULL AND c.sip_status IS NULL AND c.hangup_disposition IS NULL
       AND c.hangup_cause <> 'HOST_LOST')
@@ -115,7 +115,7 @@ WITH held AS (
   FROM live_calls u WHERE u.tenant_id = @tenant_id GROUP BY u.trunk_id
 ), begun AS (
   SELECT b.trunk_id, count(*) AS calls, min(b.created_at) AS first FROM calls b
-  WHERE b.tenant_id = @tenant_id AND b.id >= @from_id
+  WHERE b.tenant_id = @tenant_id AND b.id >= @from_id /* months from b.id */
     AND b.direction = 'outbound' AND b.created_at > statement_timestamp() - make_interval(secs => @window_s::float8)
     AND b.created_at <= 'infinity'
   GROUP BY b.trunk_id

@@ -23,7 +23,7 @@ RETURNING subscription_id;
 -- name: HoldOrInsertEvent :many
 WITH waits AS (
   SELECT c.id FROM calls c
-  WHERE c.tenant_id = @tenant_id AND c.id = sqlc.narg(call_id)::uuid AND c.amd AND c.answer_time IS NOT NULL AND c.answered_by_amd IS NULL
+  WHERE c.tenant_id = @tenant_id AND c.id = sqlc.narg(call_id)::uuid /* month of c.id */ AND c.amd AND c.answer_time IS NOT NULL AND c.answered_by_amd IS NULL
     AND c.end_time IS NULL
   FOR SHARE
 ), held AS (

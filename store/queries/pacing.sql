@@ -6,13 +6,13 @@
 -- name: PacedCalls :many
 SELECT c.id, c.node, c.dial_time, c.ring_time, c.answer_time, c.queued_at, c.agent_connect_time, c.end_time, c.agent_id,
   c.answered_by_amd, c.abandoned, coalesce(c.hangup_cause, '')::text AS hangup_cause
-FROM calls c WHERE c.tenant_id = @tenant_id AND c.id = ANY(@known::uuid[])
+FROM calls c WHERE c.tenant_id = @tenant_id AND c.id = ANY(@known::uuid[]) AND c.id >= @from_id /* months from c.id */
 UNION ALL
 SELECT c.id, c.node, c.dial_time, c.ring_time, c.answer_time, c.queued_at, c.agent_connect_time, c.end_time, c.agent_id,
   c.answered_by_amd, c.abandoned, coalesce(c.hangup_cause, '')::text AS hangup_cause
 FROM live_calls l JOIN calls c ON c.tenant_id = l.tenant_id AND c.id = l.call_id
 WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id::uuid AND l.kind = 'call' AND l.call_id <> ALL(@known::uuid[])
-  AND c.direction = 'outbound' AND (c.answer_time IS NULL OR @answered_too::bool AND NOT c.abandoned
+  AND c.id >= @from_id /* months from c.id */ AND c.direction = 'outbound' AND (c.answer_time IS NULL OR @answered_too::bool AND NOT c.abandoned
     AND (c.agent_connect_time IS NULL OR c.answered_by_amd IS NULL));
 
 -- PaceHistory shows how the campaign's latest calls went that have ended, the newest first, with the seconds of the wrap-up

@@ -32,7 +32,7 @@ WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'recording';
 
 -- name: GetRecordingOfCall :one
 SELECT sqlc.embed(r), c.campaign_id, c.answer_time, c.end_time
-FROM recordings r LEFT JOIN calls c ON c.tenant_id = r.tenant_id AND c.id = r.call_id
+FROM recordings r LEFT JOIN calls c ON c.tenant_id = @tenant_id AND c.id = @call_id /* month of c.id */
 WHERE r.tenant_id = @tenant_id AND r.call_id = @call_id;
 
 -- A row that failed becomes ready when somebody runs its job again.
