@@ -42,6 +42,7 @@ $(TOOLS)/%:
 # The packages of plain start no goroutine, or none that shares anything: the race detector, under which they take seven times as long, has nothing to
 # find there. The exceptions are tested with it: the seeds that a grid of days computes side by side (RACED); the document that apitest and openapi
 # load once, by the tests of httpapi; the log's queue, in cmd/logqueue.
+# Some of media's tests (WHOLEHERE) play much by a clock of their own in one goroutine: the race detector has a part of it, plain all.
 # The race detector would have each process sleep for a second when it ends.
 GOTEST    = env GORACE=atexit_sleep_ms=0 RINGMASTER_BINARY=$(CURDIR)/$(BIN) RINGMASTER_CONTROLLER=$(CURDIR)/$(RACEBIN) $(BIN) with-postgres -- \
             $(1) $(GO) test -vet=off -trimpath -shuffle=on -timeout 25m
@@ -51,6 +52,7 @@ LONGEST  := /(dialer|httpapi|store)$$
 PROGRAMS := /(cmd/ringmaster|cmd/remote)$$
 PLAIN    := /(dialer/pacing|dialer/pacing/sim|dialer/staffing|httpapi/apitest|httpapi/openapi|media/amd|media/dsp|media/dtmf|media/jsonscan|media/openai|media/playout|media/rtp|media/twilio|media/wav)$$
 RACED    := ^TestSeedsBesideEachOther$$
+WHOLEHERE := ^(TestMarksInEveryInterleaving|TestOwnSchema|TestTwilioSchema|TestCutsDontClick)$$
 LEFTOVER := $(shell chrt -i 0 true 2>/dev/null && echo chrt -i 0 || echo nice -n 19)
 
 .PHONY: test
@@ -67,6 +69,7 @@ plain: postgres build ## the tests of PKG without the race detector: those that 
 	@rc=0; all=$$($(GO) list $(PKG)) || exit 1; \
 	some=$$(echo "$$all" | grep -E '$(PROGRAMS)'); [ -z "$$some" ] || $(call GOTEST) -short $$some || rc=1; \
 	some=$$(echo "$$all" | grep -E '$(PLAIN)'); [ -z "$$some" ] || $(call GOTEST,$(LEFTOVER)) -short -p 1 $$some || rc=1; \
+	some=$$(echo "$$all" | grep '/media$$'); [ -z "$$some" ] || $(call GOTEST,$(LEFTOVER)) -run '$(WHOLEHERE)' $$some || rc=1; \
 	some=$$(echo "$$all" | grep '/pacing/sim$$'); [ -z "$$some" ] || $(call GOTEST,$(LEFTOVER)) -race -run '$(RACED)' $$some || rc=1; exit $$rc
 
 .PHONY: units

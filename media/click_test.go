@@ -19,7 +19,7 @@ import (
 const clickLimit = -50
 
 // TestCutsDontClick cuts a tone by everything that cuts what a caller hears, in each phase: at most 5 ms are heard behind the last whole frame, and
-// no click.
+// no click. Under the race detector some phases do: make test has all of them without it besides.
 func TestCutsDontClick(t *testing.T) {
 	t.Parallel()
 	tone := dsptest.Tone(440, dsp.SampleRate, 4*dsp.SampleRate)
@@ -40,6 +40,10 @@ func TestCutsDontClick(t *testing.T) {
 		}
 	}
 	const runsDry = "an AI that runs dry"
+	phases := 6
+	if raceEnabled {
+		phases = 2
+	}
 	for name, c := range map[string]struct {
 		begin, cut func(r *portRig)
 		follows    bool // something is heard thereafter
@@ -73,7 +77,7 @@ func TestCutsDontClick(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d Hz", name, rate), func(t *testing.T) {
 				t.Parallel()
 				worst := -200.0
-				for frames := 3; frames < 9; frames++ { // each ends at another phase
+				for frames := 3; frames < 3+phases; frames++ { // each ends at another phase
 					r := newPortRig(t, eightKHz())
 					r.connect()
 					r.p.leg.setLeg(sip.Media{Remote: r.caller.Local, Codec: rtp.L16, Rate: rate, PT: l16PT, Dir: sip.Direction{Send: true, Recv: true}}, r.now)

@@ -43,7 +43,7 @@ func TestTwilioSchema(t *testing.T) {
 			next++
 		}
 	}
-	for i := 0; total < 10_000; i++ {
+	for i := 0; total < schemaFrames(); i++ {
 		h.SequenceNumber, h.Timestamp = h.SequenceNumber+1, h.Timestamp+dsp.FrameSamples
 		if rnd.IntN(20) > 0 {
 			for k := range ulaw {
