@@ -30,8 +30,10 @@ const (
 	answerLimit = 10 * time.Second
 )
 
-// madeUpSpeech are two seconds that sound like somebody who speaks.
-func madeUpSpeech() []int16 { return tone.Babble(2*dsp.SampleRate, dsp.SampleRate, -12, 1) }
+// madeUpSpeech are two seconds that sound like somebody who speaks, to be read alone.
+//
+//nolint:gochecknoglobals // made once for all kits
+var madeUpSpeech = sync.OnceValue(func() []int16 { return tone.Babble(2*dsp.SampleRate, dsp.SampleRate, -12, 1) })
 
 // phone places the calls' legs, as the switch does.
 type phone struct {

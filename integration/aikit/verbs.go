@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -17,7 +18,12 @@ type verbs struct {
 	names   map[string]string             // of their schemas
 }
 
-func loadVerbs() (*verbs, error) {
+// loadVerbs reads the API's description once for all kits.
+//
+//nolint:gochecknoglobals // what is read is the same for each
+var loadVerbs = sync.OnceValues(readVerbs)
+
+func readVerbs() (*verbs, error) {
 	raw, err := openapi.Document()
 	if err != nil {
 		return nil, err
