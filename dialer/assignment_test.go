@@ -115,7 +115,7 @@ func (h *hosts) paces(t *testing.T) map[string]int {
 func (h *hosts) eventually(t *testing.T, what string, ok func(map[string]int) bool) {
 	t.Helper()
 	var last map[string]int
-	require.Eventually(t, func() bool { last = h.paces(t); return ok(last) }, waitFor, every, "%s: %v", what, last)
+	require.Eventually(t, func() bool { last = h.paces(t); return ok(last) }, waitFor, 4*every, "%s: %v", what, last)
 }
 
 func newHosts(t *testing.T, campaigns int) *hosts {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/carrier"
 	"github.com/ringmaster/ringmaster/dialer/gate"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -46,6 +49,7 @@ const (
 	leakCampaignMax = 12
 	leakAgentMax    = 15
 	leakChannels    = 20
+	leakLeads       = 100 // of a campaign
 )
 
 func newLeakWorld(t *testing.T, st *store.Store, trunks bool) *leakWorld {
@@ -79,11 +83,19 @@ func newLeakWorld(t *testing.T, st *store.Store, trunks bool) *leakWorld {
 		campaign, err = b.svc.Campaigns.StartCampaign(t.Context(), b.tenant, campaign.ID, campaigns.EnvironmentLive)
 		require.NoError(t, err)
 		w.campaigns = append(w.campaigns, campaign)
-		for i := range 100 {
-			lead := b.push(t, campaign.ID, fmt.Sprintf("98765%05d", i))
-			req := b.request(t, campaign.ID, lead)
-			req.VoiceAgentID = &agent.ID
-			w.leads = append(w.leads, req)
+		in := make([]string, leakLeads)
+		for i := range in {
+			in[i] = fmt.Sprintf(`{"phone":"98765%05d"}`, i)
+		}
+		_, err = b.svc.Leads.PushLeads(t.Context(), b.tenant, campaign.ID, decode[leads.BulkInput](t, `{"leads":[`+strings.Join(in, ",")+`]}`))
+		require.NoError(t, err)
+		ids := storetest.Query[uuid.UUID](t, st, b.tenant, "SELECT id FROM leads WHERE campaign_id = $1 ORDER BY phone", campaign.ID)
+		require.Len(t, ids, leakLeads)
+		for i, id := range ids {
+			w.leads = append(w.leads, admission.Request{
+				TenantID: b.tenant, CampaignID: &campaign.ID, LeadID: &id, To: mustPhone(t, fmt.Sprintf("98765%05d", i)), Purpose: admission.PurposeLead,
+				Environment: string(campaigns.EnvironmentLive), VoiceAgentID: &agent.ID,
+			})
 		}
 	}
 	return w
@@ -352,7 +364,8 @@ func (w *leakWorld) check(t *testing.T) {
 	require.NoError(t, w.reopenLeads(t.Context()))
 	filled := map[uuid.UUID]int{}
 	var open []db.Call
-	for _, req := range w.leads {
+	const tried = 2 * leakCampaignMax // of each campaign, which is above every ceiling
+	for _, req := range slices.Concat(w.leads[:tried], w.leads[leakLeads:leakLeads+tried]) {
 		adm, err := passGate(t.Context(), w.b.svc.Gate, req)
 		if err == nil {
 			filled[*req.CampaignID]++

@@ -72,7 +72,7 @@ func pace(t *testing.T, svc *Service, originator gate.Originator) func() {
 
 const (
 	waitFor = time.Minute
-	every   = 10 * time.Millisecond
+	every   = 25 * time.Millisecond // most looks ask the database
 )
 
 func TestPacerFillsTheCeilingAndGoesOn(t *testing.T) {
