@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,11 +19,8 @@ const (
 	markEnd       = " */"
 )
 
-// month is one of UTC's: its first millisecond, that of the next one, and the ids that lie before all others of the two.
-type month struct {
-	from, until          int64
-	fromFloor, tillFloor string
-}
+// month bounds the ids of one of UTC's months: those from first on that lie before next.
+type month struct{ first, next string }
 
 // firstMonth and monthsOn bound the months: whoever makes ids up is not to make texts of queries.
 const (
@@ -32,24 +28,14 @@ const (
 	monthsOn   = 2 * 31 * 24 * time.Hour
 )
 
-// lastMonth is the one that was asked for last: nearly all calls are of the same.
-var lastMonth atomic.Pointer[month]
-
 // monthOf gives the month of a UUIDv7; nil where there are no calls of ours.
 func monthOf(id uuid.UUID) *month {
-	ms := int64(binary.BigEndian.Uint64(id[:8]) >> 16) //nolint:gosec,mnd // the first 48 bits
-	if last := lastMonth.Load(); last != nil && last.from <= ms && ms < last.until {
-		return last
-	}
-	at := time.UnixMilli(ms).UTC()
+	at := time.UnixMilli(int64(binary.BigEndian.Uint64(id[:8]) >> 16)).UTC() //nolint:gosec,mnd // the first 48 bits
 	if at.Year() < firstMonth || at.After(time.Now().Add(monthsOn)) {
 		return nil
 	}
 	first := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
-	next := first.AddDate(0, 1, 0)
-	m := &month{first.UnixMilli(), next.UnixMilli(), IDFloor(first).String(), IDFloor(next).String()}
-	lastMonth.Store(m)
-	return m
+	return &month{IDFloor(first).String(), IDFloor(first.AddDate(0, 1, 0)).String()}
 }
 
 // inMonths puts the bounds of months where a statement is marked.
@@ -71,9 +57,9 @@ func inMonths(sql string, args []any) string {
 		column, rest, _ := strings.Cut(strings.TrimPrefix(sql[at:], mark), markEnd)
 		out.WriteString(sql[:at])
 		if m := monthOf(idBefore(sql[:at], args)); m != nil {
-			out.WriteString(" AND " + column + " >= '" + m.fromFloor + "'")
+			out.WriteString(" AND " + column + " >= '" + m.first + "'")
 			if mark == ofMonthMark {
-				out.WriteString(" AND " + column + " < '" + m.tillFloor + "'")
+				out.WriteString(" AND " + column + " < '" + m.next + "'")
 			}
 		}
 		sql = rest

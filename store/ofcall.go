@@ -22,7 +22,7 @@ func (s *Store) MonthOfCall(id uuid.UUID) CallMonth {
 	if m == nil {
 		return CallMonth{}
 	}
-	return CallMonth{"AND c.id >= '" + m.fromFloor + "' AND c.id < '" + m.tillFloor + "'"}
+	return CallMonth{"AND c.id >= '" + m.first + "' AND c.id < '" + m.next + "'"}
 }
 
 // ReadCall is Read for a query that ends with its conditions on one call, c: see ReadCalls.
