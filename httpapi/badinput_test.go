@@ -125,7 +125,11 @@ func withText(object map[string]any, name, text string) []byte {
 func TestBadInputToEveryOperation(t *testing.T) {
 	t.Parallel()
 	bad := newBadInput(t)
-	long, tooLong, bottomless := strings.Repeat("a", 1<<20), strings.Repeat("a", 5<<20), []byte(strings.Repeat(`{"a":`, 200_000))
+	// Deeper than any decoder goes, and above the server's bound by what is around the text: under the race detector each copy of a body is dear.
+	long, bottomless := strings.Repeat("a", 1<<20), []byte(strings.Repeat(`{"a":`, 20_000))
+	tooMuch := map[bool][]byte{
+		false: withText(map[string]any{}, "x", strings.Repeat("a", 4<<20)), true: withText(map[string]any{"event": "log"}, "x", strings.Repeat("a", 4<<20)),
+	}
 	var tried, named int
 	for _, op := range bad.w.ops {
 		schema := bad.schema(op)
@@ -179,7 +183,7 @@ func TestBadInputToEveryOperation(t *testing.T) {
 		status, answer := bad.send(t, op, "a text of 1 MiB", "application/json", withText(base, some, long))
 		require.NotContains(t, answer, long[:1000], "%s %s, %d", op.Method, op.Path, status)
 
-		status, _ = bad.send(t, op, "too much", "application/json", withText(base, "x", tooLong))
+		status, _ = bad.send(t, op, "too much", "application/json", tooMuch[op.Control])
 		require.Equal(t, http.StatusRequestEntityTooLarge, status, "%s %s", op.Method, op.Path)
 		for _, media := range []string{"text/plain", "application/xml", "multipart/form-data; boundary=x"} {
 			status, _ = bad.send(t, op, media, media, []byte(`{}`))
