@@ -24,6 +24,8 @@
 // plans_test.go explains every query on the rows of some months, and refuses one that reads a table that grows, or a tenant's part of
 // it, as a whole. Plans are made once for whatever values; what has optional filters, or a LIMIT that misleads such a plan, runs after
 // PlanByValues and is listed there with values. A batch is met by = ANY(ARRAY(SELECT ...)), not by a join.
+// A statement on one call has /* month of id */ behind the parameter that is its id, one on calls from some id on /* months from id */: what is sent has
+// the bounds of the months there, as constants, so that it is planned and locked for those alone (months.go).
 //
 // # Transactions
 //
