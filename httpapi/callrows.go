@@ -28,17 +28,16 @@ type callRows struct {
 // callLane is where calls are read that may be read together.
 type callLane struct {
 	tenant uuid.UUID
-	month  store.CallMonth
+	month  string
 }
 
 // one reads a call, together with others of the tenant's that are asked for at the time.
 func (c callRows) one(ctx context.Context, tenant, id uuid.UUID) (callRow, error) {
-	month := c.store.MonthOfCall(id)
-	return c.reads.One(ctx, callLane{tenant, month}, id, func(id uuid.UUID) (callRow, error) {
-		row, err := c.store.ReadCalls(tenant, month).GetCallView(ctx, tenant, id)
+	return c.reads.One(ctx, callLane{tenant, store.MonthOf(id)}, id, func(id uuid.UUID) (callRow, error) {
+		row, err := c.store.Read(tenant).GetCallView(ctx, tenant, id)
 		return callRow{row.Call, row.RecordingStatus, store.PrivacyMode(row.PrivacyMode), row.FlowRuns}, err
 	}, func(ids []uuid.UUID) (map[uuid.UUID]callRow, error) {
-		rows, err := c.store.ReadCalls(tenant, month).CallViews(ctx, tenant, ids)
+		rows, err := c.store.Read(tenant).CallViews(ctx, tenant, ids)
 		found := make(map[uuid.UUID]callRow, len(rows))
 		for _, row := range rows {
 			found[row.Call.ID] = callRow{row.Call, row.RecordingStatus, store.PrivacyMode(row.PrivacyMode), row.FlowRuns}

@@ -36,8 +36,7 @@
 // A transaction begins with its first statement, in the same round trip, so that it costs one round trip besides those of its statements, the commit.
 // Statements that don't need each other's results are sent together (Tx.Together); what nothing waits for is put off (Tx.Later, as Emit does)
 // and goes with the next statement, or with the commit: a transaction of which all was put off is one round trip. What is one statement goes
-// through Read, ReadSystem or Write: scope, statement and end are sent together. ReadListByValues sends several. ReadCall has the statement planned for the call's
-// month. Reads have connections of their own, which refuse to write and keep the scope of their last statement for the next of the same tenant.
+// through Read, ReadSystem or Write: scope, statement and end are sent together. ReadListByValues sends several. Reads have connections of their own, which refuse to write and keep the scope of their last statement for the next of the same tenant.
 // Tests count round trips (storetest.NewProxied).
 //
 // # Credentials in memory

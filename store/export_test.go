@@ -19,8 +19,8 @@ func SealedColumns() (names []string) {
 	return names
 }
 
-// MonthOf is the condition that ReadCall adds.
-func (s *Store) MonthOf(id uuid.UUID) string { return s.MonthOfCall(id).condition }
+// InMonths gives a statement as it is sent.
+func InMonths(sql string, args ...any) string { return inMonths(sql, args) }
 
 // SweepLock is the advisory lock of the process that sweeps.
 const SweepLock int64 = sweepLock

@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,7 +20,7 @@ const (
 	markEnd       = " */"
 )
 
-// month bounds the ids of one of UTC's months: those from first on that lie before next.
+// month bounds the ids of one of UTC's months: those from first on that lie before next. Both are empty for none.
 type month struct{ first, next string }
 
 // firstMonth and monthsOn bound the months: whoever makes ids up is not to make texts of queries.
@@ -28,14 +29,17 @@ const (
 	monthsOn   = 2 * 31 * 24 * time.Hour
 )
 
-// monthOf gives the month of a UUIDv7; nil where there are no calls of ours.
-func monthOf(id uuid.UUID) *month {
+// MonthOf names the month of a call's id, so that calls of one are read together; "" where there are no calls of ours.
+func MonthOf(id uuid.UUID) string { return monthOf(id).first }
+
+// monthOf gives the month of a UUIDv7; the zero month where there are no calls of ours.
+func monthOf(id uuid.UUID) month {
 	at := time.UnixMilli(int64(binary.BigEndian.Uint64(id[:8]) >> 16)).UTC() //nolint:gosec,mnd // the first 48 bits
 	if at.Year() < firstMonth || at.After(time.Now().Add(monthsOn)) {
-		return nil
+		return month{}
 	}
 	first := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
-	return &month{IDFloor(first).String(), IDFloor(first.AddDate(0, 1, 0)).String()}
+	return month{IDFloor(first).String(), IDFloor(first.AddDate(0, 1, 0)).String()}
 }
 
 // inMonths puts the bounds of months where a statement is marked.
@@ -56,7 +60,7 @@ func inMonths(sql string, args []any) string {
 		}
 		column, rest, _ := strings.Cut(strings.TrimPrefix(sql[at:], mark), markEnd)
 		out.WriteString(sql[:at])
-		if m := monthOf(idBefore(sql[:at], args)); m != nil {
+		if m := monthBefore(sql[:at], args); m != (month{}) {
 			out.WriteString(" AND " + column + " >= '" + m.first + "'")
 			if mark == ofMonthMark {
 				out.WriteString(" AND " + column + " < '" + m.next + "'")
@@ -66,20 +70,29 @@ func inMonths(sql string, args []any) string {
 	}
 }
 
-// idBefore is the argument whose parameter a text ends with, as in "id = $3" and "id = $3::uuid"; the nil UUID where it is NULL.
-func idBefore(sql string, args []any) uuid.UUID {
-	sql = strings.TrimSuffix(sql, "::uuid")
+// monthBefore is that of the argument whose parameter a text ends with, as in "id = $3", "id = $3::uuid" and "id = ANY($3::uuid[])"; the zero month where
+// it is NULL, or has ids of several.
+func monthBefore(sql string, args []any) month {
+	sql = strings.TrimSuffix(strings.TrimSuffix(sql, "::uuid"), "::uuid[])")
 	n, err := strconv.Atoi(sql[strings.LastIndexByte(sql, '$')+1:])
 	if err != nil || n < 1 || n > len(args) {
-		return uuid.Nil
+		return month{}
 	}
 	switch id := args[n-1].(type) {
 	case uuid.UUID:
-		return id
+		return monthOf(id)
 	case *uuid.UUID:
 		if id != nil {
-			return *id
+			return monthOf(*id)
+		}
+	case []uuid.UUID:
+		if len(id) == 0 {
+			return month{}
+		}
+		of := monthOf(id[0])
+		if !slices.ContainsFunc(id, func(id uuid.UUID) bool { return monthOf(id) != of }) {
+			return of
 		}
 	}
-	return uuid.Nil
+	return month{}
 }

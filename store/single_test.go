@@ -233,7 +233,7 @@ func TestSingleStatementsSurviveALostConnection(t *testing.T) {
 }
 
 // A call is read in its month's partition alone, and found whatever its id is.
-func TestReadCallLooksIntoItsMonth(t *testing.T) {
+func TestACallIsReadInItsMonth(t *testing.T) {
 	t.Parallel()
 	st := storetest.New(t)
 	tenant := storetest.Tenant(t, st)
@@ -246,17 +246,17 @@ func TestReadCallLooksIntoItsMonth(t *testing.T) {
 		ids = append(ids, insertCallAt(t, st, tenant, at))
 	}
 	for _, id := range ids {
-		row, err := st.ReadCall(tenant, id).GetCallView(t.Context(), tenant, id)
+		row, err := st.Read(tenant).GetCallView(t.Context(), tenant, id)
 		require.NoError(t, err)
 		require.Equal(t, id, row.Call.ID)
 	}
-	_, err := st.ReadCall(tenant, storetest.NewID(t)).GetCallView(t.Context(), tenant, storetest.NewID(t))
+	_, err := st.Read(tenant).GetCallView(t.Context(), tenant, storetest.NewID(t))
 	require.ErrorIs(t, err, store.ErrNotFound)
 
 	id := ids[1]
 	var plan []string
 	require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
-		prepare := "PREPARE one (uuid, uuid) AS SELECT c.notes FROM calls c WHERE c.tenant_id = $1 AND c.id = $2 " + st.MonthOf(id)
+		prepare := "PREPARE one (uuid, uuid) AS " + store.InMonths("SELECT c.notes FROM calls c WHERE c.tenant_id = $1 AND c.id = $2 /* month of c.id */", tenant, id)
 		_, err := tx.Pgx().Exec(t.Context(), prepare)
 		require.NoError(t, err)
 		rows, err := tx.Pgx().Query(t.Context(), fmt.Sprintf("EXPLAIN (COSTS OFF) EXECUTE one ('%s', '%s')", tenant, id))
@@ -267,7 +267,7 @@ func TestReadCallLooksIntoItsMonth(t *testing.T) {
 	named := strings.Join(plan, "\n")
 	require.Contains(t, named, "calls_"+now.UTC().Format("2006_01"))
 	require.NotContains(t, named, "Append", "the plan for whatever id of the month has no other partition")
-	require.Empty(t, st.MonthOf(random), "no text for each id that somebody makes up")
+	require.Empty(t, store.MonthOf(random), "no text for each id that somebody makes up")
 }
 
 func openWithConns(t *testing.T, url string, conns int32) *store.Store {

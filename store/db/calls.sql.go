@@ -470,7 +470,7 @@ func (q *Queries) CallSetVerdict(ctx context.Context, arg CallSetVerdictParams) 
 }
 
 const callStatusByID = `-- name: CallStatusByID :one
-SELECT c.status, c.disposition FROM calls c WHERE c.tenant_id = $1 AND c.id = $2
+SELECT c.status, c.disposition FROM calls c WHERE c.tenant_id = $1 AND c.id = $2 /* month of c.id */
 `
 
 type CallStatusByIDRow struct {
@@ -478,7 +478,6 @@ type CallStatusByIDRow struct {
 	Disposition *string
 }
 
-// CallStatusByID is for store.ReadCall, which adds conditions at the end.
 func (q *Queries) CallStatusByID(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (CallStatusByIDRow, error) {
 	row := q.db.QueryRow(ctx, callStatusByID, tenantID, iD)
 	var i CallStatusByIDRow

@@ -20,7 +20,7 @@ SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id
   coalesce((SELECT jsonb_agg(jsonb_build_object('flow_id', f.flow_id, 'version', f.version, 'started_at', f.started_at, 'ended_at', f.ended_at,
       'outcome', f.outcome, 'error', f.error, 'trace', f.trace))
     FROM flow_runs f WHERE f.tenant_id = $1 AND f.call_id = c.id), 'null')::jsonb AS flow_runs
-FROM calls c WHERE c.tenant_id = $1 AND c.id = ANY($2::uuid[])
+FROM calls c WHERE c.tenant_id = $1 AND c.id = ANY($2::uuid[]) /* month of c.id */
 `
 
 type CallViewsRow struct {
@@ -294,7 +294,7 @@ SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id
   coalesce((SELECT jsonb_agg(jsonb_build_object('flow_id', f.flow_id, 'version', f.version, 'started_at', f.started_at, 'ended_at', f.ended_at,
       'outcome', f.outcome, 'error', f.error, 'trace', f.trace))
     FROM flow_runs f WHERE f.tenant_id = $1 AND f.call_id = $2), 'null')::jsonb AS flow_runs
-FROM calls c WHERE c.tenant_id = $1 AND c.id = $2
+FROM calls c WHERE c.tenant_id = $1 AND c.id = $2 /* month of c.id */
 `
 
 type GetCallViewRow struct {
@@ -306,7 +306,7 @@ type GetCallViewRow struct {
 
 // Calls and recordings as the API shows them, and what the control endpoint keeps.
 // GetCallView has the runs of its flows with a call, in no order. What it asks besides the call it asks by the parameters: joined, the call's columns
-// went through each join, which took twice the time. It is for store.ReadCall, too, which adds conditions at the end.
+// went through each join, which took twice the time.
 func (q *Queries) GetCallView(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (GetCallViewRow, error) {
 	row := q.db.QueryRow(ctx, getCallView, tenantID, iD)
 	var i GetCallViewRow

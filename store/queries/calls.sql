@@ -88,9 +88,8 @@ ORDER BY id;
 -- name: CallIDsOpenOfNode :many
 SELECT id FROM calls WHERE node = @node::text AND end_time IS NULL;
 
--- CallStatusByID is for store.ReadCall, which adds conditions at the end.
 -- name: CallStatusByID :one
-SELECT c.status, c.disposition FROM calls c WHERE c.tenant_id = @tenant_id AND c.id = @id;
+SELECT c.status, c.disposition FROM calls c WHERE c.tenant_id = @tenant_id AND c.id = @id /* month of c.id */;
 
 -- name: CallLeadContext :one
 SELECT id, name, crm_lead_id, metadata, custom_fields FROM leads WHERE tenant_id = @tenant_id AND id = @id;

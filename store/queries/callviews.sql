@@ -1,7 +1,7 @@
 -- Calls and recordings as the API shows them, and what the control endpoint keeps.
 
 -- GetCallView has the runs of its flows with a call, in no order. What it asks besides the call it asks by the parameters: joined, the call's columns
--- went through each join, which took twice the time. It is for store.ReadCall, too, which adds conditions at the end.
+-- went through each join, which took twice the time.
 -- name: GetCallView :one
 SELECT sqlc.embed(c),
   coalesce((SELECT r.status FROM recordings r WHERE r.tenant_id = @tenant_id AND r.call_id = @id), '')::text AS recording_status,
@@ -9,7 +9,7 @@ SELECT sqlc.embed(c),
   coalesce((SELECT jsonb_agg(jsonb_build_object('flow_id', f.flow_id, 'version', f.version, 'started_at', f.started_at, 'ended_at', f.ended_at,
       'outcome', f.outcome, 'error', f.error, 'trace', f.trace))
     FROM flow_runs f WHERE f.tenant_id = @tenant_id AND f.call_id = @id), 'null')::jsonb AS flow_runs
-FROM calls c WHERE c.tenant_id = @tenant_id AND c.id = @id;
+FROM calls c WHERE c.tenant_id = @tenant_id AND c.id = @id /* month of c.id */;
 
 -- CallViews is GetCallView of several calls.
 -- name: CallViews :many
@@ -19,7 +19,7 @@ SELECT sqlc.embed(c),
   coalesce((SELECT jsonb_agg(jsonb_build_object('flow_id', f.flow_id, 'version', f.version, 'started_at', f.started_at, 'ended_at', f.ended_at,
       'outcome', f.outcome, 'error', f.error, 'trace', f.trace))
     FROM flow_runs f WHERE f.tenant_id = @tenant_id AND f.call_id = c.id), 'null')::jsonb AS flow_runs
-FROM calls c WHERE c.tenant_id = @tenant_id AND c.id = ANY(@ids::uuid[]);
+FROM calls c WHERE c.tenant_id = @tenant_id AND c.id = ANY(@ids::uuid[]) /* month of c.id */;
 
 -- ListCallViews is planned by values: a campaign, an agent, a disposition, a direction and the status of a call that goes on each lead to an index,
 -- and by a status that isn't a last one calls are among those without an end. A last status has none: when few calls of the newest have it, all are

@@ -215,7 +215,7 @@ func (l *Ledger) ReleaseUnit(ctx context.Context, tenant, unit uuid.UUID) error 
 
 // CallState tells a call's status and disposition; store.ErrNotFound when the tenant has no such call.
 func (l *Ledger) CallState(ctx context.Context, tenant, call uuid.UUID) (string, *string, error) {
-	row, err := l.st.ReadCall(tenant, call).CallStatusByID(ctx, tenant, call)
+	row, err := l.st.Read(tenant).CallStatusByID(ctx, tenant, call)
 	return row.Status, row.Disposition, err
 }
 
