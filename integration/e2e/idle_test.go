@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +35,26 @@ func (c *customer) history(t *testing.T, a agent) (status string, changes int) {
 	return status, changes
 }
 
+// toldOf is what the agent's softphone and the log tell of its legs, in a line.
+func (c *customer) toldOf(t *testing.T, a agent) string {
+	t.Helper()
+	calls, err := c.phones().Calls(t.Context(), simcarrier.Filter{})
+	require.NoError(t, err)
+	var told []string
+	for _, call := range calls {
+		if call.Direction == simcarrier.Agent {
+			told = append(told, fmt.Sprintf("%s to %s, invited %v, answered %v, ended %v by %s %s",
+				call.CallID, call.Number, call.InvitedAt, call.AnsweredAt, call.EndedAt, call.EndedBy, call.Reason))
+		}
+	}
+	for line := range strings.Lines(theSuite.log.text()) {
+		if strings.Contains(line, a.Agent.ID) || strings.Contains(line, "with the switch") {
+			told = append(told, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(told, " | ")
+}
+
 // Agents who wait for a call when the controller is killed go on waiting: each keeps the leg that they have, gets no second one,
 // and changes no state, however often it happens. They take calls afterwards.
 func TestControllerKilledWithIdleAgents(t *testing.T) {
@@ -59,7 +81,7 @@ func TestControllerKilledWithIdleAgents(t *testing.T) {
 		eventually(t, 10*time.Second, "a second leg would be there", func() bool { return time.Now().After(settle) })
 		for i, a := range agents {
 			state := c.held(t, a)
-			require.Equal(t, legs[i], state.Call.CallID, "the same leg")
+			require.Equal(t, legs[i], state.Call.CallID, "the same leg: %s", c.toldOf(t, a))
 			require.Equal(t, 1, state.Calls, "and no second one")
 			status, n := c.history(t, a)
 			require.Equal(t, "available", status)

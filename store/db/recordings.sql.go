@@ -272,6 +272,33 @@ func (q *Queries) MarkRecordingReady(ctx context.Context, arg MarkRecordingReady
 	return result.RowsAffected(), nil
 }
 
+const moveRecordingPart = `-- name: MoveRecordingPart :exec
+UPDATE recordings
+SET parts = (SELECT jsonb_agg(CASE WHEN e.part->>'path' = $1::text THEN e.part || jsonb_build_object('offset_ms', $2::bigint)
+                              ELSE e.part END ORDER BY e.n)
+             FROM jsonb_array_elements(parts) WITH ORDINALITY AS e(part, n))
+WHERE tenant_id = $3 AND call_id = $4 AND status = 'recording'
+  AND parts @> jsonb_build_array(jsonb_build_object('path', $1::text))
+`
+
+type MoveRecordingPartParams struct {
+	Path     string
+	OffsetMs int64
+	TenantID uuid.UUID
+	CallID   uuid.UUID
+}
+
+// MoveRecordingPart says anew where a file begins.
+func (q *Queries) MoveRecordingPart(ctx context.Context, arg MoveRecordingPartParams) error {
+	_, err := q.db.Exec(ctx, moveRecordingPart,
+		arg.Path,
+		arg.OffsetMs,
+		arg.TenantID,
+		arg.CallID,
+	)
+	return err
+}
+
 const recordingTenants = `-- name: RecordingTenants :many
 SELECT id, recording_retention_days::int AS days FROM tenants WHERE recording_retention_days IS NOT NULL ORDER BY id
 `

@@ -25,6 +25,15 @@ SET parts = CASE WHEN parts @> jsonb_build_array(jsonb_build_object('path', @pat
                    jsonb_build_object('path', @path::text, 'offset_ms', @offset_ms::bigint, 'added_at', now())) END
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'recording';
 
+-- MoveRecordingPart says anew where a file begins.
+-- name: MoveRecordingPart :exec
+UPDATE recordings
+SET parts = (SELECT jsonb_agg(CASE WHEN e.part->>'path' = @path::text THEN e.part || jsonb_build_object('offset_ms', @offset_ms::bigint)
+                              ELSE e.part END ORDER BY e.n)
+             FROM jsonb_array_elements(parts) WITH ORDINALITY AS e(part, n))
+WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'recording'
+  AND parts @> jsonb_build_array(jsonb_build_object('path', @path::text));
+
 -- FinishRecording changes a row only once, so that a call which is closed twice gets one job.
 -- name: FinishRecording :execrows
 UPDATE recordings SET status = 'processing'

@@ -163,6 +163,10 @@ func (b *bench) input(f []string) {
 		require.True(b.t, b.link.reply(b.jobName(f[1]), strings.Join(f[2:], " ")), "no job %s waits", f[1])
 	case "event":
 		b.c.dispatch(b.event(f[1], keyValues(f[2:])))
+	case "records": // the part of the recording whose file ends so
+		b.c.dispatch(b.event(fs.RecordStart, map[string]string{
+			"Record-File-Path": filepath.Join(b.c.cfg.RecordDir, b.call.ID.String()+f[1]),
+		}))
 	case "info":
 		ev := b.event(fs.RecvInfo, map[string]string{"SIP-Content-Type": f[1]})
 		ev.SetBody(strings.Join(f[2:], "\r\n"))

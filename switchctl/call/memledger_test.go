@@ -326,6 +326,10 @@ func (l *memLedger) AddRecordingPart(_ context.Context, _ db.Call, _ string, off
 	return l.do(func() error { l.trace.add("ledger recording part at %s", offset); return nil })
 }
 
+func (l *memLedger) MoveRecordingPart(_ context.Context, _ db.Call, path string, offset time.Duration) error {
+	return l.do(func() error { l.trace.add("ledger recording %s moved to %s", filepath.Base(path), offset); return nil })
+}
+
 func (l *memLedger) AddRecording(_ context.Context, _ db.Call, _ string, offset time.Duration) error {
 	return l.do(func() error { l.trace.add("ledger recording by the switch at %s", offset); return nil })
 }

@@ -192,6 +192,8 @@ type (
 		BeginRecording(ctx context.Context, call db.Call, path string, offset time.Duration) error
 		// AddRecordingPart puts a file on the timeline of the call's recording.
 		AddRecordingPart(ctx context.Context, call db.Call, path string, offset time.Duration) error
+		// MoveRecordingPart corrects where the first sample of a file lies.
+		MoveRecordingPart(ctx context.Context, call db.Call, path string, offset time.Duration) error
 		// AddRecording puts a file on the timeline of the call's recording, or makes it the recording when there is none.
 		AddRecording(ctx context.Context, call db.Call, path string, offset time.Duration) error
 	}

@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/record"
@@ -26,6 +27,8 @@ type recorder struct {
 	wanted bool
 	// second is the file that the switch writes, beside or after a voice agent's own.
 	second string
+	// asked has the files that the switch is to begin: the moments that the ledger has for their first samples, by path.
+	asked map[string]time.Time
 	// messages counts the files that it has recorded for the call's handler.
 	messages int
 	// sends keeps the commands on what the switch writes in order.

@@ -87,7 +87,7 @@ func (r *recorder) recordBySwitch(ctx context.Context, stereo bool) {
 	r.record(ctx, "recording", func(ctx context.Context) error {
 		return r.c.ledger.BeginRecording(ctx, call, path, offset)
 	}, nil)
-	r.startSecond(ctx, path, stereo)
+	r.startSecond(ctx, path, stereo, at)
 }
 
 // recordVoiceAgent has the switch record, both sides apart, from now on, a call whose voice agent's audio doesn't pass through us. It goes on when
@@ -109,11 +109,12 @@ func (r *recorder) recordVoiceAgent(ctx context.Context) {
 		}
 		path = next
 	}
-	call, offset := r.call, max(0, r.c.clock.Now().Sub(*r.answerAt))
+	at := r.c.clock.Now()
+	call, offset := r.call, max(0, at.Sub(*r.answerAt))
 	r.record(ctx, "recording", func(ctx context.Context) error {
 		return r.c.ledger.BeginRecording(ctx, call, path, offset)
 	}, nil)
-	r.startSecond(ctx, path, true)
+	r.startSecond(ctx, path, true, at)
 }
 
 // maskRest has the switch write silence, or what is said.
@@ -132,9 +133,10 @@ func (r *recorder) maskRest(ctx context.Context, paused bool) {
 	}, cmd)
 }
 
-// startSecond has the switch write a file from now on.
-func (r *recorder) startSecond(ctx context.Context, path string, stereo bool) {
+// startSecond has the switch write a file from now on; asked is the moment that the ledger has for its first sample.
+func (r *recorder) startSecond(ctx context.Context, path string, stereo bool, asked time.Time) {
 	r.second = path
+	r.expect(path, asked)
 	cmds := fs.Script{fs.Record(r.channel, path, 0)}
 	if stereo {
 		cmds = fs.Script{fs.RecordStereo(r.channel, true), cmds[0], fs.RecordStereo(r.channel, false)}
@@ -196,6 +198,34 @@ func (r *recorder) secondBegun(ctx context.Context, m secondStarted) {
 	}
 }
 
+// lateFile is how late a file's first sample may be without being moved on the recording's timeline.
+const lateFile = 100 * time.Millisecond
+
+// expect notes a file that the switch is to begin, and the moment that the ledger has for its first sample.
+func (r *recorder) expect(path string, asked time.Time) {
+	if r.asked == nil {
+		r.asked = map[string]time.Time{}
+	}
+	r.asked[path] = asked
+}
+
+// begins: the switch writes a file from the event's moment on. One that begins late, since the switch was busy or out of reach, is put where it
+// belongs.
+func (r *recorder) begins(ctx context.Context, ev *esl.Event) {
+	path := ev.Get("Record-File-Path")
+	asked, ok := r.asked[path]
+	delete(r.asked, path)
+	at := fs.EventTime(ev).Add(r.ahead())
+	if !ok || r.answerAt == nil || at.Sub(asked) < lateFile {
+		return
+	}
+	r.log.InfoContext(ctx, "recording began late", "late", at.Sub(asked))
+	call, offset := r.call, at.Sub(*r.answerAt)
+	r.record(ctx, "recording's late start", func(ctx context.Context) error {
+		return r.c.ledger.MoveRecordingPart(ctx, call, path, offset)
+	}, nil)
+}
+
 // recordMono has the switch record both sides in one channel, from a moment on, in a file that outlives us and is put on the
 // call's recording. limit ends it, should we be gone by then; 0 is none. done hears whether it has begun.
 func (r *recorder) recordMono(ctx context.Context, path string, limit time.Duration, at time.Time, done func(err error)) {
@@ -206,6 +236,7 @@ func (r *recorder) recordMono(ctx context.Context, path string, limit time.Durat
 	r.record(ctx, "recording by the switch", func(ctx context.Context) error {
 		return r.c.ledger.AddRecording(ctx, call, path, offset)
 	}, nil)
+	r.expect(path, at)
 	cmd, hears, link := fs.Record(r.channel, path, limit), fs.Hears(r.channel), r.c.link
 	// The variable may be there from an earlier recording.
 	r.inOrder(ctx, fs.Script{fs.RecordStereo(r.channel, false)}, cmd, func(body string, err error) {
@@ -257,7 +288,7 @@ func (r *recorder) recordRest(ctx context.Context, at time.Time) {
 	r.record(ctx, "second recording part", func(ctx context.Context) error {
 		return r.c.ledger.AddRecordingPart(ctx, call, path, max(0, at.Sub(answered)))
 	}, nil)
-	r.startSecond(ctx, path, true)
+	r.startSecond(ctx, path, true, at)
 }
 
 func (r *recorder) partReady(ctx context.Context, m partFinished) (state, error) {
@@ -281,7 +312,9 @@ func (r *recorder) recordOpening(ctx context.Context, t *conversation) {
 	}
 	o.path = filepath.Join(r.c.cfg.RecordDir, r.id.String()+".0.wav")
 	path, call, link := o.path, r.call, r.c.link
-	offset := max(0, r.c.clock.Now().Sub(*r.answerAt))
+	at := r.c.clock.Now()
+	offset := max(0, at.Sub(*r.answerAt))
+	r.expect(path, at)
 	limit := time.Duration(0)
 	for _, f := range t.files {
 		limit += f.length + playSlack

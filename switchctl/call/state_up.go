@@ -153,6 +153,8 @@ func (a *actor) answeredEvent(ctx context.Context, m channelEvent) (state, error
 			return a.agents.agentBridged(ctx, m.ev), nil
 		}
 		return a.transfers.bridged(ctx, m.ev)
+	case fs.RecordStart:
+		a.rec.begins(ctx, m.ev)
 	case fs.RecvInfo:
 		a.keypad.callerInfo(m.ev)
 		a.talking.infoDigit(ctx, m.ev)

@@ -17,6 +17,7 @@ const (
 	ChannelHangupComplete  = "CHANNEL_HANGUP_COMPLETE"
 	ChannelDestroy         = "CHANNEL_DESTROY"
 	BackgroundJob          = "BACKGROUND_JOB"
+	RecordStart            = "RECORD_START"
 	RecvInfo               = "RECV_INFO"
 	DTMF                   = "DTMF"
 	Custom                 = "CUSTOM"

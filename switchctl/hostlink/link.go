@@ -24,7 +24,7 @@ const (
 
 	// subscription names the events that calls are run by.
 	subscription = "event plain " + fs.ChannelCreate + " " + fs.ChannelProgress + " " + fs.ChannelProgressMedia + " " + fs.ChannelAnswer + " " +
-		fs.ChannelBridge + " " + fs.ChannelHangupComplete + " " + fs.ChannelDestroy + " " + fs.BackgroundJob + " " + fs.RecvInfo + " " + fs.Custom + " " +
+		fs.ChannelBridge + " " + fs.ChannelHangupComplete + " " + fs.ChannelDestroy + " " + fs.BackgroundJob + " " + fs.RecordStart + " " + fs.RecvInfo + " " + fs.Custom + " " +
 		fs.SofiaRegister + " " + fs.SofiaUnregister + " " + fs.SofiaExpire + " " + fs.ConferenceMaintenance // whatever follows CUSTOM is a subclass of it
 )
 
@@ -201,7 +201,7 @@ func (l *Link) takeJob(id string) func(string, error) {
 
 func eventLabel(name string) string {
 	switch name {
-	case fs.ChannelCreate, fs.ChannelProgress, fs.ChannelProgressMedia, fs.ChannelAnswer, fs.ChannelBridge, fs.ChannelHangupComplete, fs.ChannelDestroy, fs.BackgroundJob, fs.RecvInfo, fs.Custom:
+	case fs.ChannelCreate, fs.ChannelProgress, fs.ChannelProgressMedia, fs.ChannelAnswer, fs.ChannelBridge, fs.ChannelHangupComplete, fs.ChannelDestroy, fs.BackgroundJob, fs.RecordStart, fs.RecvInfo, fs.Custom:
 		return name
 	}
 	return "other"

@@ -310,3 +310,10 @@ func (l *Ledger) AddRecordingPart(ctx context.Context, call db.Call, path string
 		return recordings.AddPart(ctx, tx, call.TenantID, call.ID, path, offset)
 	})
 }
+
+// MoveRecordingPart corrects where the first sample of a file lies on the recording's timeline.
+func (l *Ledger) MoveRecordingPart(ctx context.Context, call db.Call, path string, offset time.Duration) error {
+	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		return recordings.MovePart(ctx, tx, call.TenantID, call.ID, path, offset)
+	})
+}

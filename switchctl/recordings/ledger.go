@@ -98,6 +98,17 @@ func AddPart(ctx context.Context, tx *store.Tx, tenantID, callID uuid.UUID, path
 	return nil
 }
 
+// MovePart corrects where the first sample of a file lies, counted from the answer. A recording that doesn't run any more stays as it is.
+func MovePart(ctx context.Context, tx *store.Tx, tenantID, callID uuid.UUID, path string, offset time.Duration) error {
+	err := tx.Q.MoveRecordingPart(ctx, db.MoveRecordingPartParams{
+		Path: path, OffsetMs: offset.Milliseconds(), TenantID: tenantID, CallID: callID,
+	})
+	if err != nil {
+		return fmt.Errorf("move a part of the recording: %w", err)
+	}
+	return nil
+}
+
 // Queues are River's queues of the recordings whose files are on a node's disk. The second one is for jobs of versions that had one
 // queue for all nodes.
 func Queues(node string) [2]string { return [2]string{queueOf(node), queue} }

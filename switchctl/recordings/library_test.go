@@ -204,12 +204,19 @@ func TestLedger(t *testing.T) {
 	require.Equal(t, []any{"/b.wav", int64(90000)}, []any{parts[1].Path, parts[1].OffsetMS})
 	require.WithinDuration(t, row.CreatedAt, parts[0].AddedAt, 0)
 	require.True(t, parts[1].AddedAt.After(parts[0].AddedAt))
+	for path, offset := range map[string]time.Duration{"/a.wav": 700 * time.Millisecond, "/unknown.wav": time.Hour} {
+		b.tx(t, func(tx *store.Tx) error { return MovePart(t.Context(), tx, b.tenant, b.call, path, offset) })
+	}
+	moved := b.parts(t)
+	require.Equal(t, []part{{Path: "/a.wav", OffsetMS: 700, AddedAt: parts[0].AddedAt}, parts[1]}, moved, "the first began late")
 
 	for range 2 {
 		b.finish(t)
 	}
 	require.Equal(t, 1, b.jobs(t), "a call that is closed twice is processed once")
 	require.Equal(t, "processing", b.row(t).Status)
+	b.tx(t, func(tx *store.Tx) error { return MovePart(t.Context(), tx, b.tenant, b.call, "/b.wav", 0) })
+	require.Equal(t, moved, b.parts(t), "it is being joined as it was")
 	err = b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
 		return AddPart(t.Context(), tx, b.tenant, b.call, "/late.wav", time.Second)
 	})
