@@ -75,7 +75,7 @@ func Start(ctx context.Context, cfg Config) (*Switch, error) {
 	if err := conf.Render(confDir, p, cfg.Gateways...); err != nil {
 		return nil, err
 	}
-	args := []string{"-nonat", "-nocal", "-nf", "-nc", "-np", "-conf", confDir}
+	args := []string{"-nonat", "-nocal", "-nf", "-nc", "-conf", confDir}
 	for _, d := range []string{"log", "db", "run", "cache", "storage", "recordings", "temp", "certs", "sounds", "htdocs", "scripts", "grammar"} {
 		dir := filepath.Join(cfg.Dir, d) // the log's has the whole configuration, with its passwords, for anybody to read
 		if err := os.MkdirAll(dir, 0o700); err != nil {
