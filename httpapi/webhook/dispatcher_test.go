@@ -200,8 +200,7 @@ func TestLargeEventsAndRemovedSubscription(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return len(r.requests()) > 1 }, 30*time.Second, 5*time.Millisecond)
 	storetest.Exec(t, b.st, b.tenant, "DELETE FROM webhook_subscriptions")
-	removed := time.Now()
-	require.Eventually(t, func() bool { return time.Since(removed) > 3*time.Second }, 10*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return b.dispatcher.KnowsRemoved(sub) }, 30*time.Second, 50*time.Millisecond)
 	close(gate)
 	require.Eventually(t, func() bool {
 		return storetest.Count(t, b.st, "SELECT count(*) FROM webhook_queue") == 0

@@ -109,10 +109,11 @@ func (r *receiver) requests() []received {
 
 // bundle is a worker that delivers, with short waits.
 type bundle struct {
-	st      *store.Store
-	tenant  uuid.UUID
-	metrics *prometheus.Registry
-	stop    func()
+	st         *store.Store
+	tenant     uuid.UUID
+	metrics    *prometheus.Registry
+	dispatcher *webhook.Dispatcher
+	stop       func()
 }
 
 func setup(t *testing.T, adjust ...func(*webhook.Config)) *bundle {
@@ -129,6 +130,7 @@ func setup(t *testing.T, adjust ...func(*webhook.Config)) *bundle {
 	w, err := webhook.New(cfg)
 	require.NoError(t, err)
 	w.Start(t.Context())
+	b.dispatcher = w
 	b.stop = sync.OnceFunc(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel() // requests at work are cut off
