@@ -91,6 +91,26 @@ func TestEndByAnotherClock(t *testing.T) {
 	})
 }
 
+// TestTransferByAnotherClock has a caller handed over: what is recorded with the voice agent ends, and the rest begins, when that was.
+func TestTransferByAnotherClock(t *testing.T) {
+	t.Parallel()
+	anotherClock(t, true, func(b *bench, _ time.Duration) {
+		t := b.t
+		began := time.Now()
+		b.play("sleep 4s", "verb transfer destination_type=e164 destination=9876500000")
+		for _, line := range b.trace.take() {
+			b.tidy(line) // learns the second leg
+		}
+		b.play("sleep 2s", "leg CHANNEL_ANSWER", "reply uuid_bridge +OK", "media ended", "bridged")
+		lines := b.trace.take()
+		require.Equal(t, 1, count(lines, "media recording finished, 6s"), "%v", lines)
+		require.Equal(t, 1, count(lines, "ledger recording part at 6s"), "%v", lines)
+		b.ledger.mu.Lock()
+		defer b.ledger.mu.Unlock()
+		require.WithinDuration(t, began.Add(6*time.Second), *b.ledger.sessions[b.ledger.sessionOf[b.call.ID]].EndedAt, 0)
+	})
+}
+
 // TestLostCallByAnotherClock has the switch die under a call, with the controller there and after a restart of it: the call was as long as it was.
 func TestLostCallByAnotherClock(t *testing.T) {
 	t.Parallel()

@@ -366,8 +366,9 @@ func (x *transfers) bridged(ctx context.Context, ev *esl.Event) (state, error) {
 	x.disarm(timerTransfer)
 	x.disarm(timerLeg)
 	at := fs.EventTime(ev)
+	ours := at.Add(x.ahead()) // recordings and sessions go by our clock
 	if t.handler {
-		x.handlerBridged(ctx, at)
+		x.handlerBridged(ctx, at, ours)
 		return x.state, nil
 	}
 	x.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.DestinationType)
@@ -376,8 +377,8 @@ func (x *transfers) bridged(ctx context.Context, ev *esl.Event) (state, error) {
 		outcome = ledger.SessionTransferredSIPURI
 	}
 	x.voice.endSessionWith(ctx, ledger.SessionEnd{
-		Outcome: outcome, At: at, Final: finalMetadata("transfer", &facts, facts.Metadata), Transfer: &facts,
+		Outcome: outcome, At: ours, Final: finalMetadata("transfer", &facts, facts.Metadata), Transfer: &facts,
 	}, media.CloseTransferred)
-	x.rec.recordRest(ctx, at)
+	x.rec.recordRest(ctx, ours)
 	return x.state, nil
 }

@@ -74,8 +74,8 @@ func (x *transfers) handlerTransfer(ctx context.Context, m transferCommand) erro
 }
 
 // handlerBridged: caller and destination hear each other, and the switch records them. When they part, the caller comes back
-// to its handler by transfer_after_bridge.
-func (x *transfers) handlerBridged(ctx context.Context, at time.Time) {
+// to its handler by transfer_after_bridge. at is by the switch's clock, ours by ours.
+func (x *transfers) handlerBridged(ctx context.Context, at, ours time.Time) {
 	t := x.now
 	x.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.DestinationType)
 	x.noteServed(ctx, at)
@@ -84,7 +84,7 @@ func (x *transfers) handlerBridged(ctx context.Context, at time.Time) {
 	}
 	path := x.rec.messagePath()
 	t.recording = path
-	x.rec.recordMono(ctx, path, 0, at, func(err error) {
+	x.rec.recordMono(ctx, path, 0, ours, func(err error) {
 		if err != nil {
 			x.log.ErrorContext(ctx, "recording the transferred call failed", "error", err)
 		}
