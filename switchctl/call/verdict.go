@@ -72,12 +72,15 @@ func (mc *machine) machineHeard(ctx context.Context, ev media.AMD) {
 }
 
 // othersHeard: from now on the voice agent's session, and with it machine detection, hears others beside the caller: a whisper, who has barged in, a
-// conference's members. A verdict would be of them, so there will be none: a person has answered.
+// conference's members. A verdict would be of them, so there will be none: a person has answered. A beep after the verdict may be theirs, too.
 func (mc *machine) othersHeard(ctx context.Context) {
-	if mc.others || mc.call.AmdClass != nil || !mc.call.Amd || !mc.voice.ai.live() || mc.taps.tapDetects() {
+	if mc.others || !mc.call.Amd || !mc.voice.ai.live() || mc.taps.tapDetects() {
 		return
 	}
 	mc.others = true
+	if mc.call.AmdClass != nil {
+		return
+	}
 	if mc.voice.ai.media != nil {
 		mc.voice.ai.media.StopMachineDetection()
 	}
