@@ -8,13 +8,14 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
+	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
 // TestUnsureMachineCountsWhenAbandoned: a callee of whom detection only believes that it is a machine is treated as a person, and is in
-// the abandon rate as one when nobody takes the call, or too late. A sure machine never is.
+// the abandon rate as one when nobody takes the call, or too late. A sure machine never is, nor is one that has beeped.
 func TestUnsureMachineCountsWhenAbandoned(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -23,12 +24,16 @@ func TestUnsureMachineCountsWhenAbandoned(t *testing.T) {
 		// heardLate: the verdict comes after the agent.
 		heardLate bool
 		want      pacing.Tally
+		beeped    bool
 	}{
-		"unsure":                  {0.94, false, false, pacing.Tally{Answered: 1, Abandoned: 1}},
-		"sure":                    {0.95, false, false, pacing.Tally{}},
-		"unsure, late":            {0.94, true, false, pacing.Tally{Answered: 1, Abandoned: 1}},
-		"unsure, heard after all": {0.94, true, true, pacing.Tally{Answered: 1, Abandoned: 1}},
-		"sure, late":              {0.95, true, false, pacing.Tally{}},
+		"unsure":                  {0.94, false, false, pacing.Tally{Answered: 1, Abandoned: 1}, false},
+		"sure":                    {0.95, false, false, pacing.Tally{}, false},
+		"unsure, late":            {0.94, true, false, pacing.Tally{Answered: 1, Abandoned: 1}, false},
+		"unsure, heard after all": {0.94, true, true, pacing.Tally{Answered: 1, Abandoned: 1}, false},
+		"sure, late":              {0.95, true, false, pacing.Tally{}, false},
+		"beeped":                  {0.94, false, false, pacing.Tally{}, true},
+		"beeped, late":            {0.94, true, false, pacing.Tally{}, true},
+		"beeped after all":        {0.94, true, true, pacing.Tally{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,10 +45,14 @@ func TestUnsureMachineCountsWhenAbandoned(t *testing.T) {
 			now := p.clock.Now()
 			storetest.Exec(t, p.st, p.tenant, `UPDATE calls SET amd = true, status = 'answered', answer_time = $2, queued_at = $2,
 				agent_due = $3 WHERE id = $1`, call.ID, now, now.Add(2*time.Second))
+			var machine *string
+			if c.beeped {
+				machine = new(string(amd.MachineMailbox))
+			}
 			verdict := func() {
 				require.NoError(t, p.st.InTenant(t.Context(), p.tenant, func(tx *store.Tx) error {
 					if _, err := tx.Q.CallSetVerdict(t.Context(), db.CallSetVerdictParams{
-						TenantID: p.tenant, ID: call.ID, AmdClass: "machine", AmdConfidence: c.sure, AmdAfterMs: 2500,
+						TenantID: p.tenant, ID: call.ID, AmdClass: "machine", AmdConfidence: c.sure, AmdAfterMs: 2500, AmdMachine: machine,
 					}); err != nil {
 						return err
 					}

@@ -605,12 +605,13 @@ func (q *Queries) AgentsOfNode(ctx context.Context, node string) ([]AgentsOfNode
 }
 
 const callAbandoned = `-- name: CallAbandoned :exec
-UPDATE calls SET abandoned = true, answered_by_amd = CASE WHEN amd_confidence < 0.95 AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END
+UPDATE calls SET abandoned = true,
+  answered_by_amd = CASE WHEN amd_confidence < 0.95 AND amd_machine IS NULL AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END
 WHERE tenant_id = $1 AND id = $2 AND agent_id IS NULL
 `
 
 // CallAbandoned notes that no agent took a call; one that an agent had is none of those. Who was not surely a machine (switchctl's
-// machineSure) counts as a person then.
+// MachineSure) counts as a person then.
 func (q *Queries) CallAbandoned(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) error {
 	_, err := q.db.Exec(ctx, callAbandoned, tenantID, iD)
 	return err
@@ -702,7 +703,8 @@ func (q *Queries) CallOffered(ctx context.Context, arg CallOfferedParams) (int64
 }
 
 const callUnserved = `-- name: CallUnserved :exec
-UPDATE calls SET abandoned = true, answered_by_amd = CASE WHEN amd_confidence < 0.95 AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END
+UPDATE calls SET abandoned = true,
+  answered_by_amd = CASE WHEN amd_confidence < 0.95 AND amd_machine IS NULL AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END
 WHERE tenant_id = $1 AND id = $2 AND agent_connect_time IS NULL
 `
 

@@ -101,13 +101,13 @@ func (q *Queries) CallClose(ctx context.Context, arg CallCloseParams) (Call, err
 }
 
 const callDecideAnswer = `-- name: CallDecideAnswer :one
-UPDATE calls SET answered_by_amd = CASE WHEN abandoned AND amd_confidence < 0.95 THEN 'human' ELSE $1::text END
+UPDATE calls SET answered_by_amd = CASE WHEN abandoned AND amd_confidence < 0.95 AND amd_machine IS NULL THEN 'human' ELSE $1::text END
 WHERE tenant_id = $2 AND id = $3 /* month of id */ AND amd AND answer_time IS NOT NULL AND answered_by_amd IS NULL
 RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine
 `
 
 // CallDecideAnswer ends the wait for a verdict, once. Who was abandoned counts as a person, unless it surely is a machine (switchctl's
-// machineSure).
+// MachineSure).
 func (q *Queries) CallDecideAnswer(ctx context.Context, answeredByAmd string, tenantID uuid.UUID, iD uuid.UUID) (Call, error) {
 	row := q.db.QueryRow(ctx, callDecideAnswer, answeredByAmd, tenantID, iD)
 	var i Call
@@ -344,7 +344,7 @@ const callMarkPersonConnected = `-- name: CallMarkPersonConnected :execrows
 UPDATE calls SET status = 'agent_connected', agent_id = $1::uuid,
   abandoned = abandoned OR agent_id IS NULL AND coalesce($2::timestamptz > agent_due, false),
   answered_by_amd = CASE WHEN agent_id IS NULL AND coalesce($2::timestamptz > agent_due, false) AND amd_confidence < 0.95
-    AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END,
+    AND amd_machine IS NULL AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END,
   agent_connect_time = CASE WHEN agent_id IS NULL THEN $2::timestamptz
     ELSE coalesce(agent_connect_time, $2::timestamptz) END
 WHERE tenant_id = $3 AND id = $4 /* month of id */ AND status IN ('answered', 'agent_connected')

@@ -114,14 +114,16 @@ UPDATE live_calls SET awaits_agent = false WHERE tenant_id = @tenant_id AND call
 UPDATE live_calls SET waits_since = NULL WHERE tenant_id = @tenant_id AND call_id = @id AND kind = 'call' AND waits_since = @since::timestamptz;
 
 -- CallAbandoned notes that no agent took a call; one that an agent had is none of those. Who was not surely a machine (switchctl's
--- machineSure) counts as a person then.
+-- MachineSure) counts as a person then.
 -- name: CallAbandoned :exec
-UPDATE calls SET abandoned = true, answered_by_amd = CASE WHEN amd_confidence < 0.95 AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END
+UPDATE calls SET abandoned = true,
+  answered_by_amd = CASE WHEN amd_confidence < 0.95 AND amd_machine IS NULL AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END
 WHERE tenant_id = @tenant_id AND id = @id AND agent_id IS NULL;
 
 -- CallUnserved notes that a callee answered and neither agent, nor voice agent, nor flow was there, as CallAbandoned does.
 -- name: CallUnserved :exec
-UPDATE calls SET abandoned = true, answered_by_amd = CASE WHEN amd_confidence < 0.95 AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END
+UPDATE calls SET abandoned = true,
+  answered_by_amd = CASE WHEN amd_confidence < 0.95 AND amd_machine IS NULL AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END
 WHERE tenant_id = @tenant_id AND id = @id AND agent_connect_time IS NULL;
 
 -- CallAnnounced notes that a callee begins to hear the campaign's announcement, or is served by what a connect_url has answered.

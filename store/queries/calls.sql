@@ -13,9 +13,9 @@ WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND status IN ('dial
 RETURNING *;
 
 -- CallDecideAnswer ends the wait for a verdict, once. Who was abandoned counts as a person, unless it surely is a machine (switchctl's
--- machineSure).
+-- MachineSure).
 -- name: CallDecideAnswer :one
-UPDATE calls SET answered_by_amd = CASE WHEN abandoned AND amd_confidence < 0.95 THEN 'human' ELSE @answered_by_amd::text END
+UPDATE calls SET answered_by_amd = CASE WHEN abandoned AND amd_confidence < 0.95 AND amd_machine IS NULL THEN 'human' ELSE @answered_by_amd::text END
 WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND amd AND answer_time IS NOT NULL AND answered_by_amd IS NULL
 RETURNING *;
 
@@ -43,7 +43,7 @@ WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND status = 'answer
 UPDATE calls SET status = 'agent_connected', agent_id = @agent_id::uuid,
   abandoned = abandoned OR agent_id IS NULL AND coalesce(@agent_connect_time::timestamptz > agent_due, false),
   answered_by_amd = CASE WHEN agent_id IS NULL AND coalesce(@agent_connect_time::timestamptz > agent_due, false) AND amd_confidence < 0.95
-    AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END,
+    AND amd_machine IS NULL AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END,
   agent_connect_time = CASE WHEN agent_id IS NULL THEN @agent_connect_time::timestamptz
     ELSE coalesce(agent_connect_time, @agent_connect_time::timestamptz) END
 WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND status IN ('answered', 'agent_connected');
