@@ -27,8 +27,9 @@ type recorder struct {
 	wanted bool
 	// second is the file that the switch writes, beside or after a voice agent's own.
 	second string
-	// asked has the files that the switch is to begin: the moments that the ledger has for their first samples, by path.
-	asked map[string]time.Time
+	// begun has the files that the switch was asked for: the moments that the ledger has for their first samples, by path; the zero time where a process
+	// before us may have told it of another.
+	begun map[string]time.Time
 	// messages counts the files that it has recorded for the call's handler.
 	messages int
 	// sends keeps the commands on what the switch writes in order.

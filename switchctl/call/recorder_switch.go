@@ -198,29 +198,35 @@ func (r *recorder) secondBegun(ctx context.Context, m secondStarted) {
 	}
 }
 
-// lateFile is how late a file's first sample may be without being moved on the recording's timeline.
-const lateFile = 100 * time.Millisecond
+// misplaced is how far from where the ledger has it a file's first sample may lie without being moved on the recording's timeline.
+const misplaced = 100 * time.Millisecond
 
-// expect notes a file that the switch is to begin, and the moment that the ledger has for its first sample.
+// expect notes a file that the switch is to begin, and the moment that the ledger is told for its first sample, unless it has one of that file.
 func (r *recorder) expect(path string, asked time.Time) {
-	if r.asked == nil {
-		r.asked = map[string]time.Time{}
+	if r.begun == nil {
+		r.begun = map[string]time.Time{}
 	}
-	r.asked[path] = asked
-}
-
-// begins: the switch writes a file from the event's moment on. One that begins late, since the switch was busy or out of reach, is put where it
-// belongs.
-func (r *recorder) begins(ctx context.Context, ev *esl.Event) {
-	path := ev.Get("Record-File-Path")
-	asked, ok := r.asked[path]
-	delete(r.asked, path)
-	at := fs.EventTime(ev).Add(r.ahead())
-	if !ok || r.answerAt == nil || at.Sub(asked) < lateFile {
+	if _, known := r.begun[path]; known {
 		return
 	}
-	r.log.InfoContext(ctx, "recording began late", "late", at.Sub(asked))
-	call, offset := r.call, at.Sub(*r.answerAt)
+	if r.adopted {
+		asked = time.Time{}
+	}
+	r.begun[path] = asked
+}
+
+// begins: the switch writes a file from the event's moment on. One that begins late, since the switch was busy or out of reach, or that was asked for
+// again, is put where it belongs.
+func (r *recorder) begins(ctx context.Context, ev *esl.Event) {
+	path := ev.Get("Record-File-Path")
+	told, ok := r.begun[path]
+	at := fs.EventTime(ev).Add(r.ahead())
+	if !ok || r.answerAt == nil || at.Sub(told).Abs() < misplaced {
+		return
+	}
+	r.begun[path] = at
+	r.log.InfoContext(ctx, "recording began at another moment than was told", "late", at.Sub(told))
+	call, offset := r.call, max(0, at.Sub(*r.answerAt))
 	r.record(ctx, "recording's late start", func(ctx context.Context) error {
 		return r.c.ledger.MoveRecordingPart(ctx, call, path, offset)
 	}, nil)
