@@ -1046,7 +1046,7 @@ type CampaignFields struct {
 	Script       nullable.Nullable[string]    `json:"script,omitempty"`
 	VoiceAgentID nullable.Nullable[uuid.UUID] `json:"voice_agent_id,omitempty"`
 
-	// VoicemailAction What is done when machine detection is sure that a machine has answered: by a verdict of 95%, or, of whom it has called a machine with less and a voice agent has, by the beep. connect goes on as with a person. hangup ends the call. message waits for the beep, or the end of the greeting, plays voicemail_message_url and hangs up. Under the last two the call is taken from its voice agent, and from an agent who has had it for no longer than a second. While the message can't be fetched, the campaign dials nothing.
+	// VoicemailAction What is done when machine detection is sure that a machine has answered: by a verdict of 95%, or, of whom it has called a machine with less and no agent has, by the beep. connect goes on as with a person. hangup ends the call. message waits for the beep, or the end of the greeting, plays voicemail_message_url and hangs up. Under the last two the call is taken from its voice agent, and from an agent who has had it for no longer than a second. While the message can't be fetched, the campaign dials nothing.
 	VoicemailAction     *VoicemailAction `json:"voicemail_action,omitempty"`
 	VoicemailMessageURL *string          `json:"voicemail_message_url,omitempty"`
 
@@ -1443,7 +1443,7 @@ type CreateCampaignDialerRequest struct {
 	Script       nullable.Nullable[string]    `json:"script,omitempty"`
 	VoiceAgentID nullable.Nullable[uuid.UUID] `json:"voice_agent_id,omitempty"`
 
-	// VoicemailAction What is done when machine detection is sure that a machine has answered: by a verdict of 95%, or, of whom it has called a machine with less and a voice agent has, by the beep. connect goes on as with a person. hangup ends the call. message waits for the beep, or the end of the greeting, plays voicemail_message_url and hangs up. Under the last two the call is taken from its voice agent, and from an agent who has had it for no longer than a second. While the message can't be fetched, the campaign dials nothing.
+	// VoicemailAction What is done when machine detection is sure that a machine has answered: by a verdict of 95%, or, of whom it has called a machine with less and no agent has, by the beep. connect goes on as with a person. hangup ends the call. message waits for the beep, or the end of the greeting, plays voicemail_message_url and hangs up. Under the last two the call is taken from its voice agent, and from an agent who has had it for no longer than a second. While the message can't be fetched, the campaign dials nothing.
 	VoicemailAction     *VoicemailAction `json:"voicemail_action,omitempty"`
 	VoicemailMessageURL *string          `json:"voicemail_message_url,omitempty"`
 
@@ -1499,7 +1499,7 @@ type CreateCampaignRequest struct {
 	Script       nullable.Nullable[string]    `json:"script,omitempty"`
 	VoiceAgentID nullable.Nullable[uuid.UUID] `json:"voice_agent_id,omitempty"`
 
-	// VoicemailAction What is done when machine detection is sure that a machine has answered: by a verdict of 95%, or, of whom it has called a machine with less and a voice agent has, by the beep. connect goes on as with a person. hangup ends the call. message waits for the beep, or the end of the greeting, plays voicemail_message_url and hangs up. Under the last two the call is taken from its voice agent, and from an agent who has had it for no longer than a second. While the message can't be fetched, the campaign dials nothing.
+	// VoicemailAction What is done when machine detection is sure that a machine has answered: by a verdict of 95%, or, of whom it has called a machine with less and no agent has, by the beep. connect goes on as with a person. hangup ends the call. message waits for the beep, or the end of the greeting, plays voicemail_message_url and hangs up. Under the last two the call is taken from its voice agent, and from an agent who has had it for no longer than a second. While the message can't be fetched, the campaign dials nothing.
 	VoicemailAction     *VoicemailAction `json:"voicemail_action,omitempty"`
 	VoicemailMessageURL *string          `json:"voicemail_message_url,omitempty"`
 

@@ -183,8 +183,39 @@ func (mc *machine) greetingHeard(ctx context.Context, kind amd.EventKind) {
 	}
 }
 
+// heardEnough tells whether what detection may still hear would change nothing: there is a verdict, and no greeting whose end is waited for. Who was
+// called a machine less surely than it takes is listened to on, until their beep, or an agent has them; for as long as a greeting lasts, at the most.
+func (mc *machine) heardEnough() bool {
+	class := mc.call.AmdClass
+	if class == nil || mc.phase == machineGreets {
+		return false
+	}
+	unsure := mc.action != nil && mc.phase == machineNone && *class == string(amd.ClassMachine) && !switchctl.MachineSure(mc.call)
+	if unsure && !mc.agentHas() {
+		if !mc.timers.Armed(timerMachine) {
+			mc.arm(timerMachine, greetingTimeout)
+		}
+		return false
+	}
+	return true
+}
+
+// agentHas tells whether a person hears the callee.
+func (mc *machine) agentHas() bool { return mc.call.AgentID != nil && mc.call.AgentConnectTime != nil }
+
+// agentConnected ends what listens for the beep alone, which changes nothing any more.
+func (mc *machine) agentConnected(ctx context.Context) {
+	if mc.heardEnough() {
+		mc.disarm(timerMachine)
+		mc.taps.endDetection(ctx)
+	}
+}
+
 // machineOver: the beep, or the end of the greeting, timed out. A machine that never ends gets no message.
 func (mc *machine) machineOver(ctx context.Context) {
+	if mc.phase == machineNone {
+		mc.taps.endDetection(ctx) // it has no beep
+	}
 	if mc.phase != machineGreets {
 		return
 	}

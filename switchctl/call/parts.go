@@ -53,7 +53,7 @@ func newParts(k *core) parts {
 	}
 	*p.keypad = keypad{core: k, bypass: p.bypass, conference: p.conference, voice: p.voice}
 	*p.agents = agentBridge{
-		core: k, line: p.line, music: p.music, parties: who, rec: p.rec, supervised: p.supervised, talking: p.talking,
+		core: k, line: p.line, machine: p.machine, music: p.music, parties: who, rec: p.rec, supervised: p.supervised, talking: p.talking,
 	}
 	*p.music = musicPlayer{core: k, parties: who, rec: p.rec}
 	*p.rec = recorder{core: k, voice: p.voice}

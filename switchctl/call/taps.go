@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/media"
-	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
@@ -285,7 +284,7 @@ func (ts *taps) tapReported(ctx context.Context, m tapReport) {
 		ts.tapText(ctx, t, ev)
 	case media.AMD:
 		ts.machine.machineHeard(ctx, ev)
-		if ev.Kind == amd.KindVerdict && !t.fork.socket && ts.machine.phase != machineGreets {
+		if !t.fork.socket && ts.machine.heardEnough() {
 			ts.endTap(ctx, t, media.CloseHangup) // it was there for that
 		}
 	}
