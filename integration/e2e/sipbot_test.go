@@ -363,6 +363,20 @@ func (c *sipCall) notifies(t *testing.T) string {
 	return all[0]
 }
 
+// told are the NOTIFYs since those that were waited for: their status lines.
+func (c *sipCall) told() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.notified)
+}
+
+// forget forgets them.
+func (c *sipCall) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.notified = nil
+}
+
 // refer sends a REFER and returns the status of its answer.
 func (c *sipCall) refer(t *testing.T, to string) int {
 	t.Helper()

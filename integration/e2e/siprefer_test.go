@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"testing"
@@ -145,6 +146,31 @@ func TestSIPReferAtOnce(t *testing.T) {
 		c.hangUp(t, "+91"+other)
 		require.Equal(t, "completed", c.ended(t, campaign, 1, 20*time.Second)[0].Status)
 		c.atRest(t)
+	})
+}
+
+// Two REFERs of one endpoint, the second at whatever moment of the first: one of them is carried out, the other refused, and the call goes on. So does
+// what comes after them.
+func TestTwoRefers(t *testing.T) {
+	onEachSwitchAlone(t, func(t *testing.T, c *customer) {
+		for i, gap := range []int{0, 20, 30, 40, 50, 60, 70, 90} {
+			number := fmt.Sprintf("98765432%02d", i)
+			campaign, _, s, caller := c.referring(t, number, nil, nil)
+			to := "<sip:+919876192360@" + s.invite.From().Address.Host + ">" // busy
+			sent := time.Now()
+			s.refer(t, to)
+			<-time.After(time.Until(sent.Add(time.Duration(gap) * time.Millisecond)))
+			s.refer(t, to)
+			caller.hears(t, agentHz, fmt.Sprintf("the call goes on, REFERs %d ms apart", gap))
+			eventually(t, 10*time.Second, "both are told", func() bool { return len(s.told()) == 2 })
+			require.Contains(t, s.told(), "SIP/2.0 486 USER_BUSY")
+			s.forget()
+			s.refer(t, to)
+			require.Equal(t, "SIP/2.0 486 USER_BUSY", s.notifies(t), "a third")
+			c.hangUp(t, number)
+			c.ended(t, campaign, 1, 20*time.Second)
+			s.ends(t)
+		}
 	})
 }
 

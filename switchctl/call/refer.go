@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ const (
 	varNoHeaders = "exclude_outgoing_extra_header"
 	// varReplaces is the Replaces of a Refer-To, which the caller's next bridge would carry on (mod_sofia.c).
 	varReplaces = "_sofia_replaces_"
+	// varPartner is set on both legs of a bridge: the other one. A leg without it can transfer nobody, and its REFER is refused by the switch.
+	varPartner = "signal_bond"
 	// referContext is where a REFER leads to (conf's vars.xml).
 	referContext = "rm_refer"
 )
@@ -50,13 +53,15 @@ type referral struct {
 	referTo    string
 	// up is the socket that brought the caller.
 	up socketUp
-	// answered: the switch has taken, or refused, what bridges caller and sender again. err is why it has not, sender is that leg then; nil when it
-	// is gone.
+	// answered: the switch has taken, or refused, what bridges caller and sender again. err is why it has not, sender is that leg before; nil when it
+	// was gone.
 	answered bool
 	err      error
 	sender   *esl.Event
-	// bridged: they hear each other.
-	bridged bool
+	// bridged: they hear each other. crosswise: the switch was asked a second time.
+	bridged, crosswise bool
+	// later is the event of a REFER that came between, and was refused.
+	later string
 	// left is the end of the sender's leg, if that came first.
 	left *esl.Event
 }
@@ -109,21 +114,40 @@ func (f *referrals) came(ctx context.Context, m socketUp) bool {
 	s.referring, s.left = r, nil
 	f.disarm(timerSocket)
 	f.arm(timerLeg, legUpTimeout)
-	link, channel := f.c.link, f.channel
+	f.together(ctx, r)
+	return true
+}
+
+// rebridgeTimeout is how long the switch may take to bridge caller and sender; as a rule it takes 60 ms.
+const rebridgeTimeout = 300 * time.Millisecond
+
+// together bridges caller and sender, unless the sender has left.
+//
+// While the switch does so, another REFER of the sender would park its leg again, and the caller would wait for that leg, unheard, for 20 s
+// (switch_ivr_bridge.c, uuid_bridge_on_soft_execute). So the leg has no partner until then: the switch refuses that REFER. One that comes in the
+// moment before still parks the leg. Then the bridge is asked for crosswise, which ends the caller's wait as well.
+func (f *referrals) together(ctx context.Context, r *referral) {
+	link, channel, crosswise := f.c.link, f.channel, r.crosswise
 	again := fs.Script{fs.SetVars(channel, fs.Var{Name: varReferrer}, fs.Var{Name: varReferTo}, fs.Var{Name: varReplaces}, fs.Var{Name: varHops},
 		fs.Var{Name: varParkOnCancel, Value: "true"})}
-	if r.left == nil {
-		again = append(again, fs.Bridge(channel, leg))
+	switch {
+	case r.left != nil:
+	case crosswise:
+		again = append(again, fs.Bridge(r.leg, channel))
+	default:
+		again = append(again, fs.Bridge(channel, r.leg), fs.Try(fs.SetVar(r.leg, varPartner, "")))
 	}
 	f.beside(func() {
-		err := again.Run(ctx, link)
-		sender, dumpErr := fs.FindChannel(ctx, link, leg)
+		sender, dumpErr := fs.FindChannel(ctx, link, r.leg)
 		if dumpErr != nil {
 			f.log.WarnContext(ctx, "reading the voice agent's leg failed", "error", dumpErr)
 		}
+		var err error
+		if !crosswise || sender != nil && sender.Get("Channel-State") == fs.Parked {
+			err = again.Run(ctx, link)
+		}
 		f.post(referAnswered{referral: r, sender: sender, err: err})
 	})
-	return true
 }
 
 // beforeAnswer takes a caller of whom an endpoint that still rings wanted to be rid: it has refused the call. The switch has given up dialing it.
@@ -148,9 +172,27 @@ func (f *referrals) replied(ctx context.Context, m referAnswered) (state, error)
 		closeQuietly(m.referral.up.sock)
 		return f.state, f.notTaken(m)
 	}
-	m.referral.answered, m.referral.sender, m.referral.err = true, m.sender, m.err
+	r := m.referral
+	if r.answered, r.err = true, m.err; r.crosswise {
+		f.another(ctx, r, m.sender)
+	} else {
+		r.sender = m.sender
+	}
+	if !r.decided() && !r.crosswise {
+		f.arm(timerLeg, rebridgeTimeout)
+	}
 	f.goOn(ctx)
 	return f.state, nil
+}
+
+// another refuses the REFER that came while caller and sender were being bridged, if that has come between.
+func (f *referrals) another(ctx context.Context, r *referral, now *esl.Event) {
+	if now == nil || r.sender == nil || now.Var(varReferEvent) == r.sender.Var(varReferEvent) {
+		return
+	}
+	later := &referral{leg: r.leg, event: now.Var(varReferEvent)}
+	r.later = later.event
+	f.failed(ctx, later, "INVALID_STATE")
 }
 
 // bridged: the switch has bridged caller and voice agent.
@@ -182,6 +224,11 @@ func (f *referrals) leaves(ctx context.Context, ev *esl.Event) bool {
 func (f *referrals) due(ctx context.Context) bool {
 	s := f.voice.ai
 	switch r, left := s.referring, s.left; {
+	case r != nil && r.answered && !r.crosswise:
+		f.log.WarnContext(ctx, "bridging caller and voice agent again takes long, trying it crosswise")
+		r.answered, r.crosswise = false, true
+		f.arm(timerLeg, legUpTimeout)
+		f.together(ctx, r)
 	case r != nil:
 		f.log.WarnContext(ctx, "bridging caller and voice agent again failed, ending the AI session")
 		s.referring, s.legUp = nil, false
@@ -216,7 +263,7 @@ func (f *referrals) goOn(ctx context.Context) {
 	}
 	if sender != nil {
 		r.event = sender.Var(varReferEvent)
-		s.lastRefer, s.local = r.event, localAddresses(sender)
+		s.lastRefer, s.local = cmp.Or(r.later, r.event), localAddresses(sender)
 	}
 	if r.err != nil || r.left != nil {
 		f.log.InfoContext(ctx, "voice agent has left after its REFER", "error", r.err)
@@ -224,6 +271,7 @@ func (f *referrals) goOn(ctx context.Context) {
 			f.log.WarnContext(ctx, "taking the caller of a REFER failed", "error", err)
 		}
 	} else {
+		f.quickly(ctx, fs.SetVar(r.leg, varPartner, f.channel)) // its next REFER is taken
 		f.beside(func() { closeQuietly(r.up.sock) })
 	}
 	if err := f.start(ctx, r, s.local); err != nil {

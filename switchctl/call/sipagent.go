@@ -240,6 +240,8 @@ func (v *voice) sipLegEvent(ctx context.Context, m channelEvent) (state, error) 
 			s.local = localAddresses(m.ev)
 			return v.sipAnswered(ctx, fs.EventTime(m.ev)), nil
 		}
+	case fs.ChannelBridge: // the switch bridges the leg with the caller, not the caller with the leg
+		v.bypass.mediaBridged(ctx, m.ev)
 	case fs.ChannelHangupComplete:
 		if s.answered {
 			v.sipLeft(ctx, m.ev)

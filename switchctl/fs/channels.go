@@ -21,8 +21,13 @@ const (
 // Ringback is the Indian ringing tone (400 Hz, 0.4 s on, 0.2 off, 0.4 on, 2 off), as a file to play.
 const Ringback = "tone_stream://%(400,200,400);%(400,2000,400);loops=-1"
 
-// Hibernating is the state (Channel-State) of a channel whose media goes past the switch.
-const Hibernating = "CS_HIBERNATE"
+// States of a channel (Channel-State).
+const (
+	// Hibernating is that of one whose media goes past the switch.
+	Hibernating = "CS_HIBERNATE"
+	// Parked is that of one that waits for somebody to fetch it.
+	Parked = "CS_PARK"
+)
 
 // FindChannel gives a channel's headers and variables; nil when the switch has no such channel.
 func FindChannel(ctx context.Context, sw Switch, channel string) (*esl.Event, error) {
