@@ -21,18 +21,46 @@ import (
 // cli runs a command of ringmaster on the stack's configuration and decodes its JSON.
 func (c *customer) cli(t *testing.T, into any, args ...string) (stdout string) {
 	t.Helper()
-	args = append(args, "--config", filepath.Join(c.Dir(), "ringmaster.yaml"))
+	stdout, stderr, err := c.tryCLI(t, into != nil, args...)
+	require.NoError(t, err, "%q: %s%s", args, stderr, stdout)
 	if into != nil {
+		require.NoError(t, json.Unmarshal([]byte(stdout), into), stdout)
+	}
+	return stdout
+}
+
+// tryCLI runs a command that may fail.
+func (c *customer) tryCLI(t *testing.T, asJSON bool, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	args = append(args, "--config", filepath.Join(c.Dir(), "ringmaster.yaml"))
+	if asJSON {
 		args = append(args, "--json")
 	}
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), theSuite.binary, args...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	require.NoError(t, cmd.Run(), "%q: %s%s", args, errs.String(), out.String())
-	if into != nil {
-		require.NoError(t, json.Unmarshal(out.Bytes(), into), out.String())
+	err = cmd.Run()
+	return out.String(), errs.String(), err
+}
+
+// probe finds out that the trunk bears bypass, in a few tries: on a busy machine audio may take longer to come back than a probe waits.
+func (c *customer) probe(t *testing.T, number string) (steps []json.RawMessage) {
+	t.Helper()
+	var told struct {
+		Bypass bool              `json:"bypass"`
+		Steps  []json.RawMessage `json:"steps"`
 	}
-	return out.String()
+	var stdout, stderr string
+	for range 3 {
+		var err error
+		if stdout, stderr, err = c.tryCLI(t, true, "trunk", "probe", number, "--tenant", "acme"); err == nil {
+			require.NoError(t, json.Unmarshal([]byte(stdout), &told), stdout)
+			require.True(t, told.Bypass)
+			return told.Steps
+		}
+	}
+	require.FailNow(t, "the trunk's probe failed", "%s%s", stdout, stderr)
+	return nil
 }
 
 // An engineer sets a tenant up on the command line; its key works on the API at once, and no more once it is revoked.

@@ -274,7 +274,7 @@ func TestConferenceOutlivesTheController(t *testing.T) {
 func TestConferenceFromBypass(t *testing.T) {
 	withPlainStack(t, stack.Config{}, func(t *testing.T, c *customer) {
 		const caller = "9876101108"
-		c.cli(t, nil, "trunk", "probe", "9877130001", "--tenant", "acme")
+		c.probe(t, "9877130001")
 		s := c.supervise(t)
 		callID := c.bypassed(t, caller, "/tone?hz=1000")
 		entered := c.changes(t, "entered")

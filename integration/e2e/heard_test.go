@@ -151,7 +151,7 @@ func TestMonitorIsHeardOnHumanCall(t *testing.T) {
 // A call in bypass comes back to the switch, and goes past it again when nobody listens any more.
 func TestMonitorIsHeardOnCallInBypass(t *testing.T) {
 	withPlainStack(t, stack.Config{}, func(t *testing.T, c *customer) {
-		c.cli(t, nil, "trunk", "probe", "9877110000", "--tenant", "acme")
+		c.probe(t, "9877110000")
 		const callee, listener = "9876110020", "9876110021"
 		target := c.bypassed(t, callee, "/tone?hz=1000&delay=0s")
 		monitor := c.live(t, listener, "/tone?hz=700&delay=0s")

@@ -117,8 +117,7 @@ func TestVerbKeysOutliveTheController(t *testing.T) {
 		c.hears(t, "+91"+second, playedHz, 1, "the callee hears the audio")
 		talkSome(t)
 		report, _ := c.report(t, "+91"+second)
-		played := onsets(report.Heard, playedHz)
-		require.Zero(t, after(played, played[0].Add(time.Second/2)), "and once alone, whatever gaps a busy machine leaves in it: %s", played)
+		require.Less(t, heardOf(report.Heard, playedHz), int64(750), "and once alone, half a second, whatever gaps a busy machine leaves in it")
 
 		before, _ := c.report(t, "+91"+number)
 		for i, body := range done {

@@ -369,7 +369,7 @@ func TestSupervisorOnAConference(t *testing.T) {
 func TestSupervisorInBypass(t *testing.T) {
 	withPlainStack(t, stack.Config{}, func(t *testing.T, c *customer) {
 		const caller = "9876130020"
-		c.cli(t, nil, "trunk", "probe", "9877130000", "--tenant", "acme")
+		c.probe(t, "9877130000")
 		s := c.supervise(t)
 		callID := c.bypassed(t, caller, "/tone?hz=1000")
 		before := c.changes(t, "entered")
