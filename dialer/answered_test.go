@@ -192,7 +192,7 @@ func TestAnnouncementComesFirst(t *testing.T) {
 				require.Equal(t, string(leads.StatusRetry), b.lead(t, *call.LeadID).Status)
 				stats, err := b.svc.Statistics.CampaignStats(t.Context(), b.tenant, campaign.ID)
 				require.NoError(t, err)
-				require.Equal(t, figures.Abandon{Rate24h: 1, RateTotal: 1, Answered: 1, Abandoned: 1}, stats.Abandon)
+				require.Equal(t, figures.Abandon{Rate24h: 1, RateTotal: 1, Answered: 1, Abandoned: 1, SmallSample: true}, stats.Abandon)
 				_, err = passGate(t.Context(), b.svc.Gate, b.request(t, campaign.ID, b.push(t, campaign.ID, b.freshNumber())))
 				require.Equal(t, gate.ReasonAnnouncement, reason(t, err))
 				return

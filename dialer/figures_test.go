@@ -106,6 +106,7 @@ func (b *bundle) scan(t *testing.T, campaign uuid.UUID) CampaignStats {
 	out.AvgTalkS, out.AvgWaitS = figures.Share(talk.Seconds(), talked, 1), figures.Share(wait.Seconds(), waited, 1)
 	out.Abandon.Rate24h = figures.Share(float64(abandonedLately), lately, 4)
 	out.Abandon.RateTotal = figures.Share(float64(out.Abandon.Abandoned), out.Abandon.Answered, 4)
+	out.Abandon.SmallSample = lately < 1000
 	return out
 }
 

@@ -34,6 +34,7 @@ func TestCampaignStats(t *testing.T) {
 			RateTotal float64 `json:"rate_total"`
 			Answered  int
 			Abandoned int
+			Small     bool `json:"small_sample"`
 		} `json:"abandon"`
 		Agents   map[string]int `json:"agents"`
 		AvgTalkS float64        `json:"avg_talk_s"`
@@ -79,6 +80,7 @@ func TestCampaignStats(t *testing.T) {
 	require.InDelta(t, 0.8, f.AnswerRate, 1e-9)
 	require.Equal(t, []int{3, 1}, []int{f.Abandon.Answered, f.Abandon.Abandoned})
 	require.InDelta(t, 0.5, f.Abandon.Rate24h, 1e-9)
+	require.True(t, f.Abandon.Small)
 	require.InDelta(t, 0.3333, f.Abandon.RateTotal, 1e-9)
 	require.InDelta(t, 10, f.AvgTalkS, 1e-9)
 	require.InDelta(t, 2, f.AvgWaitS, 1e-9)

@@ -77,7 +77,7 @@ func (f Figures) Abandon() Abandon {
 	persons, abandoned := f[figurePersons], f[figureAbandoned]
 	return Abandon{
 		Rate24h: Share(float64(abandoned.Lately), persons.Lately, 4), RateTotal: Share(float64(abandoned.N), persons.N, 4),
-		Answered: persons.N, Abandoned: abandoned.N,
+		Answered: persons.N, Abandoned: abandoned.N, SmallSample: persons.Lately < pacing.ManyAnswers,
 	}
 }
 
@@ -146,6 +146,8 @@ type Abandon struct {
 	RateTotal float64 `json:"rate_total"`
 	Answered  int64   `json:"answered"`
 	Abandoned int64   `json:"abandoned"`
+	// SmallSample: so few answered in the last 24 hours that a few abandoned calls slow the campaign down and don't pause it.
+	SmallSample bool `json:"small_sample"`
 }
 
 // Tallies are a campaign's calls that a person answered, and those of them that were abandoned.

@@ -8,9 +8,10 @@ const (
 	aim, guarded = 0.87, FallbackAt / Cap
 	// resumeAt is the rate at which over-dialing begins again after a fallback.
 	resumeAt = 0.0265
-	// With few answers a handful of abandoned calls is bad luck that one call per agent makes good soon, which a pause would keep
-	// from happening: from manyAnswers on every abandoned call counts for a pause, below it all but up to badLuck.
-	manyAnswers, badLuck = 1000, 3
+	// ManyAnswers is how many answers a rate needs before it says much. With fewer a handful of abandoned calls is bad luck that one call
+	// per agent makes good soon, which a pause would keep from happening: from ManyAnswers on every abandoned call counts for a pause, below
+	// it all but up to badLuck.
+	ManyAnswers, badLuck = 1000, 3
 
 	// firstLimit is the limit of the marginal risk before the campaign has taught a better one, then its bounds.
 	firstLimit, lowestLimit, highestLimit = 0.04, 0.002, 0.6
@@ -42,7 +43,7 @@ func (p *Planner) judge(s State) Verdict {
 
 // pauseDue tells whether the campaign has to be paused.
 func pauseDue(t Tally) bool {
-	luck := badLuck * max(0, 1-float64(t.Answered)/manyAnswers)
+	luck := badLuck * max(0, 1-float64(t.Answered)/ManyAnswers)
 	return float64(t.Abandoned)-luck >= PauseAt*float64(max(1, t.Answered))
 }
 

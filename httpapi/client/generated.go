@@ -1081,6 +1081,10 @@ type CampaignStatsAbandon struct {
 	Answered  int     `json:"answered"`
 	Rate24H   float64 `json:"rate_24h"`
 	RateTotal float64 `json:"rate_total"`
+
+	// SmallSample Fewer than 1,000 persons answered in the last 24 hours, so that the rate says little: up to three abandoned calls
+	// have the campaign dial one call per agent, and don't pause it.
+	SmallSample bool `json:"small_sample"`
 }
 
 // CampaignStatsAgents The tenant's agents by status.
