@@ -64,6 +64,11 @@ func TestPages(t *testing.T) {
 	for _, path := range []string{"/docs/swagger-ui-bundle.js", "/docs/start.js", "/docs/page.css", "/docs/errors", "/docs/websocket", "/docs/schemas/websocket.json", "/docs/schemas/twilio.json", "/docs/schemas/openai_realtime.json", "/openapi.json"} {
 		require.True(t, seen[path], path)
 	}
+	_, css := get("/docs/page.css") //nolint:bodyclose // get has
+	require.Contains(t, css, "nav { display: flex; flex-wrap: wrap;", "the menu is wider than a telephone")
+	require.Contains(t, css, ".catalogue td:last-child { display: block; }")
+	_, page := get("/docs/errors") //nolint:bodyclose // get has
+	require.Contains(t, page, `<table class="catalogue">`, "three columns are wider than a telephone")
 }
 
 // The type of a problem leads to its row in the catalogue.
