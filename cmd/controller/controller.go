@@ -162,10 +162,6 @@ func (c *Controller) buildAgents(context.Context) (err error) {
 
 func (c *Controller) buildDialer(context.Context) (err error) {
 	d := c.cfg.Dialing
-	if d.UnlawfulHours {
-		c.log.Warn("dialing.unlawful_hours is set: people may be called when the law forbids it; for test systems only",
-			"window_from", d.WindowFrom, "window_to", d.WindowTo)
-	}
 	c.web = flow.NewClient(c.guard())
 	policy, err := c.cfg.policy()
 	if err != nil {
