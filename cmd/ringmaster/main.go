@@ -112,6 +112,19 @@ func newParser(ctx context.Context, e env) (*kong.Kong, error) {
 	)
 }
 
+// understood is as much of a command line as names commands, up to what was wrong.
+func understood(err error) string {
+	line := []string{"ringmaster"}
+	if wrong := (*kong.ParseError)(nil); errors.As(err, &wrong) {
+		for _, at := range wrong.Context.Path {
+			if at.Command != nil {
+				line = append(line, at.Command.Name)
+			}
+		}
+	}
+	return strings.Join(line, " ")
+}
+
 func run(ctx context.Context, args []string, e env) (code int) {
 	parser, err := newParser(ctx, e)
 	if err != nil {
@@ -128,7 +141,7 @@ func run(ctx context.Context, args []string, e env) (code int) {
 	}()
 	command, err := parser.Parse(args)
 	if err != nil {
-		_, _ = fmt.Fprintf(e.stderr, "ringmaster: %v\nTry: ringmaster --help\n", err)
+		_, _ = fmt.Fprintf(e.stderr, "ringmaster: %v\nTry: %s --help\n", err, understood(err))
 		return exitUsage
 	}
 	if isAdministration(command.Command()) {

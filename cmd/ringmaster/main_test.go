@@ -26,6 +26,26 @@ func runCLIWith(t *testing.T, input string, environ []string, args ...string) (c
 	return code, out.String(), errs.String()
 }
 
+// What was wrong with a command is answered with where its own help is.
+func TestWrongUsageLeadsToTheCommandsHelp(t *testing.T) {
+	t.Parallel()
+	for line, help := range map[string]string{
+		"":                       "ringmaster",
+		"fly":                    "ringmaster",
+		"campaigns":              "ringmaster campaigns",
+		"campaigns create":       "ringmaster campaigns create",
+		"campaigns get nobody":   "ringmaster campaigns get",
+		"trunk create main":      "ringmaster trunk create",
+		"demo --leads many":      "ringmaster demo",
+		"serve --fast":           "ringmaster serve",
+		"calls list --json --no": "ringmaster calls list",
+	} {
+		code, _, errs := runCLI(t, nil, strings.Fields(line)...)
+		require.Equal(t, exitUsage, code, line)
+		require.Contains(t, errs, "\nTry: "+help+" --help\n", line)
+	}
+}
+
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	code, out, _ := runCLI(t, nil, "version")
