@@ -128,7 +128,7 @@ func (h agentHandlers) dial(ctx context.Context, r *request) (reply, error) {
 	}
 	call, err := h.desk.AgentDial(ctx, r.who.TenantID, r.who.ID, in)
 	if err != nil {
-		return reply{}, err
+		return reply{}, named(err, dialedNoun(in))
 	}
 	row, err := h.calls.read(ctx, r.who.TenantID, call.ID)
 	if err != nil {
@@ -136,6 +136,14 @@ func (h agentHandlers) dial(ctx context.Context, r *request) (reply, error) {
 	}
 	view, err := h.calls.view(r, row)
 	return ok(dialView{view}), err
+}
+
+// dialedNoun says what a request to dial names by its id.
+func dialedNoun(in desk.DialInput) string {
+	if in.LeadID.Set {
+		return leadNoun
+	}
+	return campaignNoun
 }
 
 type disposeView struct {

@@ -319,7 +319,9 @@ func TestAgentWorksThroughAPreviewCampaign(t *testing.T) {
 	for _, body := range []object{{}, {"lead_id": "x"}, {"lead_id": 7}, {"campaign_id": c}, {"campaign_id": c, "phone": "12"}} {
 		denied(t, agent, http.MethodPost, "/api/agent/dial", body, http.StatusUnprocessableEntity)
 	}
-	denied(t, agent, http.MethodPost, "/api/agent/dial", object{"lead_id": storetest.NewID(t)}, http.StatusNotFound)
+	require.Equal(t, []string{"lead not found"}, denied(t, agent, http.MethodPost, "/api/agent/dial", object{"lead_id": storetest.NewID(t)}, http.StatusNotFound))
+	require.Equal(t, []string{"campaign not found"}, denied(t, agent, http.MethodPost, "/api/agent/dial",
+		object{"campaign_id": storetest.NewID(t), "phone": "9812345699"}, http.StatusNotFound))
 	var dialed struct{ Call object }
 	agent.JSON(t, http.MethodPost, "/api/agent/dial", object{"lead_id": preview.Lead["id"]}, http.StatusOK, &dialed)
 	require.Equal(t, "dialing", dialed.Call["status"])

@@ -17,7 +17,7 @@ func (a *api) flowOperations() []operation {
 	const all, one = "/api/flows", "/api/flows/{id}"
 	return []operation{
 		{method: http.MethodGet, path: all, access: accessKeyOrSession, scope: scopeFlowsRead, roles: managers, handle: a.flows.list},
-		{method: http.MethodPost, path: all, access: accessKeyOrSession, scope: scopeFlowsWrite, roles: managers, body: jsonBody, handle: withBody(created, a.flows.flows.CreateFlow)},
+		{method: http.MethodPost, path: all, access: accessKeyOrSession, scope: scopeFlowsWrite, roles: managers, body: jsonBody, handle: withBody(created, flowNoun, a.flows.flows.CreateFlow)},
 		{method: http.MethodGet, path: one, access: accessKeyOrSession, scope: scopeFlowsRead, roles: managers, handle: byID(flowNoun, a.flows.flows.GetFlow)},
 		{method: http.MethodPatch, path: one, access: accessKeyOrSession, scope: scopeFlowsWrite, roles: managers, body: jsonBody, handle: a.flows.patch},
 		{method: http.MethodDelete, path: one, access: accessKeyOrSession, scope: scopeFlowsWrite, roles: managers, handle: deleteByID(flowNoun, a.flows.flows.DeleteFlow)},

@@ -33,11 +33,11 @@ func (a *api) integrationOperations() []operation {
 	to := a.integrations
 	return onDialerAPI([]operation{
 		{method: http.MethodGet, path: settings, roles: admins, handle: one(crmNoun, to.Settings)},
-		{method: http.MethodPut, path: settings, roles: admins, body: jsonBody, handle: withBody(ok, to.PutSettings)},
+		{method: http.MethodPut, path: settings, roles: admins, body: jsonBody, handle: withBody(ok, crmNoun, to.PutSettings)},
 		{method: http.MethodDelete, path: settings, roles: admins, handle: deleteOne(crmNoun, to.DeleteSettings)},
 		{method: http.MethodPost, path: settings + "/test", roles: admins, handle: one(crmNoun, to.Test)},
 		{method: http.MethodGet, path: insights, roles: admins, handle: one(insightsNoun, to.Insights)},
-		{method: http.MethodPut, path: insights, roles: admins, body: jsonBody, handle: withBody(ok, to.PutInsights)},
+		{method: http.MethodPut, path: insights, roles: admins, body: jsonBody, handle: withBody(ok, insightsNoun, to.PutInsights)},
 		{method: http.MethodDelete, path: insights, roles: admins, handle: deleteOne(insightsNoun, to.DeleteInsights)},
 		{method: http.MethodGet, path: call, access: accessKeyOrSession, scope: scopeCallsRead, roles: managers, handle: byID(callNoun, to.Report)},
 		{method: http.MethodPost, path: call + "/retry", access: accessKeyOrSession, scope: scopeCallsWrite, roles: managers, liveOnly: true, handle: byID(callNoun, to.Retry)},

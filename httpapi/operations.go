@@ -165,7 +165,7 @@ func (a *api) voiceAgentOperations() []operation {
 		{method: http.MethodPost, path: root, access: accessKey, scope: scopeVoiceAgentsWrite, body: jsonBody, handle: a.voiceAgents.create},
 		{method: http.MethodGet, path: root, access: accessKey, scope: scopeVoiceAgentsRead, handle: a.voiceAgents.list},
 		{method: http.MethodGet, path: root + "/default", access: accessKey, scope: scopeVoiceAgentsRead, handle: ofTenant(voiceAgents.DefaultVoiceAgent)},
-		{method: http.MethodPost, path: root + "/default", access: accessKey, scope: scopeVoiceAgentsAdmin, body: jsonBody, handle: withBody(ok, voiceAgents.SetDefaultVoiceAgent)},
+		{method: http.MethodPost, path: root + "/default", access: accessKey, scope: scopeVoiceAgentsAdmin, body: jsonBody, handle: withBody(ok, voiceAgentNoun, voiceAgents.SetDefaultVoiceAgent)},
 		{method: http.MethodGet, path: one, access: accessKey, scope: scopeVoiceAgentsRead, handle: byID(voiceAgentNoun, voiceAgents.GetVoiceAgent)},
 		{method: http.MethodPatch, path: one, access: accessKey, scope: scopeVoiceAgentsWrite, body: jsonBody, handle: withBodyByID(ok, voiceAgentNoun, voiceAgents.PatchVoiceAgent)},
 		{method: http.MethodDelete, path: one, access: accessKey, scope: scopeVoiceAgentsWrite, handle: deleteByID(voiceAgentNoun, voiceAgents.DeleteVoiceAgent)},
@@ -178,7 +178,7 @@ func (a *api) campaignOperations() []operation {
 	const one, lead = root + "/{campaign_id}", "/api/v1/leads/{lead_id}"
 	campaigns, leads := a.campaigns.campaigns, a.leads.leads
 	return []operation{
-		{method: http.MethodPost, path: root, access: accessKey, scope: scopeCampaignsWrite, body: jsonBody, handle: withBody(created, campaigns.CreateCampaign)},
+		{method: http.MethodPost, path: root, access: accessKey, scope: scopeCampaignsWrite, body: jsonBody, handle: withBody(created, campaignNoun, campaigns.CreateCampaign)},
 		{method: http.MethodGet, path: root, access: accessKey, scope: scopeCampaignsRead, handle: a.campaigns.list},
 		{method: http.MethodGet, path: one, access: accessKey, scope: scopeCampaignsRead, handle: byID(campaignNoun, campaigns.GetCampaign)},
 		{method: http.MethodPatch, path: one, access: accessKey, scope: scopeCampaignsWrite, body: jsonBody, handle: withBodyByID(ok, campaignNoun, campaigns.PatchCampaign)},

@@ -13,7 +13,7 @@ func (a *api) dialerOperations() []operation {
 	campaigns := a.campaigns.campaigns
 	ops := []operation{
 		{method: http.MethodGet, path: all, roles: anyRole, handle: a.campaigns.list},
-		{method: http.MethodPost, path: all, roles: managers, body: jsonBody, handle: withBody(created, campaigns.CreateCampaign)},
+		{method: http.MethodPost, path: all, roles: managers, body: jsonBody, handle: withBody(created, campaignNoun, campaigns.CreateCampaign)},
 		{method: http.MethodGet, path: one, roles: anyRole, handle: byID(campaignNoun, campaigns.GetCampaign)},
 		{method: http.MethodPatch, path: one, roles: managers, body: jsonBody, handle: withBodyByID(ok, campaignNoun, campaigns.PatchCampaign)},
 		{method: http.MethodDelete, path: one, roles: managers, handle: deleteByID(campaignNoun, campaigns.DeleteCampaign)},
@@ -57,7 +57,7 @@ func (a *api) accountOperations() []operation {
 		{method: http.MethodPatch, path: trunks + "/{id}", access: accessKeyOrSession, scope: scopeTrunksWrite, roles: admins, body: jsonBody, handle: a.telephony.patchTrunk},
 		{method: http.MethodDelete, path: trunks + "/{id}", access: accessKeyOrSession, scope: scopeTrunksWrite, roles: admins, handle: a.telephony.deleteTrunk},
 		{method: http.MethodGet, path: "/api/settings", access: accessKeyOrSession, scope: scopeSettingsRead, roles: managers, handle: ofTenant(settings.Settings)},
-		{method: http.MethodPatch, path: "/api/settings", access: accessKeyOrSession, scope: scopeSettingsWrite, roles: admins, body: jsonBody, handle: withBody(ok, settings.PatchSettings)},
+		{method: http.MethodPatch, path: "/api/settings", access: accessKeyOrSession, scope: scopeSettingsWrite, roles: admins, body: jsonBody, handle: withBody(ok, "tenant", settings.PatchSettings)},
 	}
 	ops = append(ops, a.flowOperations()...)
 	return append(onDialerAPI(ops),

@@ -18,15 +18,17 @@ func ofTenant[R any](do func(ctx context.Context, tenant uuid.UUID) (R, error)) 
 	}
 }
 
-// withBody takes a body. show is created or ok.
-func withBody[In, R any](show func(any) reply, do func(ctx context.Context, tenant uuid.UUID, in In) (R, error)) handlerFunc {
+// withBody takes a body, which may name what the noun says. show is created or ok.
+func withBody[In, R any](
+	show func(any) reply, noun string, do func(ctx context.Context, tenant uuid.UUID, in In) (R, error),
+) handlerFunc {
 	return func(ctx context.Context, r *request) (reply, error) {
 		var in In
 		if err := r.decode(&in); err != nil {
 			return reply{}, err
 		}
 		out, err := do(ctx, r.who.TenantID, in)
-		return show(out), err
+		return show(out), named(err, noun)
 	}
 }
 

@@ -14,7 +14,7 @@ const suppressionNoun = "suppression"
 func (a *api) suppressionOperations() []operation {
 	const root = "/api/v1/suppressions"
 	return []operation{
-		{method: http.MethodPost, path: root, access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: withBody(created, a.suppressions.suppressions.AddSuppression)},
+		{method: http.MethodPost, path: root, access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: withBody(created, suppressionNoun, a.suppressions.suppressions.AddSuppression)},
 		{method: http.MethodPost, path: root + ":bulk", access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: a.suppressions.addMany},
 		{method: http.MethodGet, path: root, access: accessKey, scope: scopeLeadsRead, handle: a.suppressions.list},
 		{method: http.MethodDelete, path: root + "/{suppression_id}", access: accessKey, scope: scopeLeadsWrite, liveOnly: true, handle: deleteByID(suppressionNoun, a.suppressions.suppressions.DeleteSuppression)},

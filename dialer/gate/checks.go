@@ -128,7 +128,7 @@ func numberIsLeads(c *candidate) *denial {
 
 func notSuppressed(c *candidate) *denial {
 	if c.facts.Suppressed {
-		return deny("the number has opted out")
+		return deny("the number is on the tenant's list of those that are never called")
 	}
 	return nil
 }
