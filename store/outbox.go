@@ -35,8 +35,9 @@ const (
 	EventWebhookDisabled EventType = "webhook.disabled"
 )
 
-// EventTypes lists the types that can be subscribed. A new one stands here and is emitted where what it tells of is committed; one whose data
-// has a telephone number is also named where those of a tenant that becomes strict are masked (mask_event, EventsMask).
+// EventTypes lists the types that can be subscribed. A new one stands here, is emitted where what it tells of is committed, and is described in
+// 50_webhooks.yaml (its name) and 51_events.yaml (its data), httpapi/README.md, and cmd/remote/listen.go, which says it in a line; one whose data has a
+// telephone number is also named where those of a tenant that becomes strict are masked (mask_event, EventsMask).
 func EventTypes() []EventType {
 	return []EventType{
 		EventCallStarted, EventCallAnswered, EventCallEnded, EventCallDispositionSet, EventCallRecordingReady, EventCampaignPaused,
