@@ -17,6 +17,8 @@ import (
 const (
 	garbageRoom = 256 << 20
 	roomShare   = 8 // one in so many
+	// leastHeap is what the runtime takes for in use where less is, in bytes.
+	leastHeap = 4 << 20
 )
 
 // lessCollecting has the runtime collect after garbageRoom, or when the heap has doubled where that is more. GOGC in the environment says otherwise.
@@ -42,7 +44,7 @@ func lessCollecting() {
 
 // gcPercent is the garbage in percent of what is in use, at which room is reached: 100 at least.
 func gcPercent(live, room uint64) int {
-	return int(max(100, min(100*room/max(live, 1), 2000))) //nolint:gosec // bounded
+	return int(max(100, min(100*room/max(live, leastHeap), 2000))) //nolint:gosec // bounded
 }
 
 // memoryLimit is what the process may use, in bytes: the least of its control groups' limits and those above them, as a container or systemd's MemoryMax

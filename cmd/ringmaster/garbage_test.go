@@ -14,6 +14,7 @@ func TestGarbageIsBounded(t *testing.T) {
 		require.Equal(t, want, gcPercent(live, garbageRoom), "%d MiB in use", live>>20)
 	}
 	require.Equal(t, 160, gcPercent(20<<20, 32<<20), "of a container of 256 MiB")
+	require.Equal(t, 200, gcPercent(0, 8<<20), "of one of 64 MiB, as it starts")
 }
 
 // What a container, or a unit of systemd's, may use bounds the garbage: more than that ends the process.
