@@ -45,14 +45,15 @@ func windowOf(verb call.Verb) time.Duration {
 	return replayWindow
 }
 
-// idempotencyKey reads the header; empty where it is absent.
+// idempotencyKey reads the header; empty where it is absent. A header without a text is refused: whoever sends it believes that repeating is safe.
 func idempotencyKey(r *request) (string, error) {
-	raw := r.rc.Request.Header.Peek(headerIdempotencyKey)
-	if len(raw) == 0 {
+	sent := r.rc.Request.Header.PeekAll(headerIdempotencyKey)
+	if len(sent) == 0 {
 		return "", nil
 	}
-	if !utf8.Valid(raw) || utf8.RuneCount(raw) > maxIdempotencyKey || bytes.ContainsFunc(raw, unicode.IsControl) {
-		return "", newError(http.StatusBadRequest, codeInvalidIdempotencyKey, "Idempotency-Key must have 1 to 255 printable characters.")
+	raw := sent[0]
+	if len(sent) > 1 || len(raw) == 0 || !utf8.Valid(raw) || utf8.RuneCount(raw) > maxIdempotencyKey || bytes.ContainsFunc(raw, unicode.IsControl) {
+		return "", newError(http.StatusBadRequest, codeInvalidIdempotencyKey, "Idempotency-Key must be one text of 1 to 255 printable characters.")
 	}
 	return string(raw), nil
 }

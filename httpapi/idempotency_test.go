@@ -109,10 +109,13 @@ func TestIdempotentReplayMasksSecrets(t *testing.T) {
 func TestIdempotencyKeysThatAreNone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for _, bad := range []string{strings.Repeat("x", 256), "\xff\xfe", "a\tb"} {
+	for _, bad := range []string{"", strings.Repeat("x", 256), "\xff\xfe", "a\tb"} {
 		refused(t, b.api.With("Idempotency-Key", bad), http.MethodPost, "/api/v1/campaigns", `{"name":"c","dial_mode":"preview"}`,
 			http.StatusBadRequest, "invalid_idempotency_key")
 	}
+	two := b.api.With("Idempotency-Key", "a")
+	two.Header["Idempotency-Key"] = []string{"a", "b"}
+	refused(t, two, http.MethodPost, "/api/v1/campaigns", `{"name":"c","dial_mode":"preview"}`, http.StatusBadRequest, "invalid_idempotency_key")
 	b.api.With("Idempotency-Key", strings.Repeat("ä", 255)).JSON(t, http.MethodPost, "/api/v1/campaigns",
 		`{"name":"c","dial_mode":"preview"}`, http.StatusCreated, nil)
 	// A read ignores it.
