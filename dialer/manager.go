@@ -116,6 +116,7 @@ func (m *manager) round(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		m.s.rates.among(slices.ContainsFunc(nodes, func(id string) bool { return id != m.s.cfg.NodeID }))
 		if err := m.assign(ctx, campaigns, assignment{node: m.s.cfg.NodeID, nodes: nodes, running: len(campaigns)}); err != nil {
 			return err
 		}

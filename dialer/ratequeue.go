@@ -14,19 +14,22 @@ import (
 // rateQueue has the pacers of a tenant that wait for a trunk's calls per second try one after the other, and not before the next call may begin: of
 // eight campaigns behind one trunk seven would ask the gate in vain each time. The next is who was served longest ago, so that one whose claim has run
 // out meanwhile keeps its place. Each controller has its own: one that has just had a call waits for a moment, by which another whose database is
-// further away comes before it. It is safe for concurrent use.
+// further away comes before it, and who has somebody on the phone comes before another controller's campaigns. It is safe for concurrent use.
 type rateQueue struct {
 	mu     sync.Mutex
+	others bool                    // other controllers dial, too
 	lines  map[uuid.UUID]*rateLine // of tenants who must wait
 	shares map[uuid.UUID]*rateShare
 }
 
 // rateLine is one tenant's. Its fields are rateQueue.mu's.
 type rateLine struct {
-	until   time.Time // when the next call may begin, as the last admission or refusal has told; nobody has a turn before
-	due     bool      // nobody has had one since
+	until   time.Time     // when the next call may begin, as the last admission or refusal has told; nobody has a turn before
+	yields  time.Duration // how much later it is left to pacers, by which other controllers come first
+	due     bool          // nobody has had a turn since
 	timer   *time.Timer
-	width   int // how many may try at a time: one while the rate binds, one more after each try that it has kept from nothing
+	fires   time.Time // the timer does
+	width   int       // how many may try at a time: one while the rate binds, one more after each try that it has kept from nothing
 	trying  int
 	waiting []*rateTurn
 	share   *rateShare
@@ -41,9 +44,9 @@ type rateShare struct {
 }
 
 const (
-	// rateYield is how long a controller that has had a call leaves the next to others; half as long after each try that came too late. It is more
-	// than one database is further away than another. yieldAnyway is how many of its calls it does so for once when it knows of no others,
-	// and rivalsFor how long it knows of them.
+	// rateYield is how long a controller that has had a call leaves the next to others, if there are any; half as long after each try that came too late.
+	// It is more than one database is further away than another. yieldAnyway is how many of its calls it does so for once when it knows of nobody else
+	// who dials, and rivalsFor how long it knows of them.
 	rateYield   = 32 * time.Millisecond
 	yieldAnyway = 16
 	rivalsFor   = time.Minute
@@ -59,15 +62,24 @@ type rateTurn struct {
 	line   *rateLine     // nil while it needs no turn, or has left
 	has    chan struct{} // closed once it has its turn
 	waited bool          // it is the first since until: that it isn't refused then says nothing of the others
+	phone  bool          // somebody on the phone waits
 }
 
 func (q *rateQueue) turn(tenant uuid.UUID, served time.Time) *rateTurn {
 	return &rateTurn{q: q, tenant: tenant, served: served}
 }
 
-// first is a turn before all pacers', those of campaigns that were never served too.
+// among says whether other controllers dial, too: they share the tenants' trunks.
+func (q *rateQueue) among(others bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.others = others
+}
+
+// first is a turn before all pacers', those of campaigns that were never served and of other controllers too.
 func (q *rateQueue) first(tenant uuid.UUID) gate.Turn {
 	t := q.turn(tenant, time.Time{}.Add(-1))
+	t.phone = true
 	return gate.Turn{Refused: t.refused, Admitted: t.admitted, Leave: t.leave}
 }
 
@@ -97,7 +109,7 @@ func (t *rateTurn) refused(ctx context.Context, until time.Time) error {
 		if t.waited && time.Until(until) > rateEarly {
 			line.share.rivals = time.Now()
 			line.share.lost++
-			line.share.yield()
+			line.share.yield(t.q.others)
 		}
 	}
 	line := t.q.line(t.tenant)
@@ -114,7 +126,7 @@ func (t *rateTurn) admitted(room int64, next time.Time) {
 		line := t.q.line(t.tenant)
 		line.share.calls++
 		line.share.lost = 0
-		line.share.yield()
+		line.share.yield(t.q.others)
 		t.q.narrow(line, next)
 		t.q.next(line) // whose turn was none of the line's has no end that gives the next
 	} else if t.line != nil {
@@ -142,7 +154,7 @@ func (q *rateQueue) line(tenant uuid.UUID) *rateLine {
 
 // narrow has a tenant's turns wait until then, one at a time. It is called under mu.
 func (q *rateQueue) narrow(line *rateLine, until time.Time) {
-	line.until, line.due, line.width = until.Add(line.share.yields), true, 1
+	line.until, line.yields, line.due, line.width = until, line.share.yields, true, 1
 	if line.timer != nil {
 		line.timer.Stop()
 		line.timer = nil
@@ -150,9 +162,9 @@ func (q *rateQueue) narrow(line *rateLine, until time.Time) {
 }
 
 // yield decides how long the next call is left to other controllers.
-func (s *rateShare) yield() {
+func (s *rateShare) yield(others bool) {
 	s.yields = 0
-	if s.calls%yieldAnyway == 0 || time.Since(s.rivals) <= rivalsFor {
+	if others || s.calls%yieldAnyway == 0 || time.Since(s.rivals) <= rivalsFor {
 		s.yields = rateYield >> min(s.lost, 8)
 	}
 }
@@ -201,33 +213,47 @@ func (t *rateTurn) end(free bool) {
 
 // over tells that nobody need wait.
 func (l *rateLine) over() bool {
-	return l.trying == 0 && len(l.waiting) == 0 && !time.Now().Before(l.until)
+	return l.trying == 0 && len(l.waiting) == 0 && !time.Now().Before(l.until.Add(l.yields))
 }
 
 // next gives turns, once the next call may begin, to those who were served longest ago, in the order in which they came. Whose plan runs out before
 // has lost nothing: it stands in line again by then. It is called under mu.
 func (q *rateQueue) next(l *rateLine) {
 	for l.trying < l.width && len(l.waiting) > 0 {
-		if wait := time.Until(l.until); wait > 0 {
-			if l.timer == nil {
-				l.timer = time.AfterFunc(wait, func() {
-					q.mu.Lock()
-					defer q.mu.Unlock()
-					l.timer = nil
-					q.next(l)
-				})
-			}
-			return
-		}
 		first := 0
 		for i, t := range l.waiting {
 			if t.served.Before(l.waiting[first].served) {
 				first = i
 			}
 		}
+		begins := l.until
+		if !l.waiting[first].phone {
+			begins = begins.Add(l.yields)
+		}
+		if wait := time.Until(begins); wait > 0 {
+			q.wakeAt(l, begins, wait)
+			return
+		}
 		l.trying++
 		l.waiting[first].waited, l.due = l.due, false
 		close(l.waiting[first].has)
 		l.waiting = slices.Delete(l.waiting, first, first+1)
 	}
+}
+
+// wakeAt has the next turn be given then, or before. It is called under mu.
+func (q *rateQueue) wakeAt(l *rateLine, at time.Time, wait time.Duration) {
+	if l.timer != nil {
+		if !at.Before(l.fires) {
+			return
+		}
+		l.timer.Stop()
+	}
+	l.fires = at
+	l.timer = time.AfterFunc(wait, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		l.timer = nil
+		q.next(l)
+	})
 }
