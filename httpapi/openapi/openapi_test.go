@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 )
 
 func TestPartsMayNotContradictEachOther(t *testing.T) {
@@ -116,6 +117,20 @@ func TestFreeObjectsSaySo(t *testing.T) {
 		}
 		require.Fail(t, "an object has no members", "%v", object)
 	})
+}
+
+// A person is no mailbox: members that say something of each other agree in an example, too.
+func TestExampleOfAVerdictAgreesWithItself(t *testing.T) {
+	t.Parallel()
+	e := &exampler{whole: documented(t)}
+	require.NoError(t, yaml.Unmarshal(examplesFile, e))
+	example, ok := e.of(map[string]any{"$ref": "#/components/schemas/Call"}, "").(map[string]any)
+	require.True(t, ok)
+	amd, ok := example["amd"].(map[string]any)
+	require.True(t, ok)
+	require.Equal(t, example["answered_by_amd"], amd["class"])
+	require.Nil(t, amd["machine"])
+	require.Positive(t, amd["confidence"])
 }
 
 // Whatever examples say can be learned from.
