@@ -46,11 +46,15 @@ func (k *core) quickly(ctx context.Context, cmd fs.Command) {
 	})
 }
 
-// execute runs an application on the caller's channel without waiting for it.
-func (k *core) execute(ctx context.Context, req esl.ExecuteRequest) {
+// execute runs applications on the caller's channel, in order, without waiting for them.
+func (k *core) execute(ctx context.Context, apps ...esl.ExecuteRequest) {
 	sock := k.sock
 	k.beside(func() {
-		if err := sock.Execute(ctx, req); err != nil {
+		for _, req := range apps {
+			err := sock.Execute(ctx, req)
+			if err == nil {
+				continue
+			}
 			k.log.WarnContext(ctx, "sending an application failed", "app", req.App, "error", err)
 			if req.App == "bridge" {
 				k.post(bridgeFailed{err: err})

@@ -123,6 +123,7 @@ func (l *callerLine) callerCame(ctx context.Context, m socketUp) (state, error) 
 	l.music.playing = false
 	l.dial.seen = true
 	l.bypass.codecOf(m.ev)
+	l.refers.replaces = m.ev.Var(varReplaces) != ""
 	l.disarm(timerSocket)
 	if l.recovered {
 		l.arm(timerSocket, socketTimeout) // the look may fail

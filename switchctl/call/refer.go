@@ -72,6 +72,9 @@ type referrals struct {
 	line      *callerLine
 	transfers *transfers
 	voice     *voice
+
+	// replaces: the caller's channel may have the Replaces of a REFER that the switch has refused.
+	replaces bool
 }
 
 // decided tells whether a REFER can be acted on. The next one, of a sender that has been told, mustn't come into a bridge that is being made.
@@ -340,6 +343,7 @@ func (f *referrals) done(ctx context.Context, r *referral, then func(ctx context
 		return
 	}
 	f.notify(ctx, r, "200 OK", then)
+	r.event = "" // the subscription is over: whatever fails now the sender is told no more
 }
 
 // notifyTime is how long the switch may take to send a NOTIFY: it takes the command for sent when others of its threads are still to do it, and a leg that
@@ -348,11 +352,11 @@ const notifyTime = 100 * time.Millisecond
 
 // notify sends the NOTIFY that ends a REFER's subscription, and then runs then, if there is one, on the actor's goroutine.
 func (f *referrals) notify(ctx context.Context, r *referral, status string, then func(ctx context.Context)) {
-	link := f.c.link
+	link, leg, event := f.c.link, r.leg, r.event
 	f.beside(func() {
-		if r.event != "" {
+		if event != "" {
 			err := link.SendEvent(ctx, "NOTIFY", [][2]string{
-				{"uuid", r.leg}, {"event-string", r.event}, {"content-type", "message/sipfrag;version=2.0"},
+				{"uuid", leg}, {"event-string", event}, {"content-type", "message/sipfrag;version=2.0"},
 			}, "SIP/2.0 "+status+"\r\n")
 			if err != nil {
 				f.log.WarnContext(ctx, "telling the voice agent of its REFER failed", "error", err)
@@ -362,6 +366,16 @@ func (f *referrals) notify(ctx context.Context, r *referral, status string, then
 			f.post(afterwards{then: then})
 		}
 	})
+}
+
+// bridge has the caller's channel dial, and be bridged with, what a dial string says. A Replaces that a REFER has left there goes to nobody.
+func (f *referrals) bridge(ctx context.Context, arg string) {
+	apps := []esl.ExecuteRequest{{App: "bridge", Arg: arg}}
+	if f.replaces {
+		apps = append([]esl.ExecuteRequest{{App: "unset", Arg: varReplaces}}, apps...)
+	}
+	f.replaces = false
+	f.execute(ctx, apps...)
 }
 
 // endLeg ends the leg of a voice agent that may send a REFER: where it has sent one the switch has parked it, and the caller's end doesn't take

@@ -141,7 +141,7 @@ func (v *voice) bridgeSIP(ctx context.Context) {
 	v.rec.endHumanPart(ctx)
 	v.rec.recordVoiceAgent(ctx)
 	v.arm(timerLeg, s.sip.RingTimeout()+fs.OriginateSlack)
-	v.execute(ctx, esl.ExecuteRequest{App: "bridge", Arg: arg})
+	v.refers.bridge(ctx, arg)
 }
 
 // sipVariables are those of the leg to a SIP endpoint.
@@ -295,6 +295,7 @@ func (v *voice) adoptSIP(other string) {
 func (v *voice) sipRefused(ctx context.Context, ev *esl.Event) {
 	s := v.ai
 	s.bridging = false
+	v.refers.replaces = v.refers.replaces || s.sip.Refers() // it may have sent one while it rang
 	v.disarm(timerLeg)
 	cause, status := ev.Get("Hangup-Cause"), cmp.Or(ev.Var("sip_term_status"), ev.Var("sip_invite_failure_status"))
 	v.log.WarnContext(ctx, "voice agent refused the call", "voice_agent_id", s.agent.ID.String(), "hangup_cause", cause, "sip_status", status)

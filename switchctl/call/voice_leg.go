@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
@@ -74,7 +73,7 @@ func (v *voice) tryBridge(ctx context.Context) {
 	v.rec.endHumanPart(ctx)
 	v.arm(timerLeg, legUpTimeout)
 	if arg != "" {
-		v.execute(ctx, esl.ExecuteRequest{App: "bridge", Arg: arg})
+		v.refers.bridge(ctx, arg)
 	}
 }
 
