@@ -2918,7 +2918,7 @@ type TransportConfig struct {
 	// SIPURI sip:user@host or sip:user@host:port, with ;transport=tcp for TCP, which long INVITEs are better off with. Its host must be one of the tenant's sip_hosts, and no trunk's (422 sip_host_not_allowed); its user is no phone number. It is looked up for each call, and the address that was checked is the one that is dialed.
 	SIPURI *string `json:"sip_uri,omitempty"`
 
-	// TransferDestinations The only destinations that the model may name when it calls transfer, or a SIP endpoint in a REFER: numbers, SIP URIs, queues or agents, as they stand here (of queues a REFER knows agent_queue alone). None leaves it to them, and a caller may talk a model into any number that the tenant's calls may reach. A transfer without a destination goes to transfer_destination. For sip it needs refer: transfer.
+	// TransferDestinations The only destinations that the model may name when it calls transfer, or a SIP endpoint in a REFER: numbers, SIP URIs, queues or agents, as they stand here (of queues a REFER knows agent_queue alone, and parameters of a SIP URI don't count). Absent or null leaves it to them, and a caller may talk a model into any number that the tenant's calls may reach; an empty list allows none. A transfer without a destination goes to transfer_destination. For sip it needs refer: transfer.
 	TransferDestinations []string `json:"transfer_destinations,omitzero"`
 }
 

@@ -32,8 +32,8 @@ type Config struct {
 	AudioFormat string `json:"audio_format,omitempty"`
 	// Functions are the control verbs that the model may call.
 	Functions []string `json:"functions,omitempty"`
-	// TransferDestinations are the only destinations that the model may name for a transfer; none leaves it to the model.
-	TransferDestinations []string `json:"transfer_destinations,omitempty"`
+	// TransferDestinations are the only destinations that the model may name for a transfer: nil leaves it to the model, an empty list allows none.
+	TransferDestinations []string `json:"transfer_destinations,omitzero"`
 	// Greet has the model speak first; FirstMessage is what it says then, word for word.
 	Greet        bool   `json:"greet,omitempty"`
 	FirstMessage string `json:"first_message,omitempty"`

@@ -74,6 +74,9 @@ func (c *Config) find(name string) (function, bool) {
 	f, ok := find(name)
 	if i := slices.IndexFunc(f.params, func(p param) bool { return p.name == "destination" }); i >= 0 {
 		f.params[i].oneOf = c.TransferDestinations
+		if c.TransferDestinations != nil && len(c.TransferDestinations) == 0 {
+			f.params = slices.Delete(f.params, i, i+1)
+		}
 	}
 	return f, ok
 }

@@ -163,6 +163,22 @@ func TestListens(t *testing.T) {
 	}
 }
 
+// An empty list of destinations lets a model name none; without a list it may name any.
+func TestNoTransferDestinations(t *testing.T) {
+	t.Parallel()
+	for raw, may := range map[string]bool{``: true, `,"transfer_destinations":null`: true, `,"transfer_destinations":[]`: false} {
+		c, err := openai.ParseConfig(json.RawMessage(`{"functions":["transfer"]` + raw + `}`))
+		require.NoError(t, err)
+		frame, _, err := c.Update(openai.FormatPCMU, false)
+		require.NoError(t, err)
+		require.Equal(t, may, strings.Contains(string(frame), `"destination":`), raw)
+		_, err = c.Command(&openai.Item{Name: "transfer", Arguments: `{"destination":"+919876543210"}`})
+		require.Equal(t, may, err == nil, raw)
+		_, err = c.Command(&openai.Item{Name: "transfer", Arguments: `{}`})
+		require.NoError(t, err, "transfer_destination is no choice of the model's")
+	}
+}
+
 // TestTransferDestinations: a model may name none but those of the list, which it is told.
 func TestTransferDestinations(t *testing.T) {
 	t.Parallel()

@@ -42,8 +42,8 @@ type Config struct {
 	CallbackToken bool `json:"callback_token,omitempty"`
 	// Refer is what becomes of its REFER: ReferDeny, which is the default, or ReferTransfer.
 	Refer string `json:"refer,omitempty"`
-	// TransferDestinations are the only destinations that its REFER may name; none leaves it to the voice agent.
-	TransferDestinations []string `json:"transfer_destinations,omitempty"`
+	// TransferDestinations are the only destinations that its REFER may name: nil leaves it to the voice agent, an empty list allows none.
+	TransferDestinations []string `json:"transfer_destinations,omitzero"`
 }
 
 // Refers tells whether its REFER is a transfer.

@@ -101,15 +101,18 @@ func isLocal(host string, local []string) bool {
 	return false
 }
 
-// MayRefer tells whether a REFER may name a destination: one of TransferDestinations, or any if there are none. Numbers are the same in each of the forms
-// in which they are dialed.
+// MayRefer tells whether a REFER may name a destination: one of TransferDestinations, or any if they are nil. Numbers are the same in each of the forms
+// in which they are dialed. A URI's parameters say nothing of the destination: those of a Refer-To are ignored as well.
 func (c Config) MayRefer(kind, destination string) bool {
 	if kind == switchctl.DestinationQueue {
 		destination = switchctl.DestinationQueue
 	}
 	number, err := store.ParsePhone(destination)
 	phone := kind == switchctl.DestinationE164 && err == nil
-	return len(c.TransferDestinations) == 0 || slices.ContainsFunc(c.TransferDestinations, func(allowed string) bool {
+	return c.TransferDestinations == nil || slices.ContainsFunc(c.TransferDestinations, func(allowed string) bool {
+		if kind == switchctl.DestinationSIP {
+			allowed, _, _ = strings.Cut(allowed, ";")
+		}
 		other, err := store.ParsePhone(allowed)
 		return strings.EqualFold(allowed, destination) || phone && err == nil && other == number
 	})

@@ -57,16 +57,21 @@ func TestParseReferTo(t *testing.T) {
 
 func TestReferDestinations(t *testing.T) {
 	t.Parallel()
-	c, err := ParseConfig(json.RawMessage(`{"sip_uri":"sip:a@b","refer":"transfer","transfer_destinations":["+91 98765-43210","sip:Desk@pbx.example","agent_queue"]}`))
+	c, err := ParseConfig(json.RawMessage(`{"sip_uri":"sip:a@b","refer":"transfer","transfer_destinations":["+91 98765-43210","sip:Desk@pbx.example","sip:tcp@pbx.example:5070;transport=tcp","agent_queue"]}`))
 	require.NoError(t, err)
 	require.True(t, c.Refers())
-	for _, may := range [][2]string{{"e164", "+919876543210"}, {"e164", "9876543210"}, {"e164", "098765-43210"}, {"sip_uri", "sip:desk@pbx.example"}, {"agent_queue", ""}} {
+	for _, may := range [][2]string{{"e164", "+919876543210"}, {"e164", "9876543210"}, {"e164", "098765-43210"}, {"sip_uri", "sip:desk@pbx.example"}, {"sip_uri", "sip:tcp@pbx.example:5070"}, {"agent_queue", ""}} {
 		require.True(t, c.MayRefer(may[0], may[1]), may)
 	}
 	for _, not := range [][2]string{{"e164", "+919876543211"}, {"e164", "x"}, {"sip_uri", "sip:desk@pbx.example:5070"}, {"agent", "1001"}, {"agent", "919876543210"}} {
 		require.False(t, c.MayRefer(not[0], not[1]), not)
 	}
-	require.True(t, Config{}.MayRefer("agent", "1001"))
+	for raw, may := range map[string]bool{``: true, `,"transfer_destinations":null`: true, `,"transfer_destinations":[]`: false} {
+		c, err := ParseConfig(json.RawMessage(`{"sip_uri":"sip:a@b","refer":"transfer"` + raw + `}`))
+		require.NoError(t, err)
+		require.Equal(t, may, c.MayRefer("agent", "1001"), raw)
+		require.Equal(t, may, c.MayRefer("agent_queue", ""), raw)
+	}
 	require.False(t, Config{}.Refers())
 }
 
