@@ -389,3 +389,23 @@ func (c *sipCall) refer(t *testing.T, to string) int {
 	require.NoError(t, err)
 	return res.StatusCode
 }
+
+// refersOver sends one, the last of the dialog, over a connection of its own, and reads the begin of its answer.
+func (c *sipCall) refersOver(t *testing.T, network, to string) string {
+	t.Helper()
+	to = fmt.Sprintf("REFER %s SIP/2.0\r\nVia: SIP/2.0/%s %%s;branch=z9hG4bK%d;rport\r\nMax-Forwards: 70\r\nFrom: %s\r\nTo: %s\r\nCall-ID: %s\r\nCSeq: %d REFER\r\n"+
+		"Contact: %s\r\nRefer-To: %s\r\nContent-Length: 0\r\n\r\n", c.invite.Contact().Address.String(), strings.ToUpper(network), time.Now().UnixNano(),
+		c.dialog.InviteResponse.To().Value(), c.invite.From().Value(), c.invite.CallID().Value(), c.dialog.CSEQ()+1,
+		c.dialog.InviteResponse.Contact().Value(), strings.ReplaceAll(to, "%", "%%"))
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), network, c.invite.Contact().Address.HostPort())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	_, err = fmt.Fprintf(conn, to, conn.LocalAddr())
+	require.NoError(t, err)
+	answer := make([]byte, 64<<10)
+	n, err := conn.Read(answer)
+	require.NoError(t, err)
+	line, _, _ := strings.Cut(string(answer[:n]), "\r\n")
+	return line
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -171,6 +172,26 @@ func TestTwoRefers(t *testing.T) {
 			c.ended(t, campaign, 1, 20*time.Second)
 			s.ends(t)
 		}
+	})
+}
+
+// A Refer-To of 200 KB, which comes over TCP, or as much as UDP carries is refused, and the call goes on, as do those after it.
+func TestSIPReferOfGreatLength(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		const number = "9876192340"
+		campaign, callID, s, caller := c.referring(t, number, nil, nil)
+		network, size := "tcp", 200<<10
+		if strings.HasSuffix(t.Name(), string(simulated)) { // it has UDP alone
+			network, size = "udp", 22<<10
+		}
+		require.Contains(t, s.refersOver(t, network, "<sip:"+strings.Repeat("+", size)+"@"+s.invite.From().Address.Host+">"), "SIP/2.0 202 ")
+		require.Equal(t, "SIP/2.0 403 OUTGOING_CALL_BARRED", s.notifies(t))
+		caller.hears(t, agentHz, "the call goes on")
+		require.Equal(t, "agent_connected", c.state(t, callID)["state"])
+		c.hangUp(t, number)
+		require.Equal(t, "completed", c.ended(t, campaign, 1, 20*time.Second)[0].Status)
+		s.ends(t)
+		c.atRest(t)
 	})
 }
 

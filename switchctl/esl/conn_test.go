@@ -141,6 +141,26 @@ func TestLongReplies(t *testing.T) {
 	require.Equal(t, "xxx", text)
 }
 
+// TestLongEvents: an event is as long as what strangers have sent makes it; one beyond all bounds is passed over, and the next is read.
+func TestLongEvents(t *testing.T) {
+	t.Parallel()
+	got := make(chan int, 3)
+	dial(t, esl.Options{OnEvent: func(ev *esl.Event) { got <- len(ev.Var("x")) }}, func(p *peer) {
+		for _, size := range []int{20 << 20, esl.MaxReply, 3} {
+			const begin, end = "Event-Name: CUSTOM\nvariable_x: ", "\n\n"
+			p.send("Content-Type: text/event-plain\nContent-Length: " + strconv.Itoa(len(begin)+size+len(end)) + "\n\n" + begin)
+			for block := strings.Repeat("x", 1<<20); size > 0; size -= len(block) {
+				p.send(block[:min(len(block), size)])
+			}
+			p.send(end)
+		}
+		for p.request() != nil {
+		}
+	})
+	require.Equal(t, 20<<20, <-got)
+	require.Equal(t, 3, <-got)
+}
+
 func TestCommandWire(t *testing.T) {
 	t.Parallel()
 	got := make(chan *esl.Request, 8)

@@ -132,7 +132,7 @@ func TestMalformedInputCloses(t *testing.T) {
 		"event":            "Content-Type: text/event-plain\nContent-Length: 9\n\nno event\n",
 		"JSON event":       "Content-Type: text/event-json\nContent-Length: 9\n\n{\"a\":\"b\"\n",
 		"empty event":      "Content-Type: text/event-plain\n\n",
-		"length":           "Content-Type: text/event-plain\nContent-Length: 99999999\n\n",
+		"length":           "Content-Type: text/event-plain\nContent-Length: 9999999999\n\n",
 		"unasked reply":    "Content-Type: command/reply\nReply-Text: +OK\n\n",
 		"unasked response": "Content-Type: api/response\nContent-Length: 1\n\nx",
 	} {

@@ -17,8 +17,9 @@ const (
 	// MaxReply bounds the output of an API command, in bytes: "show channels as json" has about 2,500 for each call with a voice agent. A longer one
 	// is passed over, and fails its command alone.
 	MaxReply  = 128 << 20
-	maxLine   = 64 << 10 // bytes of one header line
-	maxHead   = 1 << 20  // bytes of a message's header
+	maxLine   = 64 << 10 // bytes of one header line; a longer header is left out
+	maxHead   = 1 << 20  // bytes of a message's header; beyond them all but its frame is left out
+	maxPassed = 64 << 20 // bytes of headers that are left out of one message
 	maxBlanks = 64       // empty lines before a message
 )
 
@@ -58,7 +59,7 @@ func (m *Message) Event() (*Event, error) {
 // ReadMessage reads one frame. It gives io.EOF when the input ends between two frames, io.ErrUnexpectedEOF when it ends
 // inside one, and a *ProtocolError when the input is malformed.
 func ReadMessage(r *bufio.Reader) (*Message, error) {
-	head, err := readHead(r, nil)
+	head, err := readHead(r, nil, func(string, int) {})
 	if err != nil {
 		return nil, err
 	}
@@ -73,48 +74,73 @@ func ReadMessage(r *bufio.Reader) (*Message, error) {
 	return &Message{Header: header, Body: body}, nil
 }
 
-// readHead appends the lines up to the blank one to dst, each with a bare line feed.
-func readHead(r *bufio.Reader, dst []byte) ([]byte, error) {
+// readHead appends the lines up to the blank one to dst, each with a bare line feed. A stranger's words may be a channel's variables, however long: what
+// is too long is left out, and given to leftOut as its name and its length in bytes.
+func readHead(r *bufio.Reader, dst []byte, leftOut func(name string, size int)) ([]byte, error) {
 	dst = dst[:0]
-	blanks := 0
+	blanks, passed := 0, 0
 	for {
 		start := len(dst)
-		for {
-			chunk, err := r.ReadSlice('\n')
-			dst = append(dst, chunk...)
-			if len(dst)-start > maxLine {
-				return dst, &ProtocolError{Reason: "header line longer than " + strconv.Itoa(maxLine) + " bytes"}
-			}
-			if err == nil {
-				break
-			}
-			if errors.Is(err, bufio.ErrBufferFull) {
-				continue
-			}
-			if errors.Is(err, io.EOF) && len(dst) > 0 {
-				return dst, fmt.Errorf("read event socket header: %w", io.ErrUnexpectedEOF)
+		var size int
+		var err error
+		if dst, size, err = readLine(r, dst); err != nil {
+			if errors.Is(err, io.EOF) && len(dst)+passed > 0 {
+				err = fmt.Errorf("read event socket header: %w", io.ErrUnexpectedEOF)
 			}
 			return dst, err
 		}
-		end := len(dst) - 1
-		if end > start && dst[end-1] == '\r' {
-			end--
-		}
-		if end > start {
-			dst = append(dst[:end], '\n')
-			if len(dst) > maxHead {
-				return dst, &ProtocolError{Reason: "header longer than " + strconv.Itoa(maxHead) + " bytes"}
+		line := dst[start:]
+		switch {
+		case len(line) == 0 && start+passed > 0:
+			return dst, nil
+		case len(line) == 0:
+			if blanks++; blanks > maxBlanks {
+				return dst, &ProtocolError{Reason: "more than " + strconv.Itoa(maxBlanks) + " blank lines before a message"}
 			}
 			continue
+		case size <= maxLine && (len(dst) <= maxHead || isFrame(line)):
+			dst = append(dst, '\n')
+			continue
 		}
+		name, _, named := bytes.Cut(line, []byte(":"))
+		if passed += size; !named || passed > maxPassed {
+			return dst, &ProtocolError{Reason: strconv.Itoa(size) + " bytes of header are too long: " + excerpt(string(name))}
+		}
+		leftOut(string(name), size)
 		dst = dst[:start]
-		if start > 0 {
-			return dst, nil
-		}
-		if blanks++; blanks > maxBlanks {
-			return dst, &ProtocolError{Reason: "more than " + strconv.Itoa(maxBlanks) + " blank lines before a message"}
+	}
+}
+
+// readLine appends a line, without its end, to dst, and gives its length in bytes. Of one that is longer than maxLine only the begin is appended.
+func readLine(r *bufio.Reader, dst []byte) (_ []byte, size int, err error) {
+	start := len(dst)
+	for {
+		chunk, err := r.ReadSlice('\n')
+		size += len(chunk)
+		room := start + maxLine + len("\r\n") - len(dst)
+		dst = append(dst, chunk[:min(len(chunk), room)]...)
+		switch {
+		case err == nil && size > maxLine+len("\r\n"):
+			return dst, size, nil
+		case err == nil:
+			line := bytes.TrimSuffix(dst[start:len(dst)-1], []byte("\r"))
+			return dst[:start+len(line)], len(line), nil
+		case size > maxPassed:
+			return dst, size, &ProtocolError{Reason: "header line longer than " + strconv.Itoa(maxPassed) + " bytes"}
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return dst, size, err
 		}
 	}
+}
+
+// isFrame tells whether a line says how the message is to be read.
+func isFrame(line []byte) bool {
+	for _, name := range []string{"Content-Length", "Content-Type"} {
+		if _, ok := headField(line, name); ok {
+			return true
+		}
+	}
+	return false
 }
 
 // readBody reads as many bytes as head's Content-Length tells.

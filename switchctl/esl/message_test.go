@@ -105,9 +105,9 @@ func TestReadMessageMalformed(t *testing.T) {
 		"length hexadecimal":  "Content-Length: 0x10\n\n",
 		"length above limit":  fmt.Sprintf("Content-Length: %d\n\n", esl.MaxBody+1),
 		"length out of range": "Content-Length: 99999999999999999999\n\n",
-		"line too long":       "A: " + strings.Repeat("x", 1<<17) + "\n\n",
-		"endless line":        strings.Repeat("x", 1<<17),
-		"header too long":     strings.Repeat("A: "+strings.Repeat("x", 1000)+"\n", 2000) + "\n",
+		"long line, no colon": strings.Repeat("x", 1<<17) + "\n\n",
+		"endless line":        "A: " + strings.Repeat("x", 65<<20),
+		"endless header":      strings.Repeat("A: "+strings.Repeat("x", 1<<20)+"\n", 70) + "\n",
 		"blank lines":         strings.Repeat("\n", 1000) + "A: b\n\n",
 	} {
 		_, err := esl.ReadMessage(bufio.NewReader(strings.NewReader(input)))
@@ -115,6 +115,32 @@ func TestReadMessageMalformed(t *testing.T) {
 		require.ErrorAs(t, err, &malformed, name)
 		require.NotEmpty(t, malformed.Error(), name)
 	}
+}
+
+// TestReadMessageLongHeaders: what is too long is left out, and the frame around it is read.
+func TestReadMessageLongHeaders(t *testing.T) {
+	t.Parallel()
+	long := func(n int) string { return "A: " + strings.Repeat("x", n) + "\r\n" }
+	const frame = "Content-Type: api/response\nContent-Length: 3\n\n+OK"
+	for name, head := range map[string]string{
+		"one":               long(1 << 17),
+		"two":               long(1<<16) + long(3<<20),
+		"many short":        strings.Repeat(long(60_000), 40) + "Late: 1\n",
+		"ends at a buffer":  long(1<<17 - 5),
+		"just beyond a bit": long(64<<10 - 2),
+	} {
+		for _, r := range []io.Reader{strings.NewReader(head + frame), iotest.HalfReader(strings.NewReader(head + frame))} {
+			m, err := esl.ReadMessage(bufio.NewReader(r))
+			require.NoError(t, err, name)
+			require.Equal(t, "+OK", m.Body, name)
+			require.Equal(t, esl.TypeAPIResponse, m.ContentType(), name)
+			require.Equal(t, name == "many short", m.Header.Get("A") != "", name)
+			require.Equal(t, name == "many short", m.Header.Get("Late") != "", name)
+		}
+	}
+	m, err := esl.ReadMessage(bufio.NewReader(strings.NewReader(long(64<<10-3) + frame)))
+	require.NoError(t, err)
+	require.Len(t, m.Header.Get("A"), 64<<10-3, "the longest that is kept")
 }
 
 func TestReadMessageLargeBody(t *testing.T) {

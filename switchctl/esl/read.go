@@ -36,7 +36,7 @@ func (c *Conn) readLoop() error {
 	unknown := false // an unknown content type was logged
 	noticed := false
 	for {
-		if head, err = readHead(c.br, head); err != nil {
+		if head, err = readHead(c.br, head, c.leftOut); err != nil {
 			return c.readError(err, noticed)
 		}
 		kind, _ := headField(head, "Content-Type")
@@ -89,8 +89,17 @@ func (c *Conn) readError(err error, noticed bool) error {
 	}
 }
 
+// leftOut tells of a header that is too long, by its name: its value may be what a stranger has sent.
+func (c *Conn) leftOut(name string, size int) {
+	c.log.Warn("event socket header left out, it is too long", "header", excerpt(name), "bytes", size, "remote_addr", c.remote())
+}
+
 func (c *Conn) readEvent(head []byte, asJSON bool) error {
-	body, err := readBody(c.br, head)
+	body, err := readReplyBody(c.br, head)
+	if tooLong, ok := errors.AsType[*ReplyLengthError](err); ok {
+		c.log.Error("event passed over, it is too long", "bytes", tooLong.Length, "limit", MaxReply, "remote_addr", c.remote())
+		return nil
+	}
 	if err != nil {
 		return err
 	}

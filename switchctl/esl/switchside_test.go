@@ -84,7 +84,7 @@ type Request struct {
 
 // ReadRequest reads one command. Its errors are ReadMessage's.
 func ReadRequest(r *bufio.Reader) (*Request, error) {
-	head, err := readHead(r, nil)
+	head, err := readHead(r, nil, func(string, int) {})
 	if err != nil {
 		return nil, err
 	}
