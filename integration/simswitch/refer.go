@@ -3,6 +3,7 @@ package simswitch
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/emiago/sipgo/sip"
 )
@@ -37,7 +38,7 @@ func (l *sipLeg) refers(req *sip.Request, referTo string) bool {
 		}
 		to = sip.Uri{User: number, Host: "(null)"} // as it is printed
 	}
-	caller := l.ch.bridge.bridged()
+	caller := l.ch.bridge.partnerSoon()
 	if caller == nil || to.Headers.Has("Replaces") { // the section `channels` has nobody to dial for one with Replaces
 		return true
 	}
@@ -56,6 +57,17 @@ func (l *sipLeg) refers(req *sip.Request, referTo string) bool {
 	caller.setAll([]header{{"sip_refer_to", referTo}, {"blind_transfer_uuid", l.ch.uuid}})
 	l.ch.bridge.handOff(caller, number)
 	return false
+}
+
+// bondedFor is how long a leg that has answered may take to be bridged.
+const bondedFor = time.Second
+
+// partnerSoon is whom the leg is bridged with, or is about to be for the first time: a switch knows that from the originate on (originate_signal_bond).
+func (ch *bridging) partnerSoon() *channel {
+	ch.waitFor(bondedFor, func() bool {
+		return ch.partner != nil || !ch.outbound || !ch.profile.times.bridged.IsZero() || ch.hangupCause != causeNone
+	})
+	return ch.bridged()
 }
 
 // handOff parks the channel and sends its partner on. Whichever leg runs their bridge, neither takes the other's leaving for its end.
