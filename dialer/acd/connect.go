@@ -171,7 +171,7 @@ func (s *Service) enter(c *caller) (owner *seat, former *uuid.UUID) {
 		c.seat, owner.offered = owner, c
 		return owner, nil
 	default:
-		former = &owner.row.ID
+		former = new(owner.row.ID)
 	}
 	s.desk.matchOf(c.tenant)
 	return nil, former
