@@ -192,27 +192,31 @@ func (ch *bridging) awaitBridgeEnd(b *channel) bool {
 	}
 }
 
-// mediaWatch hangs a leg up that sends no RTP for its media_timeout (milliseconds). It takes two looks in a row: what came while this
-// process had no processor is read after the first.
+// mediaWatch hangs a leg up that sends no RTP for its media_timeout (milliseconds). It counts the time between its looks, of which none counts for more
+// than two: while this process, or the whole machine, had no processor, nobody has been silent.
 type mediaWatch struct {
 	legs   []*channel
 	limits []time.Duration
-	silent []bool // at the last look
-	since  time.Time
+	heard  []int64         // when the latest packet had come at the last look
+	silent []time.Duration // since then
+	looked time.Time
 	ticker *time.Ticker
 }
 
+const mediaLook = 100 * time.Millisecond
+
 func newMediaWatch(legs ...*channel) *mediaWatch {
-	w := &mediaWatch{since: time.Now()}
+	w := &mediaWatch{looked: time.Now()}
 	for _, l := range legs {
 		if limit := l.bypass.mediaLimit(); limit > 0 && l.media != nil {
 			w.legs = append(w.legs, l)
 			w.limits = append(w.limits, limit)
+			w.heard = append(w.heard, l.media.lastRX.Load())
 		}
 	}
-	w.silent = make([]bool, len(w.legs))
+	w.silent = make([]time.Duration, len(w.legs))
 	if len(w.legs) > 0 {
-		w.ticker = time.NewTicker(100 * time.Millisecond)
+		w.ticker = time.NewTicker(mediaLook)
 	}
 	return w
 }
@@ -232,9 +236,14 @@ func (w *mediaWatch) stop() {
 
 func (w *mediaWatch) check() {
 	now := time.Now()
+	step := min(now.Sub(w.looked), 2*mediaLook)
+	w.looked = now
 	for i, l := range w.legs {
-		before := w.silent[i]
-		if w.silent[i] = l.media.silentFor(w.since, now) > w.limits[i]; w.silent[i] && before {
+		if at := l.media.lastRX.Load(); at != w.heard[i] {
+			w.heard[i], w.silent[i] = at, 0
+			continue
+		}
+		if w.silent[i] += step; w.silent[i] > w.limits[i] {
 			l.hangup(causeMediaTimeout)
 		}
 	}
