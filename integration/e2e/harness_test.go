@@ -209,7 +209,7 @@ func own(cfg stack.Config) func(t *testing.T, k kind) *customer {
 		require.NoError(t, err)
 		s, err := theSuite.start(t.Context(), dir, k, cfg)
 		require.NoError(t, err, theSuite.log.text())
-		t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
+		endWith(t, s)
 		return seededCustomer(s)
 	}
 }
@@ -220,6 +220,17 @@ func showLog(t *testing.T) {
 	if t.Failed() {
 		t.Log("what the processes logged:\n" + theSuite.log.text())
 	}
+}
+
+// endWith ends a stack with its test, and tells why when that fails.
+func endWith(t *testing.T, s *stack.Stack) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Logf("what the processes logged:\n%s", theSuite.log.text())
+			require.NoError(t, err)
+		}
+	})
 }
 
 func skipWithout(t *testing.T, k kind) {

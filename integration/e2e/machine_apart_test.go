@@ -115,7 +115,7 @@ func newPairApart(t *testing.T, a *apart, override map[string]any) *pair {
 		maps.Copy(cfg.Override, override)
 		s, err := theSuite.start(t.Context(), dir, simulated, cfg)
 		require.NoError(t, err, theSuite.log.text())
-		t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
+		endWith(t, s)
 		p.hosts[node] = s
 	}
 	p.customer = seededCustomer(p.hosts["host-1"])

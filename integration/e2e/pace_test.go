@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"os"
 	"testing"
 	"time"
@@ -21,7 +20,7 @@ func TestPacedCampaign(t *testing.T) {
 	require.NoError(t, err)
 	s, err := theSuite.start(t.Context(), dir, simulated, stack.Config{RTPEvery: 10})
 	require.NoError(t, err, theSuite.log.text())
-	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
+	endWith(t, s)
 	defer showLog(t)
 	short := sim.Dist{Shape: sim.Exp, Mean: time.Second, Min: time.Second}.Draw
 	got, err := agentbench.RunPace(t.Context(), s, agentbench.Pace{

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -38,7 +37,7 @@ func newPair(t *testing.T, k kind, override map[string]any) *pair {
 		maps.Copy(settings, override)
 		s, err := theSuite.start(t.Context(), dir, k, stack.Config{Override: settings, Beside: p.hosts[one]})
 		require.NoError(t, err, theSuite.log.text())
-		t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
+		endWith(t, s)
 		p.hosts[node] = s
 	}
 	p.customer = seededCustomer(p.hosts[one])

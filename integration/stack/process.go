@@ -2,6 +2,7 @@ package stack
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,7 @@ type process struct {
 	name   string
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
+	said   *lastLine
 	exited chan struct{}
 	err    error // set before exited is closed
 	stop   sync.Once
@@ -32,9 +34,9 @@ var ErrProcess = errors.New("child process failed")
 
 // spawn starts a child and decodes its announcement into ready (nil when it makes none).
 func spawn(ctx context.Context, name string, stderr io.Writer, ready any, binary string, args ...string) (*process, error) {
-	p := &process{name: name, exited: make(chan struct{})}
+	p := &process{name: name, exited: make(chan struct{}), said: &lastLine{to: stderr}}
 	p.cmd = exec.Command(binary, args...) //nolint:gosec,noctx // our own binary; its life is longer than the context's
-	p.cmd.Stderr = stderr
+	p.cmd.Stderr = p.said
 	stdin, err := p.cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -96,7 +98,7 @@ func (p *process) end(limit time.Duration) error {
 		}
 		var exit *exec.ExitError
 		if errors.As(p.err, &exit) && exit.ExitCode() > 0 {
-			err = errors.Join(err, fmt.Errorf("%w: %s: %w", ErrProcess, p.name, p.err))
+			err = errors.Join(err, fmt.Errorf("%w: %s: %w: %s", ErrProcess, p.name, p.err, p.said.text()))
 		}
 	})
 	return err
@@ -115,5 +117,29 @@ func (p *process) kill() error {
 	})
 	return err
 }
+
+// lastLine passes on what a child says on its standard error, and keeps the last line of it, which tells why it ended. Read it when the child has.
+type lastLine struct {
+	to   io.Writer
+	line []byte
+}
+
+// maxLastLine is what of a line is kept.
+const maxLastLine = 2000
+
+func (l *lastLine) Write(b []byte) (int, error) {
+	l.line = append(l.line, b...)
+	if whole := bytes.TrimRight(l.line, "\n"); len(whole) > 0 {
+		l.line = append(l.line[:0], l.line[bytes.LastIndexByte(whole, '\n')+1:]...)
+	}
+	l.line = l.line[:min(len(l.line), maxLastLine)]
+	n, err := l.to.Write(b)
+	if err != nil {
+		return n, fmt.Errorf("pass on what a child says: %w", err)
+	}
+	return n, nil
+}
+
+func (l *lastLine) text() string { return string(bytes.TrimSpace(l.line)) }
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
