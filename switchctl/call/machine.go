@@ -183,21 +183,27 @@ func (mc *machine) greetingHeard(ctx context.Context, kind amd.EventKind) {
 	}
 }
 
-// heardEnough tells whether what detection may still hear would change nothing: there is a verdict, and no greeting whose end is waited for. Who was
-// called a machine less surely than it takes is listened to on, until their beep, or an agent has them; for as long as a greeting lasts, at the most.
+// heardEnough tells whether what detection may still hear would change nothing: there is a verdict, and neither a greeting's end nor a beep is
+// waited for.
 func (mc *machine) heardEnough() bool {
+	return mc.call.AmdClass != nil && mc.phase != machineGreets && !mc.awaitsBeep()
+}
+
+// awaitsBeep tells whether a beep would still decide: who was called a machine less surely than it takes is listened to until an agent has them.
+func (mc *machine) awaitsBeep() bool {
 	class := mc.call.AmdClass
-	if class == nil || mc.phase == machineGreets {
-		return false
+	unsure := class != nil && *class == string(amd.ClassMachine) && !switchctl.MachineSure(mc.call)
+	return unsure && mc.action != nil && mc.phase == machineNone && !mc.agentHas()
+}
+
+// afterVerdict ends a tap that was there for detection alone, or has it listen on for the beep, for as long as a greeting lasts at the most.
+func (mc *machine) afterVerdict(ctx context.Context, t *tap) {
+	switch {
+	case mc.heardEnough():
+		mc.taps.endTap(ctx, t, media.CloseHangup)
+	case mc.awaitsBeep() && !mc.timers.Armed(timerMachine):
+		mc.arm(timerMachine, greetingTimeout)
 	}
-	unsure := mc.action != nil && mc.phase == machineNone && *class == string(amd.ClassMachine) && !switchctl.MachineSure(mc.call)
-	if unsure && !mc.agentHas() {
-		if !mc.timers.Armed(timerMachine) {
-			mc.arm(timerMachine, greetingTimeout)
-		}
-		return false
-	}
-	return true
 }
 
 // agentHas tells whether a person hears the callee.

@@ -284,8 +284,8 @@ func (ts *taps) tapReported(ctx context.Context, m tapReport) {
 		ts.tapText(ctx, t, ev)
 	case media.AMD:
 		ts.machine.machineHeard(ctx, ev)
-		if !t.fork.socket && ts.machine.heardEnough() {
-			ts.endTap(ctx, t, media.CloseHangup) // it was there for that
+		if !t.fork.socket { // it is there for that alone
+			ts.machine.afterVerdict(ctx, t)
 		}
 	}
 }
