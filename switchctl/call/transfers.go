@@ -43,6 +43,8 @@ type transfer struct {
 	media   bool   // it holds the switch's media
 	// announcement is what the second leg hears first; nil for nothing.
 	announcement *announcement
+	// parked: the switch has said that it has the second leg, which waits there.
+	parked bool
 	// handover is set for a transfer to people, which is done when the queue has the caller.
 	handover *handover
 	reply    chan<- controlResult
@@ -230,7 +232,7 @@ func (t *transfer) tell(r controlResult) {
 // dialTransfer originates the second leg over the current route. The caller goes on hearing the AI, and ringback where that says nothing.
 func (x *transfers) dialTransfer(ctx context.Context, channel uuid.UUID) {
 	t := x.now
-	t.refusal, t.failed = "", ""
+	t.refusal, t.failed, t.parked = "", "", false
 	x.attempt++ // a late reply belongs to the route before
 	if t.route >= len(t.adm.Routes) {
 		x.failTransfer(ctx, ledger.CauseNoRoute)
@@ -292,11 +294,16 @@ func (x *transfers) bridgeTransfer(ctx context.Context) {
 // transferReply is the switch's word on the second leg; the events say the rest.
 func (x *transfers) transferReply(ctx context.Context, m jobDone) (state, error) {
 	t := x.now
-	reason := refusedJob(m)
-	if t == nil || reason == "" || t.failed != "" || m.attempt != x.attempt {
+	if t == nil || t.failed != "" || m.attempt != x.attempt {
 		return x.state, nil
 	}
+	reason := refusedJob(m)
 	switch {
+	case reason == "":
+		if m.job == jobTransferOriginate {
+			t.parked = true
+			x.announce(ctx)
+		}
 	case m.job == jobTransferOriginate && t.phase == transferDialing:
 		t.refusal = ledger.CauseNetworkOutOfOrder
 		if m.err == nil {

@@ -76,7 +76,7 @@ func (x *transfers) fetchAnnouncement(ctx context.Context, t *transfer) {
 // announceCame: the audio is there, or can't be had.
 func (x *transfers) announceCame(ctx context.Context, m announceFetched) {
 	m.transfer.announcement = &announcement{fetched: true, file: m.file}
-	if x.now == m.transfer && m.transfer.phase == transferAnnouncing {
+	if x.now == m.transfer {
 		x.announce(ctx)
 	}
 }
@@ -90,20 +90,22 @@ func (x *transfers) transferAnswered(ctx context.Context) {
 	}
 	t.phase = transferAnnouncing
 	x.arm(timerTransfer, warmTimeout)
-	if t.announcement.fetched {
-		x.announce(ctx)
-	}
+	x.announce(ctx)
 }
 
-// announce plays it to the second leg; transferDue goes on after it.
+// announce plays it to the second leg, once that has answered, the audio is there and the switch has parked the leg; transferDue goes on after it.
+// What is sent between the answer and the park begins in a state that is about to change, which ends it at once (switch_core_session_run parses
+// commands when a change wakes it, and switch_channel_ready is false while one is pending).
 func (x *transfers) announce(ctx context.Context) {
-	file := x.now.announcement.file
-	if file.path == "" {
+	t := x.now
+	switch {
+	case t.phase != transferAnnouncing || !t.announcement.fetched:
+	case t.announcement.file.path == "":
 		x.connectTransfer(ctx)
-		return
+	case t.parked:
+		x.quickly(ctx, fs.Play(t.channel, t.announcement.file.path))
+		x.arm(timerTransfer, t.announcement.file.length+broadcastLead)
 	}
-	x.quickly(ctx, fs.Play(x.now.channel, file.path))
-	x.arm(timerTransfer, file.length+broadcastLead)
 }
 
 // connectTransfer bridges caller and second leg, once the switch has the caller's media.
