@@ -80,6 +80,24 @@ func TestCloseEndsIdleConnections(t *testing.T) {
 	require.NoError(t, b.srv.Close(ctx))
 }
 
+// Nor does one without a request: browsers and HTTP clients open some in advance.
+func TestCloseEndsSilentConnections(t *testing.T) {
+	t.Parallel()
+	cert, key, _ := certificate(t)
+	for _, b := range []*bundle{setup(t), setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) { cfg.TLSCertFile, cfg.TLSKeyFile = cert, key })} {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.srv.Addr())
+		require.NoError(t, err)
+		defer func() { _ = conn.Close() }()
+		if strings.HasPrefix(b.srv.URL(), "https:") {
+			spoken := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // our own
+			require.NoError(t, spoken.HandshakeContext(t.Context()))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		require.NoError(t, b.srv.Close(ctx))
+	}
+}
+
 func TestMalformedRequestIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

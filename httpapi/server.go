@@ -36,6 +36,7 @@ type Server struct {
 	relay       *relay.Relay // to other controllers; nil when this one has no name
 	// closing ends the answers that would go on until their clients leave.
 	closing context.CancelFunc
+	silent  silentConns
 
 	mu          sync.Mutex // guards all below
 	state       serverState
@@ -206,7 +207,7 @@ func (s *Server) issuer() string {
 }
 
 func (s *Server) newMain(base context.Context, operations []operation) *fasthttp.Server {
-	return &fasthttp.Server{
+	server := &fasthttp.Server{
 		Handler:                      s.handler(base, operations),
 		ErrorHandler:                 s.refuse,
 		Name:                         "",
@@ -223,6 +224,8 @@ func (s *Server) newMain(base context.Context, operations []operation) *fasthttp
 		CloseOnShutdown:              true,
 		Logger:                       quietLogger{s.cfg.Logger},
 	}
+	s.silent.watch(server)
+	return server
 }
 
 func (s *Server) newSide() *http.Server {
@@ -253,6 +256,7 @@ func (s *Server) Close(ctx context.Context) error {
 		return nil
 	}
 	s.closing()
+	defer time.AfterFunc(silentGrace, s.silent.end).Stop()
 	var errs []error
 	if err := s.main.ShutdownWithContext(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("finish HTTP requests: %w", err))
