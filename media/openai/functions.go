@@ -16,6 +16,13 @@ const (
 	functionHangup   = "hangup"
 )
 
+// The arguments of a transfer, and the type that needs no destination.
+const (
+	argumentDestination = "destination"
+	argumentType        = "destination_type"
+	queueType           = "agent_queue"
+)
+
 // function is a control verb as the model sees it.
 type function struct {
 	name, about string
@@ -33,8 +40,8 @@ type param struct {
 func functions() []function {
 	return []function{
 		{functionTransfer, "Transfer the caller to a person. Say that you are going to, then call it: what you have said is heard first.", []param{
-			{name: "destination_type", about: "What destination is; e164 where it is left out.", oneOf: []string{"agent_queue", "agent", "e164", "sip_uri"}},
-			{name: "destination", about: "A telephone number such as +919876543210, a SIP URI, a queue or an agent. Left out, the caller goes to the destination that is configured.", max: 512},
+			{name: argumentType, about: "What destination is; e164 where it is left out.", oneOf: []string{queueType, "agent", "e164", "sip_uri"}},
+			{name: argumentDestination, about: "A telephone number such as +919876543210, a SIP URI, a queue or an agent. Left out, the caller goes to the destination that is configured.", max: 512},
 		}},
 		{functionHangup, "End the call. Say goodbye, then call it: what you have said is heard to its end.", nil},
 		{"send_dtmf", "Press keys of the telephone, to get through a menu.", []param{
@@ -72,13 +79,24 @@ func find(name string) (function, bool) {
 // find is a function of ours as a voice agent has it: it may allow transfers to some destinations alone.
 func (c *Config) find(name string) (function, bool) {
 	f, ok := find(name)
-	if i := slices.IndexFunc(f.params, func(p param) bool { return p.name == "destination" }); i >= 0 {
-		f.params[i].oneOf = c.TransferDestinations
-		if c.TransferDestinations != nil && len(c.TransferDestinations) == 0 {
-			f.params = slices.Delete(f.params, i, i+1)
-		}
+	if f.name != functionTransfer || c.TransferDestinations == nil {
+		return f, ok
 	}
+	if len(c.TransferDestinations) == 0 {
+		f.params = nil // a destination_type alone would name the queue
+		return f, ok
+	}
+	i := slices.IndexFunc(f.params, func(p param) bool { return p.name == argumentDestination })
+	f.params[i].oneOf = c.TransferDestinations
 	return f, ok
+}
+
+// checkDestination refuses a transfer to the queue by its destination_type alone, which is a destination that is none of the list.
+func (c *Config) checkDestination(name string, body map[string]string) error {
+	if name == functionTransfer && c.TransferDestinations != nil && body[argumentDestination] == "" && body[argumentType] == queueType {
+		return fmt.Errorf("%s must be one of %q, where %s is %s", argumentDestination, c.TransferDestinations, argumentType, queueType)
+	}
+	return nil
 }
 
 // Leaves tells whether a function ends the conversation: it waits until what was said before it has been heard.
@@ -145,6 +163,9 @@ func (c *Config) Command(call *Item) (json.RawMessage, error) {
 		if given {
 			body[p.name] = v
 		}
+	}
+	if err := c.checkDestination(call.Name, body); err != nil {
+		return nil, err
 	}
 	return json.Marshal(body)
 }

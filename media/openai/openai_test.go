@@ -176,6 +176,8 @@ func TestNoTransferDestinations(t *testing.T) {
 		require.Equal(t, may, err == nil, raw)
 		_, err = c.Command(&openai.Item{Name: "transfer", Arguments: `{}`})
 		require.NoError(t, err, "transfer_destination is no choice of the model's")
+		_, err = c.Command(&openai.Item{Name: "transfer", Arguments: `{"destination_type":"agent_queue"}`})
+		require.Equal(t, may, err == nil, "the queue is a destination, too: %s", raw)
 	}
 }
 
@@ -189,6 +191,7 @@ func TestTransferDestinations(t *testing.T) {
 	require.Contains(t, string(frame), `"enum":["support","+919876543210"]`)
 	for args, ok := range map[string]bool{
 		`{}`: true, `{"destination":"support"}`: true, `{"destination":"+919876543210","destination_type":"e164"}`: true,
+		`{"destination_type":"e164"}`: true, `{"destination":"support","destination_type":"agent_queue"}`: true, `{"destination_type":"agent_queue"}`: false,
 		`{"destination":"+8835100012345"}`: false, `{"destination":" support"}`: false, `{"destination":"support","destination":"x"}`: false,
 	} {
 		_, err := c.Command(&openai.Item{Name: "transfer", Arguments: args})
