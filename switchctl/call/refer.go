@@ -40,6 +40,9 @@ const (
 	varNoHeaders = "exclude_outgoing_extra_header"
 	// varReplaces is the Replaces of a Refer-To, which the caller's next bridge would carry on (mod_sofia.c).
 	varReplaces = "_sofia_replaces_"
+	// varHistory gets a line with each REFER, which holds what that names, and with each bridge. An event has all of them, and the time that the switch
+	// takes for one grows with their number's square (switch_event.c, SWITCH_STACK_PUSH).
+	varHistory = "transfer_history"
 	// varPartner is set on both legs of a bridge: the other one. A leg without it can transfer nobody, and its REFER is refused by the switch.
 	varPartner = "signal_bond"
 	// referContext is where a REFER leads to (conf's vars.xml).
@@ -132,13 +135,13 @@ const rebridgeTimeout = 300 * time.Millisecond
 func (f *referrals) together(ctx context.Context, r *referral) {
 	link, channel, crosswise := f.c.link, f.channel, r.crosswise
 	again := fs.Script{fs.SetVars(channel, fs.Var{Name: varReferrer}, fs.Var{Name: varReferTo}, fs.Var{Name: varReplaces}, fs.Var{Name: varHops},
-		fs.Var{Name: varParkOnCancel, Value: "true"})}
+		fs.Var{Name: varHistory}, fs.Var{Name: varParkOnCancel, Value: "true"})}
 	switch {
 	case r.left != nil:
 	case crosswise:
 		again = append(again, fs.Bridge(r.leg, channel))
 	default:
-		again = append(again, fs.Bridge(channel, r.leg), fs.Try(fs.SetVar(r.leg, varPartner, "")))
+		again = append(again, fs.Bridge(channel, r.leg), fs.Try(fs.SetVars(r.leg, fs.Var{Name: varPartner}, fs.Var{Name: varHistory})))
 	}
 	f.beside(func() {
 		sender, dumpErr := fs.FindChannel(ctx, link, r.leg)

@@ -32,7 +32,8 @@ func TestReferWhileBridging(t *testing.T) {
 		synctest.Wait()
 		did := strings.Join(b.trace.take(), "\n")
 		t.Log(did)
-		require.Contains(t, did, "uuid_bridge "+b.call.FsUuid+" "+leg+"\napi uuid_setvar "+leg+" signal_bond", "it has no partner for now")
+		require.Contains(t, did, "uuid_bridge "+b.call.FsUuid+" "+leg+"\napi uuid_setvar_multi "+leg+" signal_bond=;transfer_history=", "it has no partner for now, and no history")
+		require.Regexp(t, "uuid_setvar_multi "+b.call.FsUuid+" .*;transfer_history=;", did, "a history would grow with each REFER")
 
 		refer.Store(2)
 		time.Sleep(rebridgeTimeout) //nolint:forbidigo // the bubble's clock
