@@ -24,6 +24,7 @@ func TestReferIsAnsweredOnce(t *testing.T) {
 		b.refer(leg, "<tel:+919876500009>")
 		b.unit = between(strings.Join(b.trace.take(), "\n"), "origination_uuid=")
 		b.c.dispatch(b.legEvent(fs.ChannelAnswer, nil))
+		b.play("reply originate +OK", "reply originate +OK")
 		synctest.Wait()
 		b.c.dispatch(b.legEvent(fs.ChannelHangupComplete, map[string]string{"Hangup-Cause": "NORMAL_CLEARING"}))
 		synctest.Wait()

@@ -101,7 +101,7 @@ func TestTransferByAnotherClock(t *testing.T) {
 		for _, line := range b.trace.take() {
 			b.tidy(line) // learns the second leg
 		}
-		b.play("sleep 2s", "leg CHANNEL_ANSWER", "reply uuid_bridge +OK", "media ended", "bridged")
+		b.play("sleep 2s", "leg CHANNEL_ANSWER", "reply originate +OK", "reply originate +OK", "reply uuid_bridge +OK", "media ended", "bridged")
 		lines := b.trace.take()
 		require.Equal(t, 1, count(lines, "media recording finished, 6s"), "%v", lines)
 		require.Equal(t, 1, count(lines, "ledger recording part at 6s"), "%v", lines)

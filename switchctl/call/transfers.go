@@ -23,11 +23,11 @@ const bridgeTimeout = 5 * time.Second
 type transferPhase int
 
 const (
-	transferAdmitting  transferPhase = iota // the gate is asked
-	transferDialing                         // the second leg rings
-	transferAnnouncing                      // it has answered, and hears who comes
-	transferBridging                        // the switch was asked to bridge
-	transferBridged                         // caller and destination hear each other
+	transferAdmitting transferPhase = iota // the gate is asked
+	transferDialing                        // the second leg rings
+	transferAnswered                       // it has answered: the park is waited for, or it hears who comes
+	transferBridging                       // the switch was asked to bridge
+	transferBridged                        // caller and destination hear each other
 )
 
 // transfer is a call's way to somebody else. All fields belong to the actor's goroutine.
@@ -326,7 +326,7 @@ func (x *transfers) transferDue(ctx context.Context) (state, error) {
 		return x.queueAnswered(ctx, queueAllowed{transfer: t, err: errUndecided})
 	case t.phase == transferAdmitting:
 		return x.transferAllowed(ctx, transferAdmitted{transfer: t, err: errUndecided})
-	case t.phase == transferAnnouncing:
+	case t.phase == transferAnswered:
 		x.connectTransfer(ctx)
 	case t.phase == transferBridging:
 		x.log.WarnContext(ctx, "transfer was not confirmed by the switch")

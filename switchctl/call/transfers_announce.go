@@ -81,30 +81,35 @@ func (x *transfers) announceCame(ctx context.Context, m announceFetched) {
 	}
 }
 
+// parkTimeout is how long the switch's reply, that it has parked the second leg, is waited for after the answer.
+const parkTimeout = 2 * time.Second
+
 // transferAnswered: somebody is on the second leg. They hear the announcement, if there is one, and then the caller.
 func (x *transfers) transferAnswered(ctx context.Context) {
 	t := x.now
-	if t.announcement == nil {
-		x.connectTransfer(ctx)
-		return
+	t.phase = transferAnswered
+	wait := parkTimeout
+	if t.announcement != nil {
+		wait = warmTimeout
 	}
-	t.phase = transferAnnouncing
-	x.arm(timerTransfer, warmTimeout)
+	x.arm(timerTransfer, wait)
 	x.announce(ctx)
 }
 
-// announce plays it to the second leg, once that has answered, the audio is there and the switch has parked the leg; transferDue goes on after it.
-// What is sent between the answer and the park begins in a state that is about to change, which ends it at once (switch_core_session_run parses
-// commands when a change wakes it, and switch_channel_ready is false while one is pending).
+// announce plays the announcement to the second leg, once that has answered, the audio is there and the switch has parked the leg; transferDue goes
+// on after it. Where there is none the caller comes at once. What is sent between the answer and the park is lost or undone: a playback begins in a
+// state that is about to change, which ends it (switch_core_session_run parses commands when a change wakes it, and switch_channel_ready is false
+// while one is pending), and a bridged leg is sent to the park all the same.
 func (x *transfers) announce(ctx context.Context) {
 	t := x.now
+	a := t.announcement
 	switch {
-	case t.phase != transferAnnouncing || !t.announcement.fetched:
-	case t.announcement.file.path == "":
+	case t.phase != transferAnswered || !t.parked || a != nil && !a.fetched:
+	case a == nil || a.file.path == "":
 		x.connectTransfer(ctx)
-	case t.parked:
-		x.quickly(ctx, fs.Play(t.channel, t.announcement.file.path))
-		x.arm(timerTransfer, t.announcement.file.length+broadcastLead)
+	default:
+		x.quickly(ctx, fs.Play(t.channel, a.file.path))
+		x.arm(timerTransfer, a.file.length+broadcastLead)
 	}
 }
 

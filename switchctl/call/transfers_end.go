@@ -26,7 +26,7 @@ func (x *transfers) transferLegEnded(ctx context.Context, rec ledger.FinalRecord
 			return x.state, nil
 		}
 		x.failTransfer(ctx, rec.Cause)
-	case transferAnnouncing:
+	case transferAnswered:
 		x.failTransfer(ctx, rec.Cause) // whoever answered doesn't want the caller
 	case transferBridging:
 		x.unbridge(ctx, rec.Cause)
