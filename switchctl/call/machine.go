@@ -217,6 +217,14 @@ func (mc *machine) agentConnected(ctx context.Context) {
 	}
 }
 
+// weBeep: the caller is about to hear a beep of ours, whose echo would be taken for a mailbox's. What listens for that alone ends.
+func (mc *machine) weBeep(ctx context.Context) {
+	if mc.awaitsBeep() {
+		mc.disarm(timerMachine)
+		mc.taps.endDetection(ctx)
+	}
+}
+
 // machineOver: the beep, or the end of the greeting, timed out. A machine that never ends gets no message.
 func (mc *machine) machineOver(ctx context.Context) {
 	if mc.phase == machineNone {

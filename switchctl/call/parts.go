@@ -62,7 +62,7 @@ func newParts(k *core) parts {
 		core: k, bypass: p.bypass, conference: p.conference, dial: p.dial, handling: p.handling, line: p.line, music: p.music, parties: who,
 		rec: p.rec, refers: p.refers, talking: p.talking, voice: p.voice,
 	}
-	*p.talking = talking{core: k, bypass: p.bypass, keypad: p.keypad, music: p.music, parties: who, rec: p.rec}
+	*p.talking = talking{core: k, bypass: p.bypass, keypad: p.keypad, machine: p.machine, music: p.music, parties: who, rec: p.rec}
 	*p.machine = machine{
 		core: k, agents: p.agents, bypass: p.bypass, handling: p.handling, line: p.line, music: p.music,
 		rec: p.rec, sound: p.sound, taps: p.taps, transfers: p.transfers, voice: p.voice,

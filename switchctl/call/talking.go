@@ -102,6 +102,7 @@ type talking struct {
 	*core
 	bypass  *bypass
 	keypad  *keypad
+	machine *machine
 	music   *musicPlayer
 	parties *parties
 	rec     *recorder
@@ -259,6 +260,9 @@ func (s *talking) playNext(ctx context.Context) {
 	}
 	file := t.files[t.next]
 	t.phase, t.app, t.sent, t.cut = talkPlaying, id.String(), false, false
+	if file.path == beep {
+		s.machine.weBeep(ctx)
+	}
 	want := "none"
 	if t.kind == talkGather {
 		want = "any" // the switch itself cuts the prompt off
