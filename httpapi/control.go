@@ -160,7 +160,7 @@ func (h controlHandlers) dispatch(ctx context.Context, r *request, callID uuid.U
 	if result == nil {
 		result = map[string]any{}
 	}
-	return ok(controlView{OK: true, CallID: callID, DispatchedAt: h.now().UTC(), Result: result}), nil
+	return ok(controlView{OK: true, CallID: callID, DispatchedAt: store.Moment(h.now()), Result: result}), nil
 }
 
 // controlError tells a call that is over, whose row the credential has been shown to reach, from one that is not there.

@@ -132,10 +132,11 @@ func TestControlDispatchesVerbs(t *testing.T) {
 		require.Equal(t, tt.want, last, name)
 	}
 	b.calls.answer(map[string]any{"state": "answered", "duration_s": 3}, nil)
-	b.clock.Advance(time.Second)
+	b.clock.Advance(time.Second + 1234*time.Nanosecond)
 	var got controlAnswer
 	cb.JSON(t, http.MethodPost, controlPath(call), `{"event":"get_call_state"}`, http.StatusOK, &got)
 	require.Equal(t, "answered", got.Result["state"])
+	require.Equal(t, b.clock.Now().Add(-234*time.Nanosecond), got.DispatchedAt, "as exact as the API's other times")
 }
 
 func TestControlCredentials(t *testing.T) {

@@ -48,7 +48,7 @@ func (d *Dispatcher) attempt(ctx context.Context, e *endpoint, it *item, t *targ
 
 // entryOf is what a delivery's record says of an attempt.
 func entryOf(res result, at time.Time, took time.Duration) Attempt {
-	entry := Attempt{At: at.UTC(), LatencyMS: took.Milliseconds()}
+	entry := Attempt{At: store.Moment(at), LatencyMS: took.Milliseconds()}
 	if res.code != 0 {
 		entry.StatusCode = &res.code
 	}

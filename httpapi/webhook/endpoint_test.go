@@ -184,8 +184,9 @@ func TestTextsOfReceiversAreCleaned(t *testing.T) {
 	require.Equal(t, "a b c", clean("a\x00b\nc"))
 	require.Equal(t, "certificate of   ", clean("certificate of \xff\x1b"))
 	require.LessOrEqual(t, len(clean(strings.Repeat("é", 1000))), maxError+len("…"))
-	entry := entryOf(result{err: errors.New("x509: certificate is valid for a\x00b")}, time.Now(), 0)
+	entry := entryOf(result{err: errors.New("x509: certificate is valid for a\x00b")}, time.Unix(1, 1234), 0)
 	require.NotContains(t, *entry.Error, "\x00")
+	require.Equal(t, time.Unix(1, 1000).UTC(), entry.At, "as exact as the API's other times")
 }
 
 // An endpoint that may be another controller's now forgets what it hasn't sent, and goes on with what is at work.
