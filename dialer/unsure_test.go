@@ -83,3 +83,56 @@ func TestUnsureMachineCountsWhenAbandoned(t *testing.T) {
 		})
 	}
 }
+
+// TestAbandonedWhoseBeepComesAfter: the order in which a mailbox was abandoned and told by its beep doesn't make it a person, unless call.answered,
+// which waits for the verdict for 4 s, has said so.
+func TestAbandonedWhoseBeepComesAfter(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		class   string
+		afterMS int32
+		want    pacing.Tally
+	}{
+		"machine":      {"machine", 2500, pacing.Tally{}},
+		"human":        {"human", 2500, pacing.Tally{Answered: 1, Abandoned: 1}},
+		"late verdict": {"machine", 4500, pacing.Tally{Answered: 1, Abandoned: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := staffed(t)
+			p.person(t)
+			campaign := p.campaign(t, campaigns.DialProgressive)
+			lead := p.push(t, campaign, "9876543201")
+			call, err := p.svc.Gate.Place(t.Context(), p.sw, p.request(t, campaign, lead))
+			require.NoError(t, err)
+			storetest.Exec(t, p.st, p.tenant, `UPDATE calls SET amd = true, status = 'answered', answer_time = $2, queued_at = $2 WHERE id = $1`,
+				call.ID, p.clock.Now())
+			verdict := func(machine *string) {
+				require.NoError(t, p.st.InTenant(t.Context(), p.tenant, func(tx *store.Tx) error {
+					_, err := tx.Q.CallSetVerdict(t.Context(), db.CallSetVerdictParams{
+						TenantID: p.tenant, ID: call.ID, AmdClass: c.class, AmdConfidence: 0.9, AmdAfterMs: c.afterMS, AmdMachine: machine,
+					})
+					return err
+				}))
+			}
+			said := c.class
+			if c.afterMS > 4000 {
+				said = "human" // undecided
+			}
+			verdict(nil)
+			require.NoError(t, p.st.InTenant(t.Context(), p.tenant, func(tx *store.Tx) error {
+				if _, err := tx.Q.CallDecideAnswer(t.Context(), said, p.tenant, call.ID); err != nil {
+					return err
+				}
+				return tx.Q.CallAbandoned(t.Context(), p.tenant, call.ID)
+			}))
+			require.Equal(t, "human", *p.call(t, call.ID).AnsweredByAmd)
+			verdict(new(string(amd.MachineMailbox)))
+			require.NoError(t, p.st.InTenant(t.Context(), p.tenant, func(tx *store.Tx) error {
+				return p.agents.CallEnded(t.Context(), tx, p.call(t, call.ID), nil, nil)
+			}))
+			require.Equal(t, c.want, p.tallies(t, campaign).Day)
+			require.Equal(t, c.want, p.tallies(t, campaign).Total)
+		})
+	}
+}

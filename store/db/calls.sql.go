@@ -440,7 +440,9 @@ func (q *Queries) CallSetTrunk(ctx context.Context, trunkID *uuid.UUID, tenantID
 
 const callSetVerdict = `-- name: CallSetVerdict :execrows
 UPDATE calls SET amd_class = coalesce(amd_class, $1::text), amd_confidence = coalesce(amd_confidence, $2::float8),
-  amd_after_ms = coalesce(amd_after_ms, $3::int), amd_machine = coalesce(amd_machine, $4)
+  amd_after_ms = coalesce(amd_after_ms, $3::int), amd_machine = coalesce(amd_machine, $4),
+  answered_by_amd = CASE WHEN abandoned AND answered_by_amd = 'human' AND amd_class = 'machine' AND amd_after_ms < 4000
+    AND $4::text IS NOT NULL THEN 'machine' ELSE answered_by_amd END
 WHERE tenant_id = $5 AND id = $6 /* month of id */ AND (amd_class IS NULL OR amd_machine IS NULL AND $4::text IS NOT NULL)
 `
 
@@ -454,6 +456,7 @@ type CallSetVerdictParams struct {
 }
 
 // CallSetVerdict keeps the first verdict, also one that came after the answer was decided, and the first kind of machine that is told.
+// Who was abandoned before that, and only so became a person, is one no longer: the verdict had come in time (switchctl/call's verdictTimeout).
 func (q *Queries) CallSetVerdict(ctx context.Context, arg CallSetVerdictParams) (int64, error) {
 	result, err := q.db.Exec(ctx, callSetVerdict,
 		arg.AmdClass,

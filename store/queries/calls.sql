@@ -20,9 +20,12 @@ WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND amd AND answer_t
 RETURNING *;
 
 -- CallSetVerdict keeps the first verdict, also one that came after the answer was decided, and the first kind of machine that is told.
+-- Who was abandoned before that, and only so became a person, is one no longer: the verdict had come in time (switchctl/call's verdictTimeout).
 -- name: CallSetVerdict :execrows
 UPDATE calls SET amd_class = coalesce(amd_class, @amd_class::text), amd_confidence = coalesce(amd_confidence, @amd_confidence::float8),
-  amd_after_ms = coalesce(amd_after_ms, @amd_after_ms::int), amd_machine = coalesce(amd_machine, sqlc.narg('amd_machine'))
+  amd_after_ms = coalesce(amd_after_ms, @amd_after_ms::int), amd_machine = coalesce(amd_machine, sqlc.narg('amd_machine')),
+  answered_by_amd = CASE WHEN abandoned AND answered_by_amd = 'human' AND amd_class = 'machine' AND amd_after_ms < 4000
+    AND sqlc.narg('amd_machine')::text IS NOT NULL THEN 'machine' ELSE answered_by_amd END
 WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND (amd_class IS NULL OR amd_machine IS NULL AND sqlc.narg('amd_machine')::text IS NOT NULL);
 
 -- CallSetInsights keeps what a voice agent says of its conversation; the last word counts.
