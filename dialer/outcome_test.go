@@ -87,7 +87,7 @@ func TestLeadWhoseMachineAnswered(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
-	storetest.Exec(t, b.st, b.tenant, `UPDATE campaigns SET retry = '{"machine":5}', max_attempts = 2`)
+	storetest.Exec(t, b.st, b.tenant, `UPDATE campaigns SET retry = '{"machine":5}', max_attempts = 2, voicemail_action = 'hangup'`)
 	for i, c := range []struct {
 		name, class string
 		sure        float64
@@ -95,20 +95,22 @@ func TestLeadWhoseMachineAnswered(t *testing.T) {
 		after       time.Duration // from an agent's connection to the verdict; negative: no agent had the callee
 		lead        leads.Status
 		beep        bool
+		dialed      bool // by hand, by the agent
 	}{
-		{"sure", "machine", 0.95, "", -1, leads.StatusRetry, false},
-		{"unsure", "machine", 0.94, "", -1, leads.StatusCompleted, false},
-		{"sure, voice agent", "machine", 0.95, "hangup", -1, leads.StatusRetry, false},
-		{"unsure, voice agent", "machine", 0.94, "hangup", -1, leads.StatusCompleted, false},
-		{"unsure, its beep", "machine", 0.94, "hangup", -1, leads.StatusRetry, true},
-		{"unsure, its beep, agent", "machine", 0.94, "", 0, leads.StatusCompleted, true},
-		{"human, a beep", "human", 0.9, "hangup", -1, leads.StatusCompleted, true},
-		{"sure, passed on", "machine", 1, "transferred_e164", -1, leads.StatusCompleted, false},
-		{"unsure, agent", "machine", 0.6, "", 0, leads.StatusCompleted, false},
-		{"sure, agent for a moment", "machine", 0.95, "", time.Second, leads.StatusRetry, false},
-		{"sure, agent talks", "machine", 1, "", 2 * time.Second, leads.StatusCompleted, false},
-		{"human", "human", 0.9, "hangup", -1, leads.StatusCompleted, false},
-		{"unknown", "unknown", 0.9, "hangup", -1, leads.StatusCompleted, false},
+		{"sure", "machine", 0.95, "", -1, leads.StatusRetry, false, false},
+		{"unsure", "machine", 0.94, "", -1, leads.StatusCompleted, false, false},
+		{"sure, voice agent", "machine", 0.95, "hangup", -1, leads.StatusRetry, false, false},
+		{"unsure, voice agent", "machine", 0.94, "hangup", -1, leads.StatusCompleted, false, false},
+		{"unsure, its beep", "machine", 0.94, "hangup", -1, leads.StatusRetry, true, false},
+		{"unsure, its beep, agent", "machine", 0.94, "", 0, leads.StatusCompleted, true, false},
+		{"human, a beep", "human", 0.9, "hangup", -1, leads.StatusCompleted, true, false},
+		{"sure, passed on", "machine", 1, "transferred_e164", -1, leads.StatusCompleted, false, false},
+		{"unsure, agent", "machine", 0.6, "", 0, leads.StatusCompleted, false, false},
+		{"sure, agent for a moment", "machine", 0.95, "", time.Second, leads.StatusRetry, false, false},
+		{"sure, agent for a moment who dialed", "machine", 0.95, "", time.Second, leads.StatusCompleted, false, true},
+		{"sure, agent talks", "machine", 1, "", 2 * time.Second, leads.StatusCompleted, false, false},
+		{"human", "human", 0.9, "hangup", -1, leads.StatusCompleted, false, false},
+		{"unknown", "unknown", 0.9, "hangup", -1, leads.StatusCompleted, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -120,8 +122,12 @@ func TestLeadWhoseMachineAnswered(t *testing.T) {
 				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET amd_machine = 'mailbox' WHERE id = $1", call.ID)
 			}
 			if c.after >= 0 {
-				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET agent_id = $2, agent_connect_time = $3 WHERE id = $1",
-					call.ID, storetest.NewID(t), b.clock.Now())
+				queued := new(b.clock.Now())
+				if c.dialed {
+					queued = nil
+				}
+				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET agent_id = $2, agent_connect_time = $3, queued_at = $4 WHERE id = $1",
+					call.ID, storetest.NewID(t), b.clock.Now(), queued)
 			}
 			if c.session != "" {
 				storetest.Exec(t, b.st, b.tenant, `INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, ws_url, status, outcome,
@@ -140,6 +146,26 @@ func TestLeadWhoseMachineAnswered(t *testing.T) {
 			b.end(t, again, "completed", "NORMAL_CLEARING")
 			require.Equal(t, string(leads.StatusExhausted), b.lead(t, lead.ID).Status)
 		})
+	}
+}
+
+// TestLeadWhoseMachineIsConnected: where machines are connected as persons are, an agent has had whoever it was, from the first moment on; a voice agent
+// that talked to a mailbox has talked to nobody.
+func TestLeadWhoseMachineIsConnected(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	require.Equal(t, campaigns.VoicemailConnect, campaign.VoicemailAction)
+	for agent, want := range map[bool]leads.Status{true: leads.StatusCompleted, false: leads.StatusRetry} {
+		lead := b.push(t, campaign.ID, fmt.Sprintf("987654321%d", len(want)))
+		call := b.dial(t, campaign, lead)
+		storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET amd_class = 'machine', amd_confidence = 1, amd_after_ms = 800 WHERE id = $1", call.ID)
+		if agent {
+			storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET agent_id = $2, agent_connect_time = $3, queued_at = $3 WHERE id = $1",
+				call.ID, storetest.NewID(t), b.clock.Now())
+		}
+		b.end(t, call, "completed", "NORMAL_CLEARING")
+		require.Equal(t, string(want), b.lead(t, lead.ID).Status)
 	}
 }
 

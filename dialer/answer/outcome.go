@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringmaster/ringmaster/dialer/campaigns"
 	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -178,7 +179,7 @@ func (h *Service) leadEnded(ctx context.Context, tx *store.Tx, e *endOfCall, onT
 		if outcome != leads.OutcomeConversation && lead.DndChecked && !lead.DndClean { // a scrub during the call found the number listed
 			return h.complete(ctx, tx, *lead, leads.StatusDNC, e.at)
 		}
-		if outcome == leads.OutcomeMachine && passedOn(e.session) {
+		if outcome == leads.OutcomeMachine && (passedOn(e.session) || leftToAgent(e)) {
 			outcome = leads.OutcomeConversation
 		}
 		return h.applyOutcome(ctx, tx, e, outcome)
@@ -198,6 +199,16 @@ func (h *Service) leadEnded(ctx context.Context, tx *store.Tx, e *endOfCall, onT
 // a mailbox.
 func passedOn(session *db.AiSession) bool {
 	return session != nil && session.Outcome != nil && strings.HasPrefix(*session.Outcome, "transferred_")
+}
+
+// leftToAgent tells whether an agent has had a call that a machine is said to have answered for as long as they liked: they had dialed it by hand, or
+// the campaign connects machines as persons.
+func leftToAgent(e *endOfCall) bool {
+	call := e.call
+	if call.AgentID == nil || call.AgentConnectTime == nil {
+		return false
+	}
+	return dialedByAgent(call) || e.campaign == nil || e.campaign.VoicemailAction == campaigns.VoicemailConnect
 }
 
 // complete ends a lead once; whoever set its status during the call left the event to the call's end.
