@@ -71,7 +71,7 @@ func TestClaimOfAStalledDatabase(t *testing.T) {
 	const body = `{"name":"c","dial_mode":"preview"}`
 	b.api.JSON(t, http.MethodPost, "/api/v1/campaigns", body, http.StatusCreated, nil) // the credential is remembered
 	key := b.api.With("Idempotency-Key", "k")
-	proxy.HoldAt("ClaimIdempotencyKey")
+	dropped := proxy.HoldAt("ClaimIdempotencyKey")
 	answered := make(chan int, 1)
 	go func() {
 		status, _, _ := key.Do(t, http.MethodPost, "/api/v1/campaigns", body)
@@ -80,8 +80,9 @@ func TestClaimOfAStalledDatabase(t *testing.T) {
 	claimed := func() bool {
 		return storetest.Count(t, direct, "SELECT count(*) FROM idempotent_requests WHERE key = 'k'") == 1
 	}
-	require.Eventually(t, claimed, 30*time.Second, time.Millisecond, "the claim is committed")
-	proxy.Resume() // its answer is lost
+	require.Eventually(t, dropped, 30*time.Second, time.Millisecond, "the claim's answer is lost")
+	require.True(t, claimed(), "the claim is committed")
+	proxy.Resume()
 	require.Equal(t, http.StatusServiceUnavailable, <-answered)
 	require.False(t, claimed())
 	key.JSON(t, http.MethodPost, "/api/v1/campaigns", body, http.StatusCreated, nil)

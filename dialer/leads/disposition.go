@@ -80,7 +80,7 @@ func SetDisposition(ctx context.Context, tx *store.Tx, call db.Call, d Disposing
 		TenantID: call.TenantID, Type: store.EventCallDispositionSet, At: d.At, CallID: &call.ID, CampaignID: call.CampaignID,
 		Data: callDispositionSet{
 			CallID: call.ID, Disposition: d.Disposition, PreviousDisposition: previous, Source: d.Source, Notes: call.Notes,
-			SetAt: d.At.UTC(),
+			SetAt: store.Moment(d.At),
 		},
 	})
 	return call, err

@@ -74,6 +74,7 @@ func TestEveryEventHasItsMembers(t *testing.T) {
 			require.NoError(t, apitest.CheckEvent(raw))
 			require.Equal(t, c.tenant.ID.String(), e.TenantID)
 			require.NotContains(t, string(raw), "Asha", "no event names the lead")
+			require.NotRegexp(t, `T[0-9:]+\.[0-9]{7,}Z"`, string(raw), "times are those of the API, to the microsecond")
 		}
 		h.arrived(t, r, secret, stored)
 	})

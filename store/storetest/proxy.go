@@ -29,6 +29,7 @@ type Proxy struct {
 	lose         atomic.Pointer[string] // the next such statement is carried out, and its answer dropped with the connection
 	mute         atomic.Bool            // what the server says is dropped
 	muteAt       atomic.Pointer[string] // and from the next such statement on
+	dropped      atomic.Bool            // that statement's answer is, with the end of its transaction
 	shutDown     atomic.Bool            // the next answer to a COMMIT is followed by the end of the connection
 
 	mu       sync.Mutex // guards what follows
@@ -83,8 +84,11 @@ func (p *Proxy) WithDatabase(tb testing.TB, name string) string {
 // Hold drops what the server says, on connections that stay up, until Resume; what was dropped is lost.
 func (p *Proxy) Hold() { p.mute.Store(true) }
 
-// HoldAt is Hold from the next statement of a name on, its own answer included.
-func (p *Proxy) HoldAt(name string) { p.muteAt.Store(prefixOf(name)) }
+// HoldAt is Hold from the next statement of a name on, its own answer included: it tells whether that was dropped, with the end of the transaction.
+func (p *Proxy) HoldAt(name string) (dropped func() bool) {
+	p.muteAt.Store(prefixOf(name))
+	return p.dropped.Load
+}
 
 // prefixOf is what the text of a statement of a name begins with.
 func prefixOf(name string) *string { return new("-- name: " + name + " ") }
@@ -154,20 +158,26 @@ func (p *Proxy) accept(l net.Listener) {
 		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
 		p.mu.Unlock()
 		end := sync.OnceFunc(func() { _, _ = client.Close(), server.Close() })
-		lost := new(atomic.Bool)
+		answers := new(answerFate)
 		p.running.Go(func() {
 			defer end()
-			p.ask(server, client, lost)
+			p.ask(server, client, answers)
 		})
 		p.running.Go(func() {
 			defer end()
-			p.answer(client, server, lost)
+			p.answer(client, server, answers)
 		})
 	}
 }
 
+// answerFate is what becomes of a connection's answers.
+type answerFate struct {
+	lost atomic.Bool // they are dropped, and the connection with them
+	held atomic.Bool // one of them is what HoldAt waits for
+}
+
 // ask passes a client's messages on. The first has no type; of the others a simple query and a Sync are answered by ReadyForQuery.
-func (p *Proxy) ask(server io.Writer, client io.Reader, lost *atomic.Bool) {
+func (p *Proxy) ask(server io.Writer, client io.Reader, answers *answerFate) {
 	const lengthSize = 4
 	texts := map[string]string{} // of prepared statements
 	loses := false
@@ -197,10 +207,11 @@ func (p *Proxy) ask(server io.Writer, client io.Reader, lost *atomic.Bool) {
 			}
 			loses = loses || is(wanted)
 			if is(held) && p.muteAt.CompareAndSwap(held, nil) {
+				answers.held.Store(true)
 				p.mute.Store(true)
 			}
 		case head[0] == 'S' && loses && p.lose.CompareAndSwap(wanted, nil):
-			lost.Store(true)
+			answers.lost.Store(true)
 		}
 		if _, err := server.Write(append(head, rest...)); err != nil {
 			return
@@ -208,21 +219,26 @@ func (p *Proxy) ask(server io.Writer, client io.Reader, lost *atomic.Bool) {
 	}
 }
 
-// The messages CommandComplete of a COMMIT, and ErrorResponse of a backend that is ended (PostgreSQL, "Message Formats").
+// The messages CommandComplete of a COMMIT, ReadyForQuery outside of a transaction, and ErrorResponse of a backend that is ended (PostgreSQL,
+// "Message Formats").
 const (
+	readyForQuery   = "Z\x00\x00\x00\x05I"
 	committed       = "C\x00\x00\x00\x0bCOMMIT\x00"
 	shutDownMessage = "E\x00\x00\x00\x3bSFATAL\x00VFATAL\x00C57P01\x00Mthe database is being shut down\x00\x00"
 )
 
 // answer passes on what a server says, up to an answer that is to be lost.
-func (p *Proxy) answer(client io.Writer, server io.Reader, lost *atomic.Bool) {
+func (p *Proxy) answer(client io.Writer, server io.Reader, answers *answerFate) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := server.Read(buffer)
-		if err != nil || lost.Load() {
+		if err != nil || answers.lost.Load() {
 			return
 		}
 		if p.mute.Load() {
+			if answers.held.Load() && bytes.HasSuffix(buffer[:n], []byte(readyForQuery)) {
+				p.dropped.Store(true)
+			}
 			continue
 		}
 		if at := bytes.Index(buffer[:n], []byte(committed)); at >= 0 && p.shutDown.CompareAndSwap(true, false) {

@@ -78,7 +78,7 @@ func (l *Ledger) ConferenceChanged(ctx context.Context, call db.Call, c Conferen
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		return emit(ctx, tx, call, store.EventAISessionConference, c.At, conferencePayload{
 			CallID: call.ID, VoiceAgentID: c.VoiceAgentID, ConferenceID: c.ConferenceID, Change: c.Change, Actor: c.Actor, Participants: c.Members,
-			ChangedAt: c.At, TargetCallID: c.Target, Mode: c.Mode,
+			ChangedAt: store.Moment(c.At), TargetCallID: c.Target, Mode: c.Mode,
 		})
 	})
 }
@@ -128,7 +128,7 @@ func emitSessionEnded(ctx context.Context, tx *store.Tx, call db.Call, s db.AiSe
 	if end.Transfer != nil {
 		err := emit(ctx, tx, call, store.EventAISessionTransferred, end.At, sessionTransferredPayload{
 			CallID: call.ID, VoiceAgentID: s.VoiceAgentID, DestinationType: end.Transfer.DestinationType,
-			Destination: end.Transfer.Destination, TransferredAt: end.At.UTC(), Metadata: OrNull(end.Transfer.Metadata),
+			Destination: end.Transfer.Destination, TransferredAt: store.Moment(end.At), Metadata: OrNull(end.Transfer.Metadata),
 		})
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func emitSessionEnded(ctx context.Context, tx *store.Tx, call db.Call, s db.AiSe
 		return err
 	}
 	return emit(ctx, tx, call, store.EventAISessionEnded, end.At, sessionEndedPayload{
-		CallID: call.ID, VoiceAgentID: s.VoiceAgentID, EndedAt: end.At.UTC(), Outcome: string(end.Outcome),
+		CallID: call.ID, VoiceAgentID: s.VoiceAgentID, EndedAt: store.Moment(end.At), Outcome: string(end.Outcome),
 		Metadata: metadata,
 	})
 }
