@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
@@ -112,7 +113,10 @@ func TestRestartTalking(t *testing.T) {
 					require.Less(t, caller.LongestGapMS, 500+stood(), "the conversation was disturbed")
 					require.NoError(t, l.phone.Hangup(before.CallID))
 				}
-				require.Eventually(t, func() bool { return l.call(t, call.ID).Status == ledger.StatusCompleted }, soon, 20*time.Millisecond)
+				if !assert.Eventually(t, func() bool { return l.call(t, call.ID).Status == ledger.StatusCompleted }, soon, 20*time.Millisecond) {
+					leg, up := talking(l.phone)
+					t.Fatalf("the call does not end: %+v, its phone is %+v, which hears a leg (%t): %+v", l.call(t, call.ID), l.states.last(), up, leg)
+				}
 				row := l.call(t, call.ID)
 				require.Equal(t, ledger.CauseNormalClearing, *row.HangupCause)
 				require.Equal(t, "send_bye", *row.HangupDisposition)
