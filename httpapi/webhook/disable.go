@@ -44,7 +44,7 @@ func disable(ctx context.Context, st *store.Store, tenant, id uuid.UUID, now tim
 		_, err = tx.EmitTo(ctx, store.Event{
 			TenantID: tenant, Type: store.EventWebhookDisabled, At: now, CampaignID: sub.CampaignID,
 			Data: disabledData{
-				SubscriptionID: id, URL: sub.Url, Reason: disabledReason, FailingSince: sub.FailingSince.UTC(), DisabledAt: now.UTC(),
+				SubscriptionID: id, URL: sub.Url, Reason: disabledReason, FailingSince: sub.FailingSince.UTC(), DisabledAt: store.Moment(now),
 			},
 		}, others)
 		return err
