@@ -171,10 +171,6 @@ func (a *actor) jobReply(ctx context.Context, m jobDone) (state, error) {
 			a.log.WarnContext(ctx, "reattaching the call failed", "reply", reason)
 			a.probe(ctx)
 		}
-	case jobMask:
-		if reason := refusedJob(m); reason != "" {
-			a.log.ErrorContext(ctx, "pausing the switch's recording failed", "reply", reason)
-		}
 	case jobBypass:
 		a.bypass.bypassReply(ctx, m)
 	case jobMediaBack:

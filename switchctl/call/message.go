@@ -78,7 +78,6 @@ const (
 	jobTransferBridge
 	jobKill
 	jobReattach
-	jobMask
 	jobKillLeg
 	jobBypass
 	jobMediaBack
@@ -103,8 +102,6 @@ func (k jobKind) String() string {
 		return "kill"
 	case jobReattach:
 		return "transfer back to us"
-	case jobMask:
-		return "mask of a recording"
 	case jobKillLeg:
 		return "kill of a leg"
 	case jobBypass:

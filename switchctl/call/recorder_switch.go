@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -133,13 +134,16 @@ func (r *recorder) maskRest(ctx context.Context, paused bool) {
 	}, cmd)
 }
 
-// startSecond has the switch write a file from now on; asked is the moment that the ledger has for its first sample.
+// startSecond has the switch write a file from now on, in silence while the recording is paused; asked is the moment that the ledger has for its first sample.
 func (r *recorder) startSecond(ctx context.Context, path string, stereo bool, asked time.Time) {
 	r.second = path
 	r.expect(path, asked)
 	cmds := fs.Script{fs.Record(r.channel, path, 0)}
+	if r.paused { // right behind: what is said until then is in the file
+		cmds = append(cmds, fs.MaskRecording(r.channel, path))
+	}
 	if stereo {
-		cmds = fs.Script{fs.RecordStereo(r.channel, true), cmds[0], fs.RecordStereo(r.channel, false)}
+		cmds = slices.Concat(fs.Script{fs.RecordStereo(r.channel, true)}, cmds, fs.Script{fs.RecordStereo(r.channel, false)})
 	}
 	r.tellRecorder(ctx, func(err error) { r.post(secondStarted{path: path, err: err}) }, append(cmds, fs.Hears(r.channel)...)...)
 }
@@ -180,8 +184,7 @@ type secondStarted struct {
 func (secondStarted) Name() string    { return "recording by the switch" }
 func (secondStarted) Essential() bool { return true }
 
-// secondBegun: a file that the switch doesn't write is none to rely on, so that a voicemail, say, gets one of its own. A pause goes on
-// in one that it writes.
+// secondBegun: a file that the switch doesn't write is none to rely on, so that a voicemail, say, gets one of its own.
 func (r *recorder) secondBegun(ctx context.Context, m secondStarted) {
 	var refused *esl.ReplyError
 	switch {
@@ -193,8 +196,6 @@ func (r *recorder) secondBegun(ctx context.Context, m secondStarted) {
 		if r.second == m.path {
 			r.second = ""
 		}
-	case r.paused && r.second == m.path:
-		r.command(ctx, jobMask, fs.MaskRecording(r.channel, m.path))
 	}
 }
 
