@@ -108,6 +108,7 @@ func (b *Book) send(agent uuid.UUID, spec *Spec, m message) error {
 		return b.host.Draining
 	default:
 		p = newPhone(b, *spec)
+		p.compared = b.synced
 		b.phones[agent] = p
 		b.accounts[account(spec.Extension, spec.Domain)] = p
 		b.run(p)
@@ -160,18 +161,14 @@ func (b *Book) forget(p *phone) {
 	}
 }
 
-// Compared notes that a generation's channels have been compared.
+// Compared notes that a generation's channels have been compared. A phone hears of it behind the leg that was found for it.
 func (b *Book) Compared(generation uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.synced = generation
-}
-
-// knows reports whether the legs that the switch has are known, so that no second one is dialed beside one of before.
-func (b *Book) knows(generation uint64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return generation != 0 && b.synced == generation
+	for _, p := range b.phones {
+		_ = p.box.Put(compared{generation}) // or its goroutine has ended
+	}
 }
 
 func (b *Book) bind(p *phone, channel string) {

@@ -110,7 +110,7 @@ func (p *phone) originateReply(ctx context.Context, m dialed) {
 	case m.err != nil: // lost on the way: the next connection looks for the leg
 	case fs.Refusal(m.body, m.err) != "":
 		reason := dialReason(fs.RefusalCause(m.body))
-		if reason == NotRegistered && p.registeredIn == p.attempt && p.book.knows(p.book.host.Link.Generation()) {
+		if reason == NotRegistered && p.registeredIn == p.attempt && p.knows() {
 			p.dialRegistered(ctx)
 			return
 		}

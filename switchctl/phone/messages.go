@@ -111,6 +111,12 @@ type checked struct {
 func (checked) Name() string    { return "leg checked" }
 func (checked) Essential() bool { return true }
 
+// compared tells that a generation's channels have been compared: a leg of the phone's among them was brought before.
+type compared struct{ generation uint64 }
+
+func (compared) Name() string    { return "channels compared" }
+func (compared) Essential() bool { return true }
+
 // swept brings the switch's channels after a connect.
 type swept struct {
 	there map[string]bool

@@ -98,6 +98,8 @@ type phone struct {
 	dialed   string
 	releases []chan<- struct{}
 	timers   *rt.Timers[timerKind]
+	// compared is the generation of the host link whose channels have been compared with the phone's leg.
+	compared uint64
 }
 
 func newPhone(b *Book, spec Spec) *phone {
@@ -168,6 +170,8 @@ func (p *phone) step(ctx context.Context, m message) {
 		p.originateReply(ctx, m)
 	case found:
 		p.found(ctx, m)
+	case compared:
+		p.compared = m.generation
 	case swept:
 		p.swept(ctx, m)
 	case checked:
@@ -380,9 +384,15 @@ func (p *phone) sound(ctx context.Context, cmd fs.Command) {
 
 // dialHeld brings a held leg up, unless the switch may have one from before: then the comparison with its channels does.
 func (p *phone) dialHeld(ctx context.Context) {
-	if p.book.knows(p.book.host.Link.Generation()) {
+	if p.knows() {
 		p.dial(ctx, heldRing)
 	}
+}
+
+// knows reports whether the leg that the switch may have from before is known, so that no second one is dialed beside it.
+func (p *phone) knows() bool {
+	generation := p.book.host.Link.Generation()
+	return generation != 0 && p.compared == generation
 }
 
 // dial rings the phone.
