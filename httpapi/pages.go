@@ -2,17 +2,20 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/ringmaster/ringmaster/httpapi/docs"
 )
 
-// pageCache is how long browsers keep the pages, which change with the binary alone.
-const pageCache = "public, max-age=600"
+// pageCache has browsers keep the pages and ask each time whether they hold: after an upgrade a page of before would go with a style sheet of after.
+const pageCache = "public, no-cache"
 
 // pageOperations serve the pages of package docs.
 func pageOperations() []operation {
@@ -29,16 +32,38 @@ func servePage(p docs.Page) handlerFunc {
 		fasthttp.HeaderContentSecurityPolicy: docs.Policy, fasthttp.HeaderXContentTypeOptions: "nosniff",
 		fasthttp.HeaderReferrerPolicy: "no-referrer", fasthttp.HeaderCacheControl: pageCache, fasthttp.HeaderVary: fasthttp.HeaderAcceptEncoding,
 	}
-	compressed := map[string]string{fasthttp.HeaderContentEncoding: "gzip"}
-	maps.Copy(compressed, headers)
-	return func(_ context.Context, r *request) (reply, error) {
-		get, with := p.Body, headers
-		if p.Gzip != nil && takesGzip(r) {
-			get, with = p.Gzip, compressed
-		}
-		body, err := get()
-		return reply{status: http.StatusOK, raw: body, contentType: p.ContentType, headers: with}, err
+	whole, compressed := tagged(p.Body, headers), func() (reply, error) { return reply{}, nil }
+	if p.Gzip != nil {
+		headers = maps.Clone(headers)
+		headers[fasthttp.HeaderContentEncoding] = "gzip"
+		compressed = tagged(p.Gzip, headers)
 	}
+	return func(_ context.Context, r *request) (reply, error) {
+		get := whole
+		if p.Gzip != nil && takesGzip(r) {
+			get = compressed
+		}
+		out, err := get()
+		if err == nil && listsTag(string(r.rc.Request.Header.Peek(fasthttp.HeaderIfNoneMatch)), out.headers[fasthttp.HeaderETag]) {
+			return reply{status: http.StatusNotModified, headers: out.headers}, nil
+		}
+		out.contentType = p.ContentType
+		return out, err
+	}
+}
+
+// tagged makes the answer with a page's bytes and their entity tag, once.
+func tagged(get func() ([]byte, error), headers map[string]string) func() (reply, error) {
+	return sync.OnceValues(func() (reply, error) {
+		body, err := get()
+		if err != nil {
+			return reply{}, err
+		}
+		sum := sha256.Sum256(body)
+		with := maps.Clone(headers)
+		with[fasthttp.HeaderETag] = `"` + hex.EncodeToString(sum[:8]) + `"`
+		return reply{status: http.StatusOK, raw: body, headers: with}, nil
+	})
 }
 
 // takesGzip reads Accept-Encoding as browsers write it; who writes it otherwise gets the page as it is.

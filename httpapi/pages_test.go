@@ -71,6 +71,38 @@ func TestPages(t *testing.T) {
 	require.Contains(t, page, `<table class="catalogue">`, "three columns are wider than a telephone")
 }
 
+// A page that a browser has is asked for anew, so that it is never one of before an upgrade, and comes once.
+func TestPagesAreAskedForAnew(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ask := func(path, coding, tag string) (*http.Response, string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.srv.URL()+path, nil)
+		require.NoError(t, err)
+		req.Header.Set("Accept-Encoding", coding)
+		req.Header.Set("If-None-Match", tag)
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		return res, string(body)
+	}
+	for _, path := range []string{"/docs", "/docs/page.css", "/docs/errors", "/docs/swagger-ui-bundle.js"} {
+		for _, coding := range []string{"identity", "gzip"} {
+			res, whole := ask(path, coding, `"before"`) //nolint:bodyclose // ask has
+			require.Equal(t, http.StatusOK, res.StatusCode)
+			require.NotEmpty(t, whole)
+			require.Equal(t, "public, no-cache", res.Header.Get("Cache-Control"))
+			tag := res.Header.Get("ETag")
+			require.NotEmpty(t, tag)
+			res, body := ask(path, coding, tag) //nolint:bodyclose // ask has
+			require.Equal(t, http.StatusNotModified, res.StatusCode)
+			require.Empty(t, body)
+			require.Equal(t, tag, res.Header.Get("ETag"))
+		}
+	}
+}
+
 // The type of a problem leads to its row in the catalogue.
 func TestProblemTypeLeadsToTheCatalogue(t *testing.T) {
 	t.Parallel()

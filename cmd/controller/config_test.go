@@ -132,7 +132,7 @@ func TestListenersWithoutCredentials(t *testing.T) {
 	}
 }
 
-// TestWarnings names what sends credentials in clear, or calls people at any hour.
+// TestWarnings names what sends credentials in clear, calls people at any hour, or lets customers reach into the machine.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	for given, keys := range map[string][]string{
@@ -143,6 +143,7 @@ func TestWarnings(t *testing.T) {
 		"RINGMASTER_HTTP__PUBLIC_URL=https://calls.example.com":                                       nil,
 		"RINGMASTER_HTTP__PUBLIC_URL=http://localhost:8080":                                           nil,
 		"RINGMASTER_DIALING__UNLAWFUL_HOURS=true":                                                     {"dialing.unlawful_hours"},
+		"RINGMASTER_SECURITY__ALLOW_LOOPBACK_TARGETS=true":                                            {"security.allow_loopback_targets"},
 		"RINGMASTER_HTTP__ADDR=10.0.0.1:8080 RINGMASTER_HTTP__PUBLIC_URL=http://10.0.0.1:8080":        {"http.addr", "http.public_url"},
 	} {
 		c, err := load(write(t, minimal), strings.Fields(given))

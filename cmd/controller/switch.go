@@ -129,6 +129,10 @@ func (c Config) Warnings() []Fault {
 	if u, err := url.Parse(c.HTTP.PublicURL); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
 		w.add("http.public_url", "is http://: credentials, callback tokens and recordings are sent in clear; serve https://")
 	}
+	if c.Security.AllowLoopbackTargets {
+		w.add("security.allow_loopback_targets", "is set: customers' voice agents, webhooks and other hosts may be on this machine, where they reach what "+
+			"listens on loopback alone; for development only")
+	}
 	if c.Dialing.UnlawfulHours {
 		w.add("dialing.unlawful_hours", "is set: people may be called when the law forbids it; for test systems only")
 	}
