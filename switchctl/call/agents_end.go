@@ -42,7 +42,11 @@ func (b *agentBridge) agentGone(ctx context.Context, reason string) state {
 	b.leave(switchctl.AgentLost)
 	b.music.on = true
 	b.callerComesBack(ctx)
-	if !waited {
+	switch {
+	case waited:
+	case b.hadAgent: // they may have hung up while they were found
+		b.line.lookAgain(ctx)
+	default:
 		b.line.resume(ctx, b.state) // after a restart nobody waits for the outcome
 	}
 	return b.state

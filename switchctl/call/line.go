@@ -32,6 +32,8 @@ type callerLine struct {
 	voice      *voice
 	waiters    []chan<- error // of Leg.Answer
 	reattaches int            // uuid_transfer to rm_reattach without a socket so far
+	// again: the caller was looked for a second time, since whoever they were bridged with had left.
+	again bool
 }
 
 // steered reports whether the call is steered over the host link alone.
@@ -278,6 +280,10 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 		l.kill(ctx, ledger.CauseNormalClearing) // the agent has ended the call while we were away
 		return next, nil
 	}
+	if found && l.hadAgent && m.other != "" && !l.again { // whoever that was has left since, and may have been the agent
+		l.lookAgain(ctx)
+		return next, nil
+	}
 	if found {
 		l.resume(ctx, next)
 		l.music.playMusic(ctx)
@@ -290,6 +296,13 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 		l.reattach(ctx, m.other, m.bypassed)
 	}
 	return next, nil
+}
+
+// lookAgain has a call that was found again, and whose agent is gone, go on once the switch has told whether the agent has hung up.
+func (l *callerLine) lookAgain(ctx context.Context) {
+	l.again, l.recovered = true, true
+	l.arm(timerSocket, socketTimeout) // the look may fail
+	l.probe(ctx)
 }
 
 // channelVanished: the switch has no such channel. Its record closes the call; without one the call was lost, or never

@@ -352,6 +352,7 @@ func (p *phone) found(ctx context.Context, m found) {
 	p.book.bind(p, p.leg)
 	p.book.host.Recovered.WithLabelValues("phone").Inc()
 	p.log.InfoContext(ctx, "agent's leg found", "channel", m.channel)
+	p.check(ctx) // its end may have come before it was the phone's
 	if !p.held {
 		p.arm(timerStray, strayTimeout)
 	}
