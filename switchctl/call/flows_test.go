@@ -432,6 +432,8 @@ func (b *bench) tapInput(f []string) {
 		s.send(media.Text{Type: f[2], ID: "c1", Data: json.RawMessage("null")})
 	case "human", "machine":
 		s.send(media.AMD{Event: amd.Event{Kind: amd.KindVerdict, Class: amd.Class(f[1]), Confidence: sureness(f)}, Heard: time.Now()})
+	case "beeps": // before it has spoken
+		s.send(media.AMD{Event: amd.Event{Kind: amd.KindVerdict, Class: amd.ClassMachine, Confidence: 0.98, Machine: amd.MachineMailbox}, Heard: time.Now()})
 	case "greeting_end", "beep":
 		s.send(media.AMD{Event: amd.Event{Kind: amd.EventKind(f[1]), Class: amd.ClassMachine, Confidence: 0.97, Machine: kindTold(f[1])}, Heard: time.Now()})
 	default:

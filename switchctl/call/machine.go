@@ -58,6 +58,8 @@ type machine struct {
 	quiet bool
 	// others: they are heard beside the caller, so that there is no verdict.
 	others bool
+	// beeped is when a beep of ours was sent to the caller last.
+	beeped time.Time
 }
 
 // taken reports whether the caller is kept from everybody because of a machine.
@@ -217,8 +219,12 @@ func (mc *machine) agentConnected(ctx context.Context) {
 	}
 }
 
+// echoTime is how long after a beep of ours was sent its echo is told at the latest.
+const echoTime = beepLength + 1200*time.Millisecond
+
 // weBeep: the caller is about to hear a beep of ours, whose echo would be taken for a mailbox's. What listens for that alone ends.
 func (mc *machine) weBeep(ctx context.Context) {
+	mc.beeped = mc.c.clock.Now()
 	if mc.awaitsBeep() {
 		mc.disarm(timerMachine)
 		mc.taps.endDetection(ctx)

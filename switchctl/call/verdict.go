@@ -42,6 +42,11 @@ func (mc *machine) awaitVerdict() {
 // machineHeard is a finding of machine detection. The first verdict is kept on the call's record; it decides what
 // call.answered says when that still waits, and what becomes of the call where a machine is not to be kept.
 func (mc *machine) machineHeard(ctx context.Context, ev media.AMD) {
+	if ev.Machine == amd.MachineMailbox && !mc.beeped.IsZero() && ev.Heard.Sub(mc.beeped) <= echoTime {
+		mc.log.InfoContext(ctx, "machine detection ends without a verdict, since it has heard a beep of ours")
+		mc.taps.endDetection(ctx)
+		return
+	}
 	told := ev.Machine != amd.MachineUntold && mc.call.AmdMachine == nil && !mc.others
 	if told {
 		mc.noteMachine(string(ev.Machine))
