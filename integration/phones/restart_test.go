@@ -130,6 +130,36 @@ func TestRestartTalking(t *testing.T) {
 	}
 }
 
+// TestRestartOnHook: a conversation of a phone on the hook goes on, though the phone is held before the call is found, as a controller does that starts.
+func TestRestartOnHook(t *testing.T) {
+	t.Parallel()
+	onEachSwitch(t, func(t *testing.T, l *line) {
+		t.Helper()
+		stood := stillness(t)
+		l.connect(make(chan switchctl.AgentOutcome, 4), phone.OnHook)
+		l.register(t, simcarrier.AgentManner{})
+		require.NoError(t, l.calls.HoldPhone(t.Context(), l.spec(phone.OnHook)))
+		since := time.Now()
+		call := l.dial(t)
+		l.bothHear(t, since)
+		require.Eventually(t, func() bool { return l.call(t, call.ID).AgentID != nil }, soon, 20*time.Millisecond)
+		before, _ := talking(l.phone)
+		l.leave(t)
+		l.begin(t)
+		require.NoError(t, l.calls.HoldPhone(t.Context(), l.spec(phone.OnHook)))
+		l.ready(t)
+		require.Eventually(t, func() bool { s := l.states.last(); return s.CallID != nil && *s.CallID == call.ID }, soon, 10*time.Millisecond)
+		caller, ok := talking(l.carrier)
+		require.True(t, ok)
+		require.Less(t, caller.LongestGapMS, 500+stood(), "the conversation was disturbed")
+		after, _ := talking(l.phone)
+		require.Equal(t, before.CallID, after.CallID)
+		require.NoError(t, l.phone.Hangup(before.CallID))
+		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == ledger.StatusCompleted }, soon, 20*time.Millisecond)
+		require.Equal(t, ledger.CauseNormalClearing, *l.call(t, call.ID).HangupCause)
+	})
+}
+
 // TestRestartWaiting: a caller who waits is taken back, and waits again.
 func TestRestartWaiting(t *testing.T) {
 	t.Parallel()

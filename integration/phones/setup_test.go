@@ -225,14 +225,24 @@ func newLine(tb testing.TB, binary string) *line {
 	return l
 }
 
-// start starts a controller on the line.
+// start starts a controller on the line, and waits for its switch.
 func (l *line) start(tb testing.TB) {
+	tb.Helper()
+	l.begin(tb)
+	l.ready(tb)
+}
+
+func (l *line) begin(tb testing.TB) {
 	tb.Helper()
 	var err error
 	l.calls, err = call.New(l.cfg, l.st, l.media, l.dialer.Gate, l.handler)
 	require.NoError(tb, err)
 	require.NoError(tb, l.calls.Start(tb.Context()))
 	l.stop = l.calls.Close
+}
+
+func (l *line) ready(tb testing.TB) {
+	tb.Helper()
 	require.Eventually(tb, func() bool { return l.calls.Ready(tb.Context()) == nil }, soon, 10*time.Millisecond)
 }
 

@@ -256,8 +256,8 @@ func (p *phone) due(ctx context.Context, m timer) {
 		p.arm(timerOverdue, checkEvery)
 		p.check(ctx)
 	case timerStray:
-		if !p.held && p.claim == nil && p.phase == legUp {
-			p.log.WarnContext(ctx, "ending an agent's leg: the phone is not held")
+		if p.claim == nil && p.phase == legUp {
+			p.log.WarnContext(ctx, "ending an agent's leg: nobody has it")
 			p.hangup(ctx)
 		}
 	case timerWanted:
@@ -353,7 +353,7 @@ func (p *phone) found(ctx context.Context, m found) {
 	p.book.host.Recovered.WithLabelValues("phone").Inc()
 	p.log.InfoContext(ctx, "agent's leg found", "channel", m.channel)
 	p.check(ctx) // its end may have come before it was the phone's
-	if !p.held {
+	if !p.held || p.spec.Mode == OnHook {
 		p.arm(timerStray, strayTimeout)
 	}
 }

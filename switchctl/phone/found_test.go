@@ -49,10 +49,13 @@ func (l *foundLink) Generation() uint64 { return 1 }
 func TestFoundLeg(t *testing.T) {
 	t.Parallel()
 	const leg = "5b3a9e0c-0000-4000-8000-000000000001"
-	for name, there := range map[string]bool{"there": true, "gone": false} {
+	for name, tc := range map[string]struct {
+		mode  Mode
+		there bool
+	}{"there": {Held, true}, "gone": {Held, false}, "there, on the hook": {OnHook, true}, "gone, on the hook": {OnHook, false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			link, log := &foundLink{there: there}, slog.New(slog.DiscardHandler)
+			link, log := &foundLink{there: tc.there}, slog.New(slog.DiscardHandler)
 			var waiting []func() // goroutines that have no processor yet
 			b := NewBook(Host{
 				Link: link, Clock: rt.SystemClock{}, Log: log, Go: func(fn func()) { waiting = append(waiting, fn) }, Metrics: NewMetrics(),
@@ -60,7 +63,7 @@ func TestFoundLeg(t *testing.T) {
 				Recovered: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "found_total", Help: "Legs found."}, []string{"how"}),
 			})
 			b.Accept(t.Context())
-			spec := Spec{TenantID: uuid.New(), AgentID: uuid.New(), Extension: "1001", Domain: "127.0.0.1", Mode: Held}
+			spec := Spec{TenantID: uuid.New(), AgentID: uuid.New(), Extension: "1001", Domain: "127.0.0.1", Mode: tc.mode}
 			require.NoError(t, b.Hold(spec))
 			ev := esl.NewEvent("DUMP")
 			for name, value := range map[string]string{
@@ -85,9 +88,9 @@ func TestFoundLeg(t *testing.T) {
 			}
 			p.timers.Stop()
 			p.tell()
-			require.Equal(t, there, p.state.Load().Up)
+			require.Equal(t, tc.there || tc.mode == OnHook, p.state.Load().Up)
 			require.Empty(t, link.told)
-			if there {
+			if tc.there {
 				require.Equal(t, leg, p.leg)
 			} else {
 				require.Empty(t, p.leg)

@@ -30,7 +30,7 @@ const (
 	settledLeg = 10 * time.Second
 	// checkEvery repeats a look for a leg whose end or answer is overdue.
 	checkEvery = 5 * time.Second
-	// strayTimeout is how long a leg that was found on the switch waits for somebody to hold its phone.
+	// strayTimeout is how long a leg that was found on the switch waits for somebody to hold its phone, or, of a phone on the hook, for its call.
 	strayTimeout = time.Minute
 	// ConnectTimeout is how long a caller, and an agent who dials, wait for a held phone that is being connected.
 	ConnectTimeout = 5 * time.Second
@@ -55,7 +55,7 @@ type timerKind int
 const (
 	timerRedial  timerKind = iota // the held leg is due to be dialed
 	timerOverdue                  // timeout of an originate, or of a killed leg's end
-	timerStray                    // timeout of a found leg that nobody holds
+	timerStray                    // timeout of a found leg that nobody has
 	timerWanted                   // timeout of a held leg that a caller waits for
 )
 
@@ -235,7 +235,9 @@ func (p *phone) tell() {
 func (p *phone) hold(ctx context.Context, spec Spec) {
 	before := p.spec
 	p.spec = spec
-	p.disarm(timerStray)
+	if spec.Mode == Held {
+		p.disarm(timerStray)
+	}
 	if account(before.Extension, before.Domain) != account(spec.Extension, spec.Domain) {
 		p.book.rename(p, before, spec)
 	}
@@ -246,6 +248,7 @@ func (p *phone) hold(ctx context.Context, spec Spec) {
 	}
 	switch {
 	case p.claim != nil:
+	case before.Mode == OnHook && spec.Mode == OnHook && p.timers.Armed(timerStray): // its call is being found
 	case p.phase != legNone && (spec.Mode == OnHook || before.Extension != spec.Extension || before.Domain != spec.Domain):
 		p.hangup(ctx)
 	case p.phase == legNone && spec.Mode == Held:
