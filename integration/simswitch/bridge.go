@@ -318,15 +318,7 @@ func (ch *bridging) afterBridgeA(b *channel) {
 }
 
 // parkNow takes the channel out of its extension into a park.
-func (ch *bridging) parkNow() {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	if ch.state < csHangup && ch.hangupCause == causeNone {
-		ch.way.transferring, ch.way.led = true, true
-		ch.state = csPark
-		ch.notify()
-	}
-}
+func (ch *bridging) parkNow() { ch.way.lead(csPark, nil) }
 
 // transferAfterBridge takes "extension:dialplan:context", once.
 func (ch *bridging) transferAfterBridge() {
@@ -340,17 +332,22 @@ func (sw *Switch) uuidBridge(a, b *channel) bool {
 	if a == b || !a.up() || !b.up() || !a.isAnswered() || !b.isAnswered() {
 		return false
 	}
-	b.mu.Lock()
-	b.way.transferring, b.way.led = true, true
-	b.state = csConsumeMedia
-	b.notify()
-	b.mu.Unlock()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.way.transferring, a.way.led = true, true
-	a.bridge.wanted = b
-	a.state = csSoftExecute
-	a.notify()
+	return b.way.lead(csConsumeMedia, nil) && a.way.lead(csSoftExecute, func() { a.bridge.wanted = b })
+}
+
+// lead takes the channel out of what it does, unless it is hung up; also, unless nil, runs before it goes on.
+func (ch *routing) lead(to chanState, also func()) bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.state >= csHangup || ch.hangupCause != causeNone {
+		return false
+	}
+	ch.transferring, ch.led = true, true
+	if also != nil {
+		also()
+	}
+	ch.state = to
+	ch.notify()
 	return true
 }
 

@@ -261,6 +261,30 @@ func TestUUIDBridge(t *testing.T) {
 	require.Equal(t, "true", b.esl.api("uuid_exists "+ids[1]))
 }
 
+// TestUUIDBridgeOfOneWhoLeaves: the first of two ends while the switch looks at them. It stays ended.
+func TestUUIDBridgeOfOneWhoLeaves(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var legs []*channel
+	for _, user := range []string{"answer-425", "answer-1000"} {
+		id := uuid.NewString()
+		require.Contains(t, b.originate(",origination_uuid="+id, user, "rm_park XML ringmaster"), "+OK")
+		b.esl.event(id, "CHANNEL_PARK")
+		legs = append(legs, b.sw.channel(id))
+	}
+	legs[1].mu.Lock() // it is asked whether it is there once the first was
+	bridged := make(chan bool, 1)
+	go func() { bridged <- b.sw.uuidBridge(legs[0], legs[1]) }()
+	require.Never(t, func() bool { return len(bridged) > 0 }, 50*time.Millisecond, 10*time.Millisecond)
+	legs[0].hangup(causeNormalClearing)
+	<-legs[0].gone
+	legs[1].mu.Unlock()
+	require.False(t, <-bridged)
+	require.True(t, legs[1].up())
+	b.esl.api("uuid_kill " + legs[1].uuid)
+	require.Eventually(t, func() bool { return b.sw.Live() == 0 }, 20*time.Second, 5*time.Millisecond)
+}
+
 // TestDTMF proves that digits are told as events and reach the other side, by RFC 4733 or by SIP INFO.
 func TestDTMF(t *testing.T) {
 	t.Parallel()
