@@ -26,6 +26,9 @@ func (cmd serveCmd) Run(ctx context.Context, e env) error {
 	defer lines.Close()
 	e.stderr = lines
 	log := logger(e, c.Log)
+	if err := slackenMonitor(); err != nil {
+		log.DebugContext(ctx, "slackening the runtime's monitor failed", "error", err)
+	}
 	for _, w := range controller.FileWarnings(cmd.file(e)) {
 		log.WarnContext(ctx, "configuration warning", "key", w.Key, "warning", w.Message)
 	}
