@@ -76,6 +76,7 @@ func partsOf(ctx context.Context, failed func(context.Context, error) error, ask
 	for _, ask := range asks {
 		p := &part{failed: failed, ctx: ctx}
 		p.resume, p.stop = iter.Pull(func(yield func(struct{}) bool) {
+			growStack()
 			p.await = func() bool { return yield(struct{}{}) }
 			p.err = ask(db.New(p))
 		})

@@ -92,6 +92,7 @@ func (s *Store) Persist(ctx context.Context, tenantID uuid.UUID, fn func(*Tx) er
 }
 
 func (s *Store) run(ctx context.Context, in txScope, fn func(*Tx) error) error {
+	growStack()
 	conflicts, losses := 0, 0
 	for {
 		err := s.once(ctx, in, fn)

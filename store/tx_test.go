@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -316,6 +317,19 @@ func BenchmarkInTenant(b *testing.B) {
 				return err
 			})
 			require.NoError(b, err)
+		}
+	})
+	b.Run("together in a new goroutine", func(b *testing.B) {
+		read := func(q *db.Queries) error {
+			_, err := q.GetTenantDataKey(b.Context(), tenantID)
+			return err
+		}
+		done := make(chan error)
+		for b.Loop() {
+			go func() {
+				done <- st.InTenant(b.Context(), tenantID, func(tx *store.Tx) error { return tx.Together(b.Context(), read, read, read) })
+			}()
+			require.NoError(b, <-done)
 		}
 	})
 	b.Run("plain query", func(b *testing.B) {
