@@ -45,7 +45,7 @@ func (b *agentBridge) agentGone(ctx context.Context, reason string) state {
 	switch {
 	case waited:
 	case b.hadAgent: // they may have hung up while they were found
-		b.line.lookAgain(ctx)
+		b.line.lookAgain()
 	default:
 		b.line.resume(ctx, b.state) // after a restart nobody waits for the outcome
 	}

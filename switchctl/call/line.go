@@ -32,8 +32,7 @@ type callerLine struct {
 	voice      *voice
 	waiters    []chan<- error // of Leg.Answer
 	reattaches int            // uuid_transfer to rm_reattach without a socket so far
-	// again: the caller was looked for a second time, since whoever they were bridged with had left.
-	again bool
+	again      int            // how often the caller was looked for anew, since whoever they were bridged with had left
 }
 
 // steered reports whether the call is steered over the host link alone.
@@ -280,8 +279,8 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 		l.kill(ctx, ledger.CauseNormalClearing) // the agent has ended the call while we were away
 		return next, nil
 	}
-	if found && l.hadAgent && m.other != "" && !l.again { // whoever that was has left since, and may have been the agent
-		l.lookAgain(ctx)
+	if found && l.hadAgent && m.other != "" && l.again < maxAgain { // whoever that was has left since, and may have been the agent
+		l.lookAgain()
 		return next, nil
 	}
 	if found {
@@ -298,11 +297,17 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 	return next, nil
 }
 
+const (
+	// againPause is how long after the end of a leg the caller is looked for: the switch may take them for bridged until then.
+	againPause = 200 * time.Millisecond
+	maxAgain   = 3
+)
+
 // lookAgain has a call that was found again, and whose agent is gone, go on once the switch has told whether the agent has hung up.
-func (l *callerLine) lookAgain(ctx context.Context) {
-	l.again, l.recovered = true, true
-	l.arm(timerSocket, socketTimeout) // the look may fail
-	l.probe(ctx)
+func (l *callerLine) lookAgain() {
+	l.again++
+	l.recovered = true
+	l.arm(timerSocket, againPause)
 }
 
 // channelVanished: the switch has no such channel. Its record closes the call; without one the call was lost, or never
