@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -32,6 +33,9 @@ func TestCallsAreCountedAsTheyChange(t *testing.T) {
 	}
 	fold := func() {
 		require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
+			if _, err := tx.Q.CallChangesFold(t.Context(), 3, time.Now()); err != nil {
+				return err
+			}
 			_, err := tx.Q.CallDeltasFold(t.Context(), 3)
 			return err
 		}))
@@ -79,7 +83,7 @@ func TestCallsAreCountedAsTheyChange(t *testing.T) {
 	check("some are folded")
 	exec("UPDATE calls SET disposition = 'no_sale', agent_id = $2 WHERE id = $1", first, late)
 	end(inbound)
-	for storetest.Count(t, st, "SELECT count(*) FROM call_deltas") > 0 {
+	for storetest.Count(t, st, "SELECT count(*) FROM call_changes") > 0 {
 		fold()
 	}
 	check("all are folded")
@@ -95,6 +99,9 @@ func TestCallsAreCountedAsTheyChange(t *testing.T) {
 	exec("DELETE FROM call_counts")
 	exec("DELETE FROM call_totals")
 	exec("DELETE FROM calls WHERE id = $1", second)
+	unfolded := begin(&campaigns[1], "outbound")
+	exec("UPDATE calls SET agent_id = $2 WHERE id = $1", unfolded, agent)
+	end(unfolded)
 	recount := func() {
 		require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
 			_, err := tx.Pgx().Exec(t.Context(), "SELECT recount_calls()")
@@ -117,5 +124,5 @@ func TestCallsAreCountedAsTheyChange(t *testing.T) {
 	check("counted once more")
 	n, err := st.Read(tenant).CountCalls(t.Context(), db.CountCallsParams{TenantID: tenant})
 	require.NoError(t, err)
-	require.EqualValues(t, 2, n)
+	require.EqualValues(t, 3, n)
 }

@@ -14,6 +14,9 @@ import (
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
+// tellsEndsInOneRow is the migration that tells a call's end for figures and counts together.
+const tellsEndsInOneRow = 92
+
 // What goes on while the way of counting changes, to and fro, is counted once, and so is what comes of it.
 func TestFiguresAreCountedOnceWhileTheirWayChanges(t *testing.T) {
 	t.Parallel()
@@ -75,5 +78,21 @@ func TestFiguresAreCountedOnceWhileTheirWayChanges(t *testing.T) {
 	exec("UPDATE calls SET status = 'failed', end_time = now(), hangup_cause = 'X' WHERE status = 'dialing'")
 	exec("DELETE FROM live_calls WHERE call_id IN (SELECT id FROM calls WHERE end_time IS NOT NULL)")
 	exec("UPDATE leads SET status = 'exhausted' WHERE status = 'dialing'")
+	ended, want = []string{"lead:exhausted 3", "lead:retry 1"}, map[string]int64{
+		"lead:retry": 1, "lead:exhausted": 3, "lead:connected": 1, "call:answered": 2, "call:failed": 2, "cause:X": 2, "persons": 2,
+	}
+	require.Equal(t, ended, kept())
+	require.Equal(t, want, figures())
+	_, err = provider.DownTo(t.Context(), tellsEndsInOneRow-1)
+	require.NoError(t, err)
 	require.Equal(t, []string{"call:failed 2", "cause:X 2", "lead:exhausted 3", "lead:retry 1"}, kept())
+	counted := func() int {
+		return storetest.Count(t, st, "SELECT coalesce(sum(n), 0)::int FROM call_deltas WHERE status = 'failed'")
+	}
+	require.Equal(t, 2, counted())
+	exec("UPDATE calls SET disposition = 'sale' WHERE status = 'failed'")
+	_, err = provider.Up(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, counted())
+	require.Equal(t, want, figures())
 }

@@ -28,7 +28,7 @@ const (
 	foldTimeout = 30 * time.Second
 )
 
-// The figures of migrations 0010 and 0080.
+// The figures of migrations 0010 and 0080, told as migration 0092 has it.
 const (
 	Lead            = "lead"  // by status
 	Call            = "call"  // by status
@@ -117,7 +117,10 @@ func (k *Keeper) Fold(ctx context.Context) error {
 		}
 		return taken, tx.Q.CampaignCountsRollUp(ctx, old)
 	})
-	calls := k.fold(ctx, func(tx *store.Tx) (int64, error) { return tx.Q.CallDeltasFold(ctx, foldBatch) })
+	calls := errors.Join(
+		k.fold(ctx, func(tx *store.Tx) (int64, error) { return tx.Q.CallChangesFold(ctx, foldBatch, old) }),
+		k.fold(ctx, func(tx *store.Tx) (int64, error) { return tx.Q.CallDeltasFold(ctx, foldBatch) }),
+	)
 	return errors.Join(fault.Wrap("fold the figures of campaigns", campaigns), fault.Wrap("fold the counts of calls", calls))
 }
 

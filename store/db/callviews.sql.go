@@ -154,6 +154,11 @@ SELECT (coalesce((
       WHERE d.tenant_id = $2 AND d.agent_id = coalesce($3::uuid, '00000000-0000-0000-0000-000000000000')
         AND ($4::uuid IS NULL OR d.campaign_id = $4)
         AND ($1::text IS NULL OR d.disposition = $1)
+      UNION ALL
+      SELECT h.direction, h.status, h.n FROM call_changes h
+      WHERE h.tenant_id = $2 AND ($3::uuid IS NULL OR h.agent_id = $3)
+        AND ($4::uuid IS NULL OR h.campaign_id = $4)
+        AND ($1::text IS NULL OR h.disposition = $1)
     ) f
     WHERE ($5::text IS NULL OR f.status = $5)
       AND ($6::text IS NULL OR f.direction = $6)), 0)
@@ -175,7 +180,7 @@ type CountCallsParams struct {
 	Direction   *string
 }
 
-// CountCalls counts calls by what is kept of those that have ended (migrations 0051 and 0056: by disposition, or in total), and those that have
+// CountCalls counts calls by what is kept of those that have ended (migrations 0051, 0056 and 0092: by disposition, or in total), and those that have
 // not.
 func (q *Queries) CountCalls(ctx context.Context, arg CountCallsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, countCalls,

@@ -12,11 +12,24 @@ import (
 	"github.com/google/uuid"
 )
 
+const callChangesFold = `-- name: CallChangesFold :one
+SELECT fold_call_changes($1::int, $2::timestamptz)::bigint AS taken
+`
+
+// CallChangesFold moves up to a batch of ended calls' changes into the figures of campaigns and the counts of calls (migration 0092) and tells how many
+// it took.
+func (q *Queries) CallChangesFold(ctx context.Context, batch int32, old time.Time) (int64, error) {
+	row := q.db.QueryRow(ctx, callChangesFold, batch, old)
+	var taken int64
+	err := row.Scan(&taken)
+	return taken, err
+}
+
 const callDeltasFold = `-- name: CallDeltasFold :one
 SELECT fold_call_deltas($1::int)::bigint AS taken
 `
 
-// CallDeltasFold moves up to a batch of changes into the counts of calls (migration 0056) and tells how many it took.
+// CallDeltasFold moves what counting anew has found, or a version before has told, into the counts of calls (migration 0056).
 func (q *Queries) CallDeltasFold(ctx context.Context, batch int32) (int64, error) {
 	row := q.db.QueryRow(ctx, callDeltasFold, batch)
 	var taken int64
@@ -85,6 +98,10 @@ FROM (
   UNION ALL
   SELECT d.figure, d.minute, d.n FROM campaign_deltas d WHERE d.tenant_id = $2 AND d.campaign_id = $3
   UNION ALL
+  SELECT e.figure, e.minute, e.n * h.n FROM call_changes h CROSS JOIN LATERAL call_figures(h.status, h.hangup_cause, h.agent_id, h.answered_by_amd,
+    h.abandoned, h.queued_at, h.answer_time, h.agent_connect_time, h.end_time) e
+  WHERE h.tenant_id = $2 AND h.campaign_id = $3 AND h.direction = 'outbound'
+  UNION ALL
   SELECT 'lead:' || l.status, timestamptz 'epoch', 1 FROM leads l
   WHERE l.tenant_id = $2 AND l.campaign_id = $3 AND l.status IN ('dialing', 'connected')
   UNION ALL
@@ -110,7 +127,7 @@ type CampaignFiguresRow struct {
 	Lately int64
 }
 
-// Campaigns' figures: kept by triggers (migrations 0010 and 0080), summed here over what is folded and what is not.
+// Campaigns' figures: kept by triggers (migrations 0010, 0080 and 0092), summed here over what is folded and what is not.
 // CampaignFigures gives each of a campaign's figures, and, of those that stand by the minute, the sum since a moment. What is in a call isn't kept:
 // the tenant's live calls and the leads in one are read themselves.
 func (q *Queries) CampaignFigures(ctx context.Context, arg CampaignFiguresParams) ([]CampaignFiguresRow, error) {

@@ -151,6 +151,23 @@ type Call struct {
 	AmdMachine        *string
 }
 
+type CallChange struct {
+	TenantID         uuid.UUID
+	CampaignID       *uuid.UUID
+	AgentID          *uuid.UUID
+	QueuedAt         *time.Time
+	AnswerTime       *time.Time
+	AgentConnectTime *time.Time
+	EndTime          time.Time
+	N                int16
+	Abandoned        bool
+	Direction        string
+	Status           string
+	HangupCause      string
+	Disposition      *string
+	AnsweredByAmd    *string
+}
+
 type CallCount struct {
 	TenantID    uuid.UUID
 	AgentID     uuid.UUID

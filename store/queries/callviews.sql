@@ -41,7 +41,7 @@ WHERE c.tenant_id = @tenant_id
   AND (sqlc.narg('until')::timestamptz IS NULL OR c.created_at < sqlc.narg('until'))
 ORDER BY c.id DESC LIMIT @page_limit OFFSET @page_offset;
 
--- CountCalls counts calls by what is kept of those that have ended (migrations 0051 and 0056: by disposition, or in total), and those that have
+-- CountCalls counts calls by what is kept of those that have ended (migrations 0051, 0056 and 0092: by disposition, or in total), and those that have
 -- not.
 -- name: CountCalls :one
 SELECT (coalesce((
@@ -60,6 +60,11 @@ SELECT (coalesce((
       WHERE d.tenant_id = @tenant_id AND d.agent_id = coalesce(sqlc.narg('agent_id')::uuid, '00000000-0000-0000-0000-000000000000')
         AND (sqlc.narg('campaign_id')::uuid IS NULL OR d.campaign_id = sqlc.narg('campaign_id'))
         AND (sqlc.narg('disposition')::text IS NULL OR d.disposition = sqlc.narg('disposition'))
+      UNION ALL
+      SELECT h.direction, h.status, h.n FROM call_changes h
+      WHERE h.tenant_id = @tenant_id AND (sqlc.narg('agent_id')::uuid IS NULL OR h.agent_id = sqlc.narg('agent_id'))
+        AND (sqlc.narg('campaign_id')::uuid IS NULL OR h.campaign_id = sqlc.narg('campaign_id'))
+        AND (sqlc.narg('disposition')::text IS NULL OR h.disposition = sqlc.narg('disposition'))
     ) f
     WHERE (sqlc.narg('status')::text IS NULL OR f.status = sqlc.narg('status'))
       AND (sqlc.narg('direction')::text IS NULL OR f.direction = sqlc.narg('direction'))), 0)

@@ -1,4 +1,4 @@
--- Campaigns' figures: kept by triggers (migrations 0010 and 0080), summed here over what is folded and what is not.
+-- Campaigns' figures: kept by triggers (migrations 0010, 0080 and 0092), summed here over what is folded and what is not.
 
 -- CampaignFigures gives each of a campaign's figures, and, of those that stand by the minute, the sum since a moment. What is in a call isn't kept:
 -- the tenant's live calls and the leads in one are read themselves.
@@ -8,6 +8,10 @@ FROM (
   SELECT c.figure, c.minute, c.n FROM campaign_counts c WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id
   UNION ALL
   SELECT d.figure, d.minute, d.n FROM campaign_deltas d WHERE d.tenant_id = @tenant_id AND d.campaign_id = @campaign_id
+  UNION ALL
+  SELECT e.figure, e.minute, e.n * h.n FROM call_changes h CROSS JOIN LATERAL call_figures(h.status, h.hangup_cause, h.agent_id, h.answered_by_amd,
+    h.abandoned, h.queued_at, h.answer_time, h.agent_connect_time, h.end_time) e
+  WHERE h.tenant_id = @tenant_id AND h.campaign_id = @campaign_id AND h.direction = 'outbound'
   UNION ALL
   SELECT 'lead:' || l.status, timestamptz 'epoch', 1 FROM leads l
   WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id AND l.status IN ('dialing', 'connected')
@@ -51,6 +55,11 @@ INSERT INTO campaign_counts AS c (tenant_id, campaign_id, figure, n)
 SELECT p.tenant_id, p.campaign_id, p.figure, sum(p.n) FROM past p GROUP BY 1, 2, 3
 ON CONFLICT (tenant_id, campaign_id, figure, minute) DO UPDATE SET n = c.n + excluded.n;
 
--- CallDeltasFold moves up to a batch of changes into the counts of calls (migration 0056) and tells how many it took.
+-- CallChangesFold moves up to a batch of ended calls' changes into the figures of campaigns and the counts of calls (migration 0092) and tells how many
+-- it took.
+-- name: CallChangesFold :one
+SELECT fold_call_changes(@batch::int, @old::timestamptz)::bigint AS taken;
+
+-- CallDeltasFold moves what counting anew has found, or a version before has told, into the counts of calls (migration 0056).
 -- name: CallDeltasFold :one
 SELECT fold_call_deltas(@batch::int)::bigint AS taken;
