@@ -230,17 +230,17 @@ func (r *callsRun) measure(ctx context.Context) (*CallsResult, error) {
 	if err := retry.Pause(ctx, settle); err != nil {
 		return nil, err
 	}
+	if r.o.Statements != "" { // what the extension writes is nothing that goes on at rest
+		if err := meter.WatchStatements(ctx); err != nil {
+			return nil, err
+		}
+	}
 	idle, err := r.reading(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := retry.Pause(ctx, atRest); err != nil {
 		return nil, err
-	}
-	if r.o.Statements != "" {
-		if err := meter.WatchStatements(ctx); err != nil {
-			return nil, err
-		}
 	}
 	before, err := r.reading(ctx)
 	if err != nil {
