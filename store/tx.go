@@ -52,6 +52,15 @@ type Tx struct {
 // returned from the transaction's function they are translated.
 func (t *Tx) Pgx() pgx.Tx { return t.tx }
 
+// JobDone deletes a job that is being worked, with what the transaction makes of it: River, which says then that it is done, finds it gone, and has
+// neither a row to change nor one to delete later.
+func (t *Tx) JobDone(ctx context.Context, job int64) error {
+	if _, err := t.tx.Exec(ctx, "DELETE FROM river_job WHERE id = $1 AND state = 'running'", job); err != nil {
+		return fmt.Errorf("delete a job that is done: %w", translate(err))
+	}
+	return nil
+}
+
 // Enqueue adds a job to River's queue in this transaction.
 func (t *Tx) Enqueue(ctx context.Context, args river.JobArgs, opts *river.InsertOpts) error {
 	inserted, err := t.store.river.InsertTx(ctx, t.tx, args, opts)

@@ -78,7 +78,7 @@ func retryDelay(attempts int, at float64) time.Duration {
 // Work implements river.Worker.
 func (w *worker) Work(ctx context.Context, job *river.Job[ProcessArgs]) error {
 	l, args := w.library, job.Args
-	err := l.Process(ctx, args.TenantID, args.CallID)
+	err := l.process(ctx, args.TenantID, args.CallID, job.ID)
 	if err == nil {
 		return nil
 	}
@@ -134,6 +134,11 @@ func (l *Library) fail(ctx context.Context, args ProcessArgs, cause error) error
 
 // Process takes a finished recording to its object. It may run again after any failure, also one between its steps.
 func (l *Library) Process(ctx context.Context, tenantID, callID uuid.UUID) error {
+	return l.process(ctx, tenantID, callID, 0)
+}
+
+// process ends its job, if there is one, in the transaction of the last step.
+func (l *Library) process(ctx context.Context, tenantID, callID uuid.UUID, job int64) error {
 	row, err := l.row(ctx, tenantID, callID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil // an earlier run found nothing in it
@@ -146,7 +151,7 @@ func (l *Library) Process(ctx context.Context, tenantID, callID uuid.UUID) error
 		return fmt.Errorf("process recording: decode its parts: %w", err)
 	}
 	if Status(row.Recording.Status) == StatusReady {
-		return l.forget(ctx, tenantID, callID, parts)
+		return l.forget(ctx, tenantID, callID, parts, job)
 	}
 	file, err := l.assemble(ctx, row, parts)
 	if errors.Is(err, errNothing) {
@@ -169,7 +174,7 @@ func (l *Library) Process(ctx context.Context, tenantID, callID uuid.UUID) error
 	if err := l.ready(ctx, row, key, file, stored); err != nil {
 		return fmt.Errorf("process recording: %w", err)
 	}
-	return l.forget(ctx, tenantID, callID, parts)
+	return l.forget(ctx, tenantID, callID, parts, job)
 }
 
 // assembled is the one file that is uploaded.
@@ -410,14 +415,21 @@ func (l *Library) SignAgain(ctx context.Context, tenantID, callID, eventID uuid.
 }
 
 // forget deletes the local files of a recording that is kept elsewhere, and then their names.
-func (l *Library) forget(ctx context.Context, tenantID, callID uuid.UUID, parts []part) error {
+func (l *Library) forget(ctx context.Context, tenantID, callID uuid.UUID, parts []part, job int64) error {
 	for _, p := range parts {
 		if err := removeIfThere(p.Path); err != nil {
 			return fmt.Errorf("delete a local recording: %w", err)
 		}
 	}
 	err := l.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
-		return tx.Q.ForgetRecordingFiles(ctx, tenantID, callID)
+		forget := func(q *db.Queries) error { return q.ForgetRecordingFiles(ctx, tenantID, callID) }
+		if job == 0 {
+			return forget(tx.Q)
+		}
+		if err := tx.Later(ctx, forget); err != nil {
+			return err
+		}
+		return tx.JobDone(ctx, job)
 	})
 	if err != nil {
 		return fmt.Errorf("forget local recordings: %w", err)
