@@ -148,7 +148,7 @@ func (b *bundle) scoped(t *testing.T, scopes ...string) apitest.Client {
 	return b.client(b.key(t, b.tenant, account.KeyInput{Scopes: scopes}))
 }
 
-// call inserts a finished call of the tenant.
+// call inserts a call of the tenant, with its unit when it goes on.
 func (b *bundle) call(t *testing.T, tenant uuid.UUID, campaign *uuid.UUID, columns string, values ...any) uuid.UUID {
 	t.Helper()
 	id := storetest.NewID(t)
@@ -160,7 +160,15 @@ func (b *bundle) call(t *testing.T, tenant uuid.UUID, campaign *uuid.UUID, colum
 		sql.WriteString(", $" + strconv.Itoa(4+i))
 	}
 	storetest.Exec(t, b.st, tenant, sql.String()+")", append(args, values...)...)
+	b.unit(t, tenant, id)
 	return id
+}
+
+// unit inserts the unit of a call that goes on.
+func (b *bundle) unit(t *testing.T, tenant, call uuid.UUID) {
+	t.Helper()
+	storetest.Exec(t, b.st, tenant, `INSERT INTO live_calls (tenant_id, unit_id, call_id, campaign_id, node)
+		SELECT tenant_id, id, id, campaign_id, node FROM calls WHERE id = $1 AND end_time IS NULL`, call)
 }
 
 // problem is an error of the Public API.

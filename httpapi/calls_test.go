@@ -118,6 +118,7 @@ func TestCallsByCursorAndTime(t *testing.T) {
 		ids = append(ids, id.String())
 		storetest.Exec(t, b.st, b.tenant, `INSERT INTO calls (tenant_id, id, node, fs_uuid, direction, from_number, to_number, created_at)
 			VALUES ($1, $2::uuid, 'n1', $2::uuid::text, 'outbound', '+918000000001', '+919812345678', $3)`, b.tenant, id, at)
+		b.unit(t, b.tenant, id)
 	}
 	var seen []string
 	page := list("page_size=2")

@@ -51,7 +51,7 @@ func TestSupervisorFloor(t *testing.T) {
 	require.Equal(t, call, floor.AICalls[0].CallID)
 	require.Equal(t, 67, floor.AICalls[0].DurationS)
 	require.Equal(t, escalation, floor.AICalls[0].Escalation.ID)
-	require.Equal(t, int64(1), floor.KPIs.CallsLive)
+	require.Equal(t, int64(2), floor.KPIs.CallsLive)
 	require.Equal(t, int64(2), floor.KPIs.CallsToday)
 	require.Equal(t, 1, floor.KPIs.AgentsOnCall)
 	require.InDelta(t, 10, floor.KPIs.AvgWaitS, 0.1)

@@ -114,7 +114,6 @@ func (b *bundle) supervisor(t *testing.T, extension string) (apitest.Client, uui
 func (b *bundle) liveCall(t *testing.T, tenant uuid.UUID) uuid.UUID {
 	t.Helper()
 	call := b.call(t, tenant, nil, ", status, answer_time", "answered", b.clock.Now())
-	storetest.Exec(t, b.st, tenant, "INSERT INTO live_calls (tenant_id, unit_id, call_id, node) VALUES ($1, $2, $2, 'n1')", tenant, call)
 	storetest.Exec(t, b.st, tenant, `INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, ws_url, status, started_at)
 		VALUES ($1, $2, $3, $2, 'ws://x', 'active', $4)`, tenant, storetest.NewID(t), call, b.clock.Now().Add(-7*time.Second))
 	return call

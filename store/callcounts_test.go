@@ -23,11 +23,13 @@ func TestCallsAreCountedAsTheyChange(t *testing.T) {
 	exec := func(sql string, args ...any) { storetest.Exec(t, st, tenant, sql, args...) }
 	begin := func(campaign *uuid.UUID, direction string) uuid.UUID {
 		id := storetest.NewID(t)
-		exec(`INSERT INTO calls (tenant_id, id, campaign_id, node, fs_uuid, direction, from_number, to_number)
+		exec(`WITH unit AS (INSERT INTO live_calls (tenant_id, unit_id, call_id, node) VALUES ($1, $2, $2, 'n'))
+			INSERT INTO calls (tenant_id, id, campaign_id, node, fs_uuid, direction, from_number, to_number)
 			VALUES ($1, $2, $3, 'n', $2::uuid::text, $4, '+918000000001', '+919876543210')`, tenant, id, campaign, direction)
 		return id
 	}
 	end := func(id uuid.UUID) {
+		exec("DELETE FROM live_calls WHERE call_id = $1", id)
 		exec(`UPDATE calls SET status = CASE WHEN answer_time IS NULL THEN 'failed' ELSE 'completed' END, end_time = now(), hangup_cause = 'X'
 			WHERE id = $1`, id)
 	}

@@ -48,14 +48,15 @@ func TestRefusedRows(t *testing.T) {
 	requireConstraint(t, session(), store.KindUnique, "ai_sessions_one_live_per_call")
 	storetest.Exec(t, st, tenantID, "UPDATE ai_sessions SET status = 'ended', outcome = 'hangup', ended_at = now() WHERE call_id = $1", call)
 	require.NoError(t, session(), "a call may have a second session after its first")
-	unit := func(kind string) error {
+	unit := func(id uuid.UUID, kind string) error {
 		return storetest.TryExec(t, st, tenantID, "INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, node) VALUES ($1, $2, $3, $4, 'n')",
-			tenantID, storetest.NewID(t), call, kind)
+			tenantID, id, call, kind)
 	}
-	require.NoError(t, unit("call"))
-	requireConstraint(t, unit("call"), store.KindUnique, "live_calls_call_once")
-	require.NoError(t, unit("transfer"))
-	require.NoError(t, unit("transfer"))
+	require.NoError(t, unit(call, "call"))
+	requireConstraint(t, unit(call, "call"), store.KindUnique, "live_calls_pkey")
+	requireConstraint(t, unit(storetest.NewID(t), "call"), store.KindCheck, "live_calls_unit_is_call")
+	require.NoError(t, unit(storetest.NewID(t), "transfer"))
+	require.NoError(t, unit(storetest.NewID(t), "transfer"))
 
 	for _, refused := range []struct {
 		name, sql, constraint string

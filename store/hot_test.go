@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,4 +69,53 @@ func TestClaimsWriteNoIndex(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrNotFound)
 		return nil
 	}))
+}
+
+// What is noted of a call up to its end writes no index, but who has it; what is noted of its recording writes none.
+func TestACallsEndWritesNoIndex(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.Tenant(t, st)
+	call := storetest.OpenCall(t, st, tenant, nil, nil, nil)
+	storetest.Exec(t, st, tenant, "INSERT INTO recordings (tenant_id, id, call_id, local_path) VALUES ($1, $2, $2, '/a')", tenant, call)
+	month := storetest.Query[string](t, st, tenant, "SELECT tableoid::regclass::text FROM calls")[0]
+	now := time.Now()
+	require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+		_, err := tx.Q.CallMarkRinging(t.Context(), now, tenant, call)
+		require.NoError(t, err)
+		_, err = tx.Q.CallMarkAnswered(t.Context(), now, tenant, call)
+		require.NoError(t, err)
+		_, err = tx.Q.CallClose(t.Context(), db.CallCloseParams{
+			TenantID: tenant, ID: call, Status: "completed", AnswerTime: &now, EndTime: now, HangupCause: "NORMAL_CLEARING",
+		})
+		require.NoError(t, err)
+		updated, inNoIndex := hot(t, tx, month)
+		require.Equal(t, []int{3, 3}, []int{updated, inNoIndex})
+		_, err = tx.Q.FinishRecording(t.Context(), tenant, call)
+		require.NoError(t, err)
+		_, err = tx.Q.MarkRecordingReady(t.Context(), db.MarkRecordingReadyParams{TenantID: tenant, CallID: call, ReadyAt: now, Sha256: strings.Repeat("0", 64)})
+		require.NoError(t, err)
+		require.NoError(t, tx.Q.ForgetRecordingFiles(t.Context(), tenant, call))
+		updated, inNoIndex = hot(t, tx, "recordings")
+		require.Equal(t, []int{3, 3}, []int{updated, inNoIndex})
+		return nil
+	}))
+}
+
+// A tenant that is deleted leaves no units nor held events, though these name it by no foreign key.
+func TestUnitsGoWithTheirTenant(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant, other := storetest.Tenant(t, st), storetest.Tenant(t, st)
+	for _, owner := range []uuid.UUID{tenant, other} {
+		call := storetest.OpenCall(t, st, owner, nil, nil, nil)
+		storetest.Exec(t, st, owner, "INSERT INTO held_events (tenant_id, id, type, call_id, data, created_at) VALUES ($1, $2, 'x', $2, '{}', now())", owner, call)
+	}
+	require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.Pgx().Exec(t.Context(), "DELETE FROM tenants WHERE id = $1", tenant)
+		return err
+	}))
+	for _, table := range []string{"live_calls", "held_events"} {
+		require.Equal(t, 1, storetest.Count(t, st, "SELECT count(*) FROM "+table))
+	}
 }

@@ -23,10 +23,14 @@ WHERE x.relkind = 'I' AND NOT i.indisvalid AND x.relnamespace = current_schema()
   AND NOT EXISTS (SELECT FROM pg_inherits h JOIN pg_index j ON j.indexrelid = h.inhrelid WHERE h.inhparent = i.indexrelid AND j.indrelid = p.inhrelid)
 ORDER BY 1, 2`
 
-// dropUnused drops two indexes of River's, of jobs by their arguments and metadata, which nothing here asks for: of all that a job costs they were
-// the largest part. River's own maintenance passes over indexes that aren't there. And it drops the index in whose place migration 0089 has put
-// another, which is whole by now; one of a table with partitions can't be dropped CONCURRENTLY. One that somebody reads for long, a dump for one, is
-// left to the next start.
+// quietJobs has the table of jobs analyzed seldom: its few rows come and go, and statistics of each would be written every minute.
+const quietJobs = "ALTER TABLE river_job SET (autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000)"
+
+// dropUnused drops three indexes of River's, of jobs by their arguments, metadata and kinds, which nothing here asks for: of all that a job costs they
+// were the largest part. River's own maintenance passes over indexes that aren't there. And it drops indexes of calls: the one in whose place migration
+// 0089 has put another, which is whole by now; those by channel and by lead, which no query reads; and the open ones', which are found by their units
+// and of which each call's end was written to all indexes. One of a table with partitions can't be dropped CONCURRENTLY. One that somebody reads for
+// long, a dump for one, is left to the next start.
 func dropUnused(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	cfg := pool.Config().ConnConfig.Copy()
 	cfg.RuntimeParams["lock_timeout"] = strconv.FormatInt(schemaLockTimeout.Milliseconds(), 10)
@@ -35,8 +39,12 @@ func dropUnused(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error
 		return lostUnless(ctx, translate(err))
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is left on it
+	if _, err := conn.Exec(ctx, quietJobs); err != nil && !hasCode(err, codeLockTimeout, codeDeadlock) {
+		return lostUnless(ctx, translate(err))
+	}
 	for name, how := range map[string]string{
-		"river_job_args_index": "CONCURRENTLY ", "river_job_metadata_index": "CONCURRENTLY ", "calls_by_direction": "",
+		"river_job_args_index": "CONCURRENTLY ", "river_job_metadata_index": "CONCURRENTLY ", "river_job_kind": "CONCURRENTLY ",
+		"calls_by_direction": "", "calls_open": "", "calls_by_channel": "", "calls_by_lead": "",
 	} {
 		_, err := conn.Exec(ctx, "DROP INDEX "+how+"IF EXISTS "+name)
 		switch {

@@ -30,7 +30,7 @@ func fill(t *testing.T, st *store.Store, tenantID uuid.UUID, number string) {
 		"a"+tenantID.String()+"@example.test")
 	exec(`INSERT INTO api_keys (tenant_id, id, label, key_hash, key_prefix, last_four) VALUES ($1, $2, 'k', $3, 'svc_live_', 'abcd')`, hash)
 	exec(`INSERT INTO flows (tenant_id, id, name) VALUES ($1, $2, 'f')`)
-	exec(`INSERT INTO live_calls (tenant_id, unit_id, call_id, trunk_id, node) VALUES ($1, $2, $3, $4, 'n')`, call, trunk)
+	exec(`INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, trunk_id, node) VALUES ($1, $2, $3, 'transfer', $4, 'n')`, call, trunk)
 	exec(`INSERT INTO held_events (tenant_id, id, type, call_id, data, created_at) VALUES ($1, $2, 'x', $3, '{}', now())`, call)
 	exec(`INSERT INTO recordings (tenant_id, id, call_id) VALUES ($1, $2, $3)`, call)
 	exec(`INSERT INTO recording_access (tenant_id, id, call_id, recording_id, accessor, method) VALUES ($1, $2, $3, $3, 'x', 'stream')`, call)

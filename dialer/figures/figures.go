@@ -23,7 +23,7 @@ const (
 	// controllers may be apart.
 	minutesKept = abandonWindow + time.Hour
 	// foldEvery bounds the rows that a reader of figures adds up to what changes in that time.
-	foldEvery   = 5 * time.Second
+	foldEvery   = 10 * time.Second
 	foldBatch   = 50_000
 	foldTimeout = 30 * time.Second
 )

@@ -630,7 +630,7 @@ func (q *Queries) CallAnnounced(ctx context.Context, at time.Time, tenantID uuid
 const callAsksAgent = `-- name: CallAsksAgent :exec
 WITH unit AS (
   UPDATE live_calls l SET awaits_agent = l.awaits_agent OR $5::bool, waits_since = $1::timestamptz, wait_priority = $6
-  WHERE l.tenant_id = $3 AND l.call_id = $4 AND l.kind = 'call'
+  WHERE l.tenant_id = $3 AND l.unit_id = $4 AND l.kind = 'call'
 )
 UPDATE calls c SET queued_at = coalesce(c.queued_at, $1::timestamptz), agent_due = coalesce(c.agent_due, $2::timestamptz)
 WHERE c.tenant_id = $3 AND c.id = $4 AND c.end_time IS NULL
@@ -659,7 +659,7 @@ func (q *Queries) CallAsksAgent(ctx context.Context, arg CallAsksAgentParams) er
 }
 
 const callForgoesAgent = `-- name: CallForgoesAgent :exec
-UPDATE live_calls SET awaits_agent = false WHERE tenant_id = $1 AND call_id = $2 AND kind = 'call'
+UPDATE live_calls SET awaits_agent = false WHERE tenant_id = $1 AND unit_id = $2 AND kind = 'call'
 `
 
 // CallForgoesAgent notes that a call has no claim to an agent any more.
@@ -671,7 +671,7 @@ func (q *Queries) CallForgoesAgent(ctx context.Context, tenantID uuid.UUID, iD u
 const callOffered = `-- name: CallOffered :execrows
 WITH unit AS (
   UPDATE live_calls l SET awaits_agent = $5::bool, waits_since = $6::timestamptz
-  WHERE l.tenant_id = $3 AND l.call_id = $4 AND l.kind = 'call'
+  WHERE l.tenant_id = $3 AND l.unit_id = $4 AND l.kind = 'call'
 )
 UPDATE calls c SET queued_at = coalesce(c.queued_at, $1::timestamptz), agent_due = coalesce(c.agent_due, $2::timestamptz)
 WHERE c.tenant_id = $3 AND c.id = $4 /* month of c.id */ AND c.end_time IS NULL
@@ -715,7 +715,7 @@ func (q *Queries) CallUnserved(ctx context.Context, tenantID uuid.UUID, iD uuid.
 }
 
 const callWaitsNoMore = `-- name: CallWaitsNoMore :exec
-UPDATE live_calls SET waits_since = NULL WHERE tenant_id = $1 AND call_id = $2 AND kind = 'call' AND waits_since = $3::timestamptz
+UPDATE live_calls SET waits_since = NULL WHERE tenant_id = $1 AND unit_id = $2 AND kind = 'call' AND waits_since = $3::timestamptz
 `
 
 // CallWaitsNoMore notes the end of a wait that no agent has ended, unless another one has begun.

@@ -161,7 +161,7 @@ func (q *Queries) CallDecideAnswer(ctx context.Context, answeredByAmd string, te
 }
 
 const callIDsOpenOfNode = `-- name: CallIDsOpenOfNode :many
-SELECT id FROM calls WHERE node = $1::text AND end_time IS NULL
+SELECT call_id FROM live_calls WHERE node = $1::text AND kind = 'call'
 `
 
 func (q *Queries) CallIDsOpenOfNode(ctx context.Context, node string) ([]uuid.UUID, error) {
@@ -172,11 +172,11 @@ func (q *Queries) CallIDsOpenOfNode(ctx context.Context, node string) ([]uuid.UU
 	defer rows.Close()
 	items := []uuid.UUID{}
 	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
+		var call_id uuid.UUID
+		if err := rows.Scan(&call_id); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, call_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -489,12 +489,12 @@ func (q *Queries) CallStatusByID(ctx context.Context, tenantID uuid.UUID, iD uui
 }
 
 const callsOpenOfNode = `-- name: CallsOpenOfNode :many
-SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine FROM calls
-WHERE node = $1::text AND end_time IS NULL
-ORDER BY id
+SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, c.amd_machine FROM live_calls u JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
+WHERE u.node = $1::text AND u.kind = 'call' AND c.end_time IS NULL
+ORDER BY c.id
 `
 
-// CallsOpenOfNode reads the index of open calls, which end_time alone leads into.
+// CallsOpenOfNode finds open calls by their units: an index of them would have each call's end written to all indexes of calls.
 func (q *Queries) CallsOpenOfNode(ctx context.Context, node string) ([]Call, error) {
 	rows, err := q.db.Query(ctx, callsOpenOfNode, node)
 	if err != nil {
@@ -587,7 +587,7 @@ func (q *Queries) LiveUnitReroute(ctx context.Context, trunkID *uuid.UUID, tenan
 }
 
 const liveUnitsDeleteOfCall = `-- name: LiveUnitsDeleteOfCall :execrows
-DELETE FROM live_calls WHERE tenant_id = $1 AND call_id = $2
+DELETE FROM live_calls WHERE tenant_id = $1 AND (unit_id = $2 OR call_id = $2 AND kind = 'transfer')
 `
 
 func (q *Queries) LiveUnitsDeleteOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) (int64, error) {
@@ -599,7 +599,7 @@ func (q *Queries) LiveUnitsDeleteOfCall(ctx context.Context, tenantID uuid.UUID,
 }
 
 const liveUnitsOfCall = `-- name: LiveUnitsOfCall :many
-SELECT tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at, awaits_agent, rerouted_at, waits_since, wait_priority FROM live_calls WHERE tenant_id = $1 AND call_id = $2 ORDER BY opened_at
+SELECT tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at, awaits_agent, rerouted_at, waits_since, wait_priority FROM live_calls WHERE tenant_id = $1 AND (unit_id = $2 OR call_id = $2 AND kind = 'transfer') ORDER BY opened_at
 `
 
 func (q *Queries) LiveUnitsOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) ([]LiveCall, error) {

@@ -162,11 +162,11 @@ SELECT (coalesce((
     ) f
     WHERE ($5::text IS NULL OR f.status = $5)
       AND ($6::text IS NULL OR f.direction = $6)), 0)
-  + (SELECT count(*) FROM calls c WHERE c.tenant_id = $2 AND c.end_time IS NULL
+  + (SELECT count(*) FROM live_calls u JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
+  WHERE u.tenant_id = $2 AND u.kind = 'call' AND c.end_time IS NULL
   AND ($4::uuid IS NULL OR c.campaign_id = $4)
   AND ($3::uuid IS NULL OR c.agent_id = $3)
-  AND ($5::text IS NULL OR c.status = $5
-    AND (c.end_time IS NULL) = ($5 NOT IN ('completed', 'failed')))
+  AND ($5::text IS NULL OR c.status = $5)
   AND ($1::text IS NULL OR c.disposition = $1)
   AND ($6::text IS NULL OR c.direction = $6)))::bigint AS calls
 `
@@ -201,8 +201,10 @@ SELECT count(*) FROM (SELECT FROM calls c
 WHERE c.tenant_id = $1
   AND ($2::uuid IS NULL OR c.campaign_id = $2)
   AND ($3::uuid IS NULL OR c.agent_id = $3)
-  AND ($4::text IS NULL OR c.status = $4
-    AND (c.end_time IS NULL) = ($4 NOT IN ('completed', 'failed')))
+  AND ($4::text IS NULL OR c.status = $4)
+  AND (coalesce($4::text, 'failed') IN ('completed', 'failed') OR
+    c.id = ANY(ARRAY(SELECT u.call_id FROM live_calls u WHERE u.tenant_id = $1 AND u.kind = 'call'))
+    AND c.id >= (SELECT u.call_id FROM live_calls u WHERE u.tenant_id = $1 AND u.kind = 'call' ORDER BY u.call_id LIMIT 1))
   AND ($5::text IS NULL OR c.disposition = $5)
   AND ($6::text IS NULL OR c.direction = $6)
   AND c.id >= $7 AND c.id <= $8
@@ -462,8 +464,10 @@ FROM calls c JOIN tenants t ON t.id = c.tenant_id LEFT JOIN recordings r ON r.te
 WHERE c.tenant_id = $1
   AND ($2::uuid IS NULL OR c.campaign_id = $2)
   AND ($3::uuid IS NULL OR c.agent_id = $3)
-  AND ($4::text IS NULL OR c.status = $4
-    AND (c.end_time IS NULL) = ($4 NOT IN ('completed', 'failed')))
+  AND ($4::text IS NULL OR c.status = $4)
+  AND (coalesce($4::text, 'failed') IN ('completed', 'failed') OR
+    c.id = ANY(ARRAY(SELECT u.call_id FROM live_calls u WHERE u.tenant_id = $1 AND u.kind = 'call'))
+    AND c.id >= (SELECT u.call_id FROM live_calls u WHERE u.tenant_id = $1 AND u.kind = 'call' ORDER BY u.call_id LIMIT 1))
   AND ($5::text IS NULL OR c.disposition = $5)
   AND ($6::text IS NULL OR c.direction = $6)
   AND c.id < $7
@@ -496,7 +500,7 @@ type ListCallViewsRow struct {
 }
 
 // ListCallViews is planned by values: a campaign, an agent, a disposition, a direction and the status of a call that goes on each lead to an index,
-// and by a status that isn't a last one calls are among those without an end. A last status has none: when few calls of the newest have it, all are
+// and by a status that isn't a last one calls are among those that have a unit. A last status has none: when few calls of the newest have it, all are
 // read, up to the time that a read may take.
 // Calls are those of some time, which from_id and until_id bound by their ids, and before is the last call of the page before.
 func (q *Queries) ListCallViews(ctx context.Context, arg ListCallViewsParams) ([]ListCallViewsRow, error) {

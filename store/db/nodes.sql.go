@@ -18,7 +18,7 @@ SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id
   greatest(c.queued_at, (SELECT max(s.started_at) FROM ai_sessions s WHERE s.tenant_id = c.tenant_id AND s.call_id = c.id))
     - CASE WHEN c.answer_time IS NULL THEN interval '0' ELSE coalesce(n.last_seen_at - n.switch_seen_at, interval '0') END
   )::timestamptz AS lived_until
-FROM nodes n JOIN calls c ON c.node = n.id
+FROM nodes n JOIN live_calls u ON u.node = n.id AND u.kind = 'call' JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
 WHERE n.lost_at IS NOT NULL AND n.id <> $1 AND c.end_time IS NULL AND c.created_at < n.lost_at AND c.id > $2
 ORDER BY c.id LIMIT $3
 `
@@ -262,7 +262,7 @@ func (q *Queries) NodeStart(ctx context.Context, arg NodeStartParams) error {
 
 const nodesForget = `-- name: NodesForget :execrows
 DELETE FROM nodes n WHERE n.id <> $1 AND n.lost_at < now() - make_interval(secs => $2)
-  AND NOT EXISTS (SELECT FROM calls c WHERE c.node = n.id AND c.end_time IS NULL)
+  AND NOT EXISTS (SELECT FROM live_calls u WHERE u.node = n.id)
 `
 
 // NodesForget drops the rows of other nodes that have been lost since before a moment and have no open call: nobody expects them back.

@@ -140,7 +140,7 @@ func (q *Queries) CallbackTokenRevokeOfSession(ctx context.Context, arg Callback
 }
 
 const liveUnitClearVoiceAgent = `-- name: LiveUnitClearVoiceAgent :execrows
-UPDATE live_calls SET voice_agent_id = NULL WHERE tenant_id = $1 AND call_id = $2 AND kind = 'call'
+UPDATE live_calls SET voice_agent_id = NULL WHERE tenant_id = $1 AND unit_id = $2 AND kind = 'call'
 `
 
 // A session's end gives the voice agent's unit back; the call may go on with a person.
@@ -154,7 +154,7 @@ func (q *Queries) LiveUnitClearVoiceAgent(ctx context.Context, tenantID uuid.UUI
 
 const liveUnitSetVoiceAgent = `-- name: LiveUnitSetVoiceAgent :execrows
 UPDATE live_calls SET voice_agent_id = $1::uuid
-WHERE tenant_id = $2 AND call_id = $3 AND kind = 'call'
+WHERE tenant_id = $2 AND unit_id = $3 AND kind = 'call'
 `
 
 func (q *Queries) LiveUnitSetVoiceAgent(ctx context.Context, voiceAgentID uuid.UUID, tenantID uuid.UUID, callID uuid.UUID) (int64, error) {
@@ -550,7 +550,7 @@ func (q *Queries) SessionVoiceAgent(ctx context.Context, tenantID uuid.UUID, iD 
 
 const sessionVoiceAgentLimit = `-- name: SessionVoiceAgentLimit :one
 SELECT v.max_concurrent, u.voice_agent_id AS held FROM voice_agents v
-LEFT JOIN live_calls u ON u.tenant_id = $1 AND u.call_id = $2 AND u.kind = 'call'
+LEFT JOIN live_calls u ON u.tenant_id = $1 AND u.unit_id = $2 AND u.kind = 'call'
 WHERE v.tenant_id = $1 AND v.id = $3
 `
 

@@ -114,13 +114,15 @@ BEGIN
   )
   SELECT array_agg(ROW(g.*)::call_changes) INTO taken FROM gone g;
 
-  INSERT INTO campaign_counts AS c (tenant_id, campaign_id, figure, minute, n)
-  SELECT t.tenant_id, t.campaign_id, f.figure, CASE WHEN f.minute < old THEN 'epoch' ELSE f.minute END, sum(f.n * t.n)
-  FROM unnest(taken) t CROSS JOIN LATERAL call_figures(t.status, t.hangup_cause, t.agent_id, t.answered_by_amd, t.abandoned,
-    t.queued_at, t.answer_time, t.agent_connect_time, t.end_time) f
-  WHERE t.direction = 'outbound' AND EXISTS (SELECT FROM campaigns k WHERE k.tenant_id = t.tenant_id AND k.id = t.campaign_id)
-  GROUP BY 1, 2, 3, 4 HAVING sum(f.n * t.n) <> 0
-  ON CONFLICT (tenant_id, campaign_id, figure, minute) DO UPDATE SET n = c.n + excluded.n;
+  MERGE INTO campaign_counts c USING (
+    SELECT t.tenant_id, t.campaign_id, f.figure, CASE WHEN f.minute < old THEN 'epoch' ELSE f.minute END AS minute, sum(f.n * t.n)::bigint AS n
+    FROM unnest(taken) t CROSS JOIN LATERAL call_figures(t.status, t.hangup_cause, t.agent_id, t.answered_by_amd, t.abandoned,
+      t.queued_at, t.answer_time, t.agent_connect_time, t.end_time) f
+    WHERE t.direction = 'outbound' AND EXISTS (SELECT FROM campaigns k WHERE k.tenant_id = t.tenant_id AND k.id = t.campaign_id)
+    GROUP BY 1, 2, 3, 4 HAVING sum(f.n * t.n) <> 0
+  ) s ON c.tenant_id = s.tenant_id AND c.campaign_id = s.campaign_id AND c.figure = s.figure AND c.minute = s.minute
+  WHEN MATCHED THEN UPDATE SET n = c.n + s.n
+  WHEN NOT MATCHED THEN INSERT (tenant_id, campaign_id, figure, minute, n) VALUES (s.tenant_id, s.campaign_id, s.figure, s.minute, s.n);
 
   PERFORM count_ended((
     SELECT array_agg(ROW(t.tenant_id, a.id, coalesce(t.campaign_id, '00000000-0000-0000-0000-000000000000'), t.direction, t.status,

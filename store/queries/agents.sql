@@ -91,7 +91,7 @@ RETURNING a.tenant_id, a.id, u.extension,
 -- name: CallAsksAgent :exec
 WITH unit AS (
   UPDATE live_calls l SET awaits_agent = l.awaits_agent OR @awaits_agent::bool, waits_since = @at::timestamptz, wait_priority = @priority
-  WHERE l.tenant_id = @tenant_id AND l.call_id = @id AND l.kind = 'call'
+  WHERE l.tenant_id = @tenant_id AND l.unit_id = @id AND l.kind = 'call'
 )
 UPDATE calls c SET queued_at = coalesce(c.queued_at, @at::timestamptz), agent_due = coalesce(c.agent_due, sqlc.narg('due')::timestamptz)
 WHERE c.tenant_id = @tenant_id AND c.id = @id AND c.end_time IS NULL;
@@ -100,18 +100,18 @@ WHERE c.tenant_id = @tenant_id AND c.id = @id AND c.end_time IS NULL;
 -- name: CallOffered :execrows
 WITH unit AS (
   UPDATE live_calls l SET awaits_agent = @awaits_agent::bool, waits_since = sqlc.narg('waits_since')::timestamptz
-  WHERE l.tenant_id = @tenant_id AND l.call_id = @id AND l.kind = 'call'
+  WHERE l.tenant_id = @tenant_id AND l.unit_id = @id AND l.kind = 'call'
 )
 UPDATE calls c SET queued_at = coalesce(c.queued_at, @at::timestamptz), agent_due = coalesce(c.agent_due, sqlc.narg('due')::timestamptz)
 WHERE c.tenant_id = @tenant_id AND c.id = @id /* month of c.id */ AND c.end_time IS NULL;
 
 -- CallForgoesAgent notes that a call has no claim to an agent any more.
 -- name: CallForgoesAgent :exec
-UPDATE live_calls SET awaits_agent = false WHERE tenant_id = @tenant_id AND call_id = @id AND kind = 'call';
+UPDATE live_calls SET awaits_agent = false WHERE tenant_id = @tenant_id AND unit_id = @id AND kind = 'call';
 
 -- CallWaitsNoMore notes the end of a wait that no agent has ended, unless another one has begun.
 -- name: CallWaitsNoMore :exec
-UPDATE live_calls SET waits_since = NULL WHERE tenant_id = @tenant_id AND call_id = @id AND kind = 'call' AND waits_since = @since::timestamptz;
+UPDATE live_calls SET waits_since = NULL WHERE tenant_id = @tenant_id AND unit_id = @id AND kind = 'call' AND waits_since = @since::timestamptz;
 
 -- CallAbandoned notes that no agent took a call; one that an agent had is none of those. Who was not surely a machine (switchctl's
 -- MachineSure) counts as a person then.

@@ -74,22 +74,22 @@ WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND status NOT IN ('
 RETURNING *;
 
 -- name: LiveUnitsDeleteOfCall :execrows
-DELETE FROM live_calls WHERE tenant_id = @tenant_id AND call_id = @call_id;
+DELETE FROM live_calls WHERE tenant_id = @tenant_id AND (unit_id = @call_id OR call_id = @call_id AND kind = 'transfer');
 
 -- name: LiveUnitDelete :execrows
 DELETE FROM live_calls WHERE tenant_id = @tenant_id AND unit_id = @unit_id;
 
 -- name: LiveUnitsOfCall :many
-SELECT * FROM live_calls WHERE tenant_id = @tenant_id AND call_id = @call_id ORDER BY opened_at;
+SELECT * FROM live_calls WHERE tenant_id = @tenant_id AND (unit_id = @call_id OR call_id = @call_id AND kind = 'transfer') ORDER BY opened_at;
 
--- CallsOpenOfNode reads the index of open calls, which end_time alone leads into.
+-- CallsOpenOfNode finds open calls by their units: an index of them would have each call's end written to all indexes of calls.
 -- name: CallsOpenOfNode :many
-SELECT * FROM calls
-WHERE node = @node::text AND end_time IS NULL
-ORDER BY id;
+SELECT c.* FROM live_calls u JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
+WHERE u.node = @node::text AND u.kind = 'call' AND c.end_time IS NULL
+ORDER BY c.id;
 
 -- name: CallIDsOpenOfNode :many
-SELECT id FROM calls WHERE node = @node::text AND end_time IS NULL;
+SELECT call_id FROM live_calls WHERE node = @node::text AND kind = 'call';
 
 -- name: CallStatusByID :one
 SELECT c.status, c.disposition FROM calls c WHERE c.tenant_id = @tenant_id AND c.id = @id /* month of c.id */;

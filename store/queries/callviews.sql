@@ -22,7 +22,7 @@ SELECT sqlc.embed(c),
 FROM calls c WHERE c.tenant_id = @tenant_id AND c.id = ANY(@ids::uuid[]) /* month of c.id */;
 
 -- ListCallViews is planned by values: a campaign, an agent, a disposition, a direction and the status of a call that goes on each lead to an index,
--- and by a status that isn't a last one calls are among those without an end. A last status has none: when few calls of the newest have it, all are
+-- and by a status that isn't a last one calls are among those that have a unit. A last status has none: when few calls of the newest have it, all are
 -- read, up to the time that a read may take.
 -- Calls are those of some time, which from_id and until_id bound by their ids, and before is the last call of the page before.
 -- name: ListCallViews :many
@@ -31,8 +31,10 @@ FROM calls c JOIN tenants t ON t.id = c.tenant_id LEFT JOIN recordings r ON r.te
 WHERE c.tenant_id = @tenant_id
   AND (sqlc.narg('campaign_id')::uuid IS NULL OR c.campaign_id = sqlc.narg('campaign_id'))
   AND (sqlc.narg('agent_id')::uuid IS NULL OR c.agent_id = sqlc.narg('agent_id'))
-  AND (sqlc.narg('status')::text IS NULL OR c.status = sqlc.narg('status')
-    AND (c.end_time IS NULL) = (sqlc.narg('status') NOT IN ('completed', 'failed')))
+  AND (sqlc.narg('status')::text IS NULL OR c.status = sqlc.narg('status'))
+  AND (coalesce(sqlc.narg('status')::text, 'failed') IN ('completed', 'failed') OR
+    c.id = ANY(ARRAY(SELECT u.call_id FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.kind = 'call'))
+    AND c.id >= (SELECT u.call_id FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.kind = 'call' ORDER BY u.call_id LIMIT 1))
   AND (sqlc.narg('disposition')::text IS NULL OR c.disposition = sqlc.narg('disposition'))
   AND (sqlc.narg('direction')::text IS NULL OR c.direction = sqlc.narg('direction'))
   AND c.id < @before
@@ -68,11 +70,11 @@ SELECT (coalesce((
     ) f
     WHERE (sqlc.narg('status')::text IS NULL OR f.status = sqlc.narg('status'))
       AND (sqlc.narg('direction')::text IS NULL OR f.direction = sqlc.narg('direction'))), 0)
-  + (SELECT count(*) FROM calls c WHERE c.tenant_id = @tenant_id AND c.end_time IS NULL
+  + (SELECT count(*) FROM live_calls u JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
+  WHERE u.tenant_id = @tenant_id AND u.kind = 'call' AND c.end_time IS NULL
   AND (sqlc.narg('campaign_id')::uuid IS NULL OR c.campaign_id = sqlc.narg('campaign_id'))
   AND (sqlc.narg('agent_id')::uuid IS NULL OR c.agent_id = sqlc.narg('agent_id'))
-  AND (sqlc.narg('status')::text IS NULL OR c.status = sqlc.narg('status')
-    AND (c.end_time IS NULL) = (sqlc.narg('status') NOT IN ('completed', 'failed')))
+  AND (sqlc.narg('status')::text IS NULL OR c.status = sqlc.narg('status'))
   AND (sqlc.narg('disposition')::text IS NULL OR c.disposition = sqlc.narg('disposition'))
   AND (sqlc.narg('direction')::text IS NULL OR c.direction = sqlc.narg('direction'))))::bigint AS calls;
 
@@ -82,8 +84,10 @@ SELECT count(*) FROM (SELECT FROM calls c
 WHERE c.tenant_id = @tenant_id
   AND (sqlc.narg('campaign_id')::uuid IS NULL OR c.campaign_id = sqlc.narg('campaign_id'))
   AND (sqlc.narg('agent_id')::uuid IS NULL OR c.agent_id = sqlc.narg('agent_id'))
-  AND (sqlc.narg('status')::text IS NULL OR c.status = sqlc.narg('status')
-    AND (c.end_time IS NULL) = (sqlc.narg('status') NOT IN ('completed', 'failed')))
+  AND (sqlc.narg('status')::text IS NULL OR c.status = sqlc.narg('status'))
+  AND (coalesce(sqlc.narg('status')::text, 'failed') IN ('completed', 'failed') OR
+    c.id = ANY(ARRAY(SELECT u.call_id FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.kind = 'call'))
+    AND c.id >= (SELECT u.call_id FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.kind = 'call' ORDER BY u.call_id LIMIT 1))
   AND (sqlc.narg('disposition')::text IS NULL OR c.disposition = sqlc.narg('disposition'))
   AND (sqlc.narg('direction')::text IS NULL OR c.direction = sqlc.narg('direction'))
   AND c.id >= @from_id AND c.id <= @until_id

@@ -30,18 +30,25 @@ GROUP BY f.figure;
 SELECT pg_try_advisory_xact_lock(hashtextextended('ringmaster.campaign_counts', 0))::bool AS locked;
 
 -- CampaignDeltasFold moves up to a batch of changes into the counts and tells how many it took. Those of minutes before old go
--- to no minute in particular, those of a campaign that is gone nowhere.
+-- to no minute in particular, those of a campaign that is gone nowhere. Who folds holds the lock, so that no other inserts a count meanwhile:
+-- ON CONFLICT would write the lock of each row that it finds.
 -- name: CampaignDeltasFold :one
 WITH taken AS (
   DELETE FROM campaign_deltas d WHERE d.ctid = ANY(ARRAY(SELECT e.ctid FROM campaign_deltas e LIMIT @batch::int))
   RETURNING d.tenant_id, d.campaign_id, d.figure, d.minute, d.n
-), folded AS (
-  INSERT INTO campaign_counts AS c (tenant_id, campaign_id, figure, minute, n)
-  SELECT t.tenant_id, t.campaign_id, t.figure, CASE WHEN t.minute < @old::timestamptz THEN 'epoch' ELSE t.minute END, sum(t.n)
+), sums AS (
+  SELECT t.tenant_id, t.campaign_id, t.figure, CASE WHEN t.minute < @old::timestamptz THEN 'epoch' ELSE t.minute END AS minute, sum(t.n)::bigint AS n
   FROM taken t
   WHERE EXISTS (SELECT 1 FROM campaigns k WHERE k.tenant_id = t.tenant_id AND k.id = t.campaign_id)
-  GROUP BY 1, 2, 3, 4
-  ON CONFLICT (tenant_id, campaign_id, figure, minute) DO UPDATE SET n = c.n + excluded.n
+  GROUP BY 1, 2, 3, 4 HAVING sum(t.n) <> 0
+), known AS (
+  UPDATE campaign_counts c SET n = c.n + s.n FROM sums s
+  WHERE c.tenant_id = s.tenant_id AND c.campaign_id = s.campaign_id AND c.figure = s.figure AND c.minute = s.minute
+  RETURNING c.tenant_id, c.campaign_id, c.figure, c.minute
+), fresh AS (
+  INSERT INTO campaign_counts (tenant_id, campaign_id, figure, minute, n)
+  SELECT s.tenant_id, s.campaign_id, s.figure, s.minute, s.n FROM sums s
+  WHERE NOT EXISTS (SELECT 1 FROM known w WHERE w.tenant_id = s.tenant_id AND w.campaign_id = s.campaign_id AND w.figure = s.figure AND w.minute = s.minute)
 )
 SELECT count(*) FROM taken;
 

@@ -41,14 +41,14 @@ SELECT sqlc.embed(c), greatest(coalesce(n.switch_seen_at, n.last_seen_at), c.rin
   greatest(c.queued_at, (SELECT max(s.started_at) FROM ai_sessions s WHERE s.tenant_id = c.tenant_id AND s.call_id = c.id))
     - CASE WHEN c.answer_time IS NULL THEN interval '0' ELSE coalesce(n.last_seen_at - n.switch_seen_at, interval '0') END
   )::timestamptz AS lived_until
-FROM nodes n JOIN calls c ON c.node = n.id
+FROM nodes n JOIN live_calls u ON u.node = n.id AND u.kind = 'call' JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
 WHERE n.lost_at IS NOT NULL AND n.id <> @node AND c.end_time IS NULL AND c.created_at < n.lost_at AND c.id > @after
 ORDER BY c.id LIMIT @batch;
 
 -- NodesForget drops the rows of other nodes that have been lost since before a moment and have no open call: nobody expects them back.
 -- name: NodesForget :execrows
 DELETE FROM nodes n WHERE n.id <> @node AND n.lost_at < now() - make_interval(secs => @older_than_s)
-  AND NOT EXISTS (SELECT FROM calls c WHERE c.node = n.id AND c.end_time IS NULL);
+  AND NOT EXISTS (SELECT FROM live_calls u WHERE u.node = n.id);
 
 -- NodeIsPeer tells whether a certificate is that of a controller that isn't lost.
 -- name: NodeIsPeer :one

@@ -87,7 +87,7 @@ SELECT * FROM voice_agents WHERE tenant_id = @tenant_id AND id = @id;
 -- SessionVoiceAgentLimit reads a voice agent's ceiling, and what the call's own unit counts for.
 -- name: SessionVoiceAgentLimit :one
 SELECT v.max_concurrent, u.voice_agent_id AS held FROM voice_agents v
-LEFT JOIN live_calls u ON u.tenant_id = @tenant_id AND u.call_id = @call_id AND u.kind = 'call'
+LEFT JOIN live_calls u ON u.tenant_id = @tenant_id AND u.unit_id = @call_id AND u.kind = 'call'
 WHERE v.tenant_id = @tenant_id AND v.id = @id;
 
 -- name: LiveUnitVoiceAgentUsage :one
@@ -96,11 +96,11 @@ WHERE tenant_id = @tenant_id AND voice_agent_id = @voice_agent_id::uuid AND call
 
 -- name: LiveUnitSetVoiceAgent :execrows
 UPDATE live_calls SET voice_agent_id = @voice_agent_id::uuid
-WHERE tenant_id = @tenant_id AND call_id = @call_id AND kind = 'call';
+WHERE tenant_id = @tenant_id AND unit_id = @call_id AND kind = 'call';
 
 -- A session's end gives the voice agent's unit back; the call may go on with a person.
 -- name: LiveUnitClearVoiceAgent :execrows
-UPDATE live_calls SET voice_agent_id = NULL WHERE tenant_id = @tenant_id AND call_id = @call_id AND kind = 'call';
+UPDATE live_calls SET voice_agent_id = NULL WHERE tenant_id = @tenant_id AND unit_id = @call_id AND kind = 'call';
 
 -- name: CallSetVoiceAgent :execrows
 UPDATE calls SET voice_agent_id = @voice_agent_id::uuid WHERE tenant_id = @tenant_id AND id = @id;
