@@ -84,17 +84,27 @@ func TestCloseEndsIdleConnections(t *testing.T) {
 func TestCloseEndsSilentConnections(t *testing.T) {
 	t.Parallel()
 	cert, key, _ := certificate(t)
-	for _, b := range []*bundle{setup(t), setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) { cfg.TLSCertFile, cfg.TLSKeyFile = cert, key })} {
+	for _, b := range []*bundle{
+		setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) { cfg.MetricsAddr = "127.0.0.1:0" }),
+		setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) { cfg.TLSCertFile, cfg.TLSKeyFile = cert, key }),
+	} {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.srv.Addr())
 		require.NoError(t, err)
 		defer func() { _ = conn.Close() }()
+		if addr := b.srv.MetricsAddr(); addr != "" {
+			side, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+			require.NoError(t, err)
+			defer func() { _ = side.Close() }()
+		}
 		if strings.HasPrefix(b.srv.URL(), "https:") {
 			spoken := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // our own
 			require.NoError(t, spoken.HandshakeContext(t.Context()))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
+		began := time.Now()
 		require.NoError(t, b.srv.Close(ctx))
+		require.Less(t, time.Since(began), 5*time.Second, "net/http takes a connection for idle after 5 s")
 	}
 }
 

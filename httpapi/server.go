@@ -236,7 +236,7 @@ func (s *Server) newSide() *http.Server {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ConnState: s.silent.follow}
 }
 
 func (s *Server) report(what string, err error) {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -36,6 +37,17 @@ func (s *silentConns) watch(server *fasthttp.Server) {
 			s.drop(rc.Conn())
 		}
 		handle(rc)
+	}
+}
+
+// follow is watch for a server of net/http, which waits 5 s for them.
+func (s *silentConns) follow(conn net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.add(conn)
+	case http.StateActive, http.StateClosed, http.StateHijacked:
+		s.drop(conn)
+	case http.StateIdle:
 	}
 }
 
