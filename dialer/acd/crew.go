@@ -60,8 +60,9 @@ func (m Member) Fits(w Want) bool { return w.fits(m.ID, m.Tags) }
 func (s *Service) Crew(tenant uuid.UUID) []Member {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []Member
-	for _, a := range s.desk.room(tenant).agents {
+	agents := s.desk.room(tenant).agents
+	out := make([]Member, 0, len(agents))
+	for _, a := range agents {
 		if a.onHook || !a.phoneUp {
 			continue
 		}

@@ -191,13 +191,14 @@ func (k *keeper) seePhones() {
 		}
 		k.mu.Lock()
 		a := k.desk.agents[p.AgentID]
-		changed := a != nil && a.phoneUp != p.Up
-		before := k.desk.readyAgents(p.TenantID)
-		if changed {
-			k.desk.phone(p.AgentID, p.Up, k.now())
-			k.phonesChanged()
-			k.desk.matchOf(p.TenantID)
+		if a == nil || a.phoneUp == p.Up {
+			k.mu.Unlock()
+			continue
 		}
+		before := k.desk.readyAgents(p.TenantID)
+		k.desk.phone(p.AgentID, p.Up, k.now())
+		k.phonesChanged()
+		k.desk.matchOf(p.TenantID)
 		after := k.desk.readyAgents(p.TenantID)
 		k.mu.Unlock()
 		k.tellReady(p.TenantID, before, after)
