@@ -10,7 +10,7 @@ import (
 // monitorSlack is how much later than asked for the runtime's monitor may be woken. It asks for 20 µs whenever something goes on and looks at every
 // processor each time, which beside few calls is a sixth of what the controller uses. What it is for can wait: a processor is taken from a goroutine that
 // is in a system call, or has run for 10 ms.
-const monitorSlack = time.Millisecond
+const monitorSlack = 2 * time.Millisecond
 
 // slackenMonitor gives that thread monitorSlack (proc_pid_timerslack_ns(5)), which needs CAP_SYS_NICE.
 func slackenMonitor() error {
