@@ -90,7 +90,7 @@ func (c *host) inSight() bool {
 	return c.sight.Knows(c.link.Generation())
 }
 
-// keepPresent asks for the switch's channels now and then, until ctx ends.
+// keepPresent asks for the switch's channels now and then, calls' and phones', until ctx ends.
 func (c *Controller) keepPresent(ctx context.Context) {
 	for rt.Pause(ctx, c.clock, presentEvery) == nil {
 		c.lookForAbsent(ctx)
@@ -115,6 +115,7 @@ func (c *Controller) lookForAbsent(ctx context.Context) {
 	for _, channel := range channels {
 		there[channel] = true
 	}
+	c.phones.Absent(there)
 	var absent []*core
 	for _, a := range actors {
 		switch us := a.aliveAt.Load(); {

@@ -86,6 +86,23 @@ func TestAnEndThatIsNeverTold(t *testing.T) {
 	})
 }
 
+// TestAPhonesEndThatIsNeverTold has FreeSWITCH drop the events of the end of an agent's held leg: it is dialed again all the same.
+func TestAPhonesEndThatIsNeverTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.play("hold", "phone CHANNEL_ANSWER", "phoneleg there", "sleep 60s")
+		leg := b.phoneLeg()
+		b.c.lookForAbsent(t.Context())
+		b.play("sleep 20s")
+		require.Equal(t, leg, b.phoneLeg())
+		b.play("phoneleg gone", "sleep 40s")
+		b.c.lookForAbsent(t.Context())
+		b.play("sleep 20s")
+		require.NotEqual(t, leg, b.phoneLeg())
+	})
+}
+
 // TestHostDeadFor40Minutes has a host die with 20 answered calls and come back: each ends when its audio was written last, a beat after the
 // host had its switch in sight last, and no recording is longer than its call.
 func TestHostDeadFor40Minutes(t *testing.T) {

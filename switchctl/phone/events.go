@@ -390,6 +390,15 @@ func (b *Book) Resync(generation uint64, channels []string) {
 	}
 }
 
+// Absent looks for the legs that are not among the channels that the switch has: nobody may have told of their end.
+func (b *Book) Absent(there map[string]bool) {
+	for _, channel := range b.Legs() {
+		if p := b.ofChannel(channel); p != nil && !there[channel] {
+			p.post(missing{channel})
+		}
+	}
+}
+
 // swept: the switch's channels were listed after a connect.
 func (p *phone) swept(ctx context.Context, m swept) {
 	switch {

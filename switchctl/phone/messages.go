@@ -127,6 +127,12 @@ type swept struct {
 func (swept) Name() string    { return "channels listed" }
 func (swept) Essential() bool { return true }
 
+// missing tells that a leg was not among the switch's channels: it is younger than the list, or gone.
+type missing struct{ channel string }
+
+func (missing) Name() string    { return "leg missing" }
+func (missing) Essential() bool { return false }
+
 // timer is one of the phone's timers.
 type timer struct {
 	kind   timerKind

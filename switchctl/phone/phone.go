@@ -174,6 +174,10 @@ func (p *phone) step(ctx context.Context, m message) {
 		p.compared = m.generation
 	case swept:
 		p.swept(ctx, m)
+	case missing:
+		if m.channel == p.leg && p.phase == legUp {
+			p.check(ctx)
+		}
 	case checked:
 		p.checked(ctx, m)
 	case timer:
