@@ -587,9 +587,11 @@ func (q *Queries) LiveUnitReroute(ctx context.Context, trunkID *uuid.UUID, tenan
 }
 
 const liveUnitsDeleteOfCall = `-- name: LiveUnitsDeleteOfCall :execrows
-DELETE FROM live_calls WHERE tenant_id = $1 AND (unit_id = $2 OR call_id = $2 AND kind = 'transfer')
+DELETE FROM live_calls u WHERE u.tenant_id = $1 AND u.unit_id = ANY(array_append(ARRAY(
+  SELECT x.unit_id FROM live_calls x WHERE x.tenant_id = $1 AND x.call_id = $2 AND x.kind = 'transfer'), $2))
 `
 
+// LiveUnitsDeleteOfCall deletes a call's own unit, which has its id, and those of its transfers. Each is found by an index, where an OR would have all be read.
 func (q *Queries) LiveUnitsDeleteOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) (int64, error) {
 	result, err := q.db.Exec(ctx, liveUnitsDeleteOfCall, tenantID, callID)
 	if err != nil {
@@ -599,7 +601,8 @@ func (q *Queries) LiveUnitsDeleteOfCall(ctx context.Context, tenantID uuid.UUID,
 }
 
 const liveUnitsOfCall = `-- name: LiveUnitsOfCall :many
-SELECT tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at, awaits_agent, rerouted_at, waits_since, wait_priority FROM live_calls WHERE tenant_id = $1 AND (unit_id = $2 OR call_id = $2 AND kind = 'transfer') ORDER BY opened_at
+SELECT tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at, awaits_agent, rerouted_at, waits_since, wait_priority FROM live_calls u WHERE u.tenant_id = $1 AND u.unit_id = ANY(array_append(ARRAY(
+  SELECT x.unit_id FROM live_calls x WHERE x.tenant_id = $1 AND x.call_id = $2 AND x.kind = 'transfer'), $2)) ORDER BY u.opened_at
 `
 
 func (q *Queries) LiveUnitsOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) ([]LiveCall, error) {

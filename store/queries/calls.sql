@@ -73,14 +73,17 @@ UPDATE calls SET status = @status, ring_time = coalesce(sqlc.narg('ring_time'), 
 WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND status NOT IN ('completed', 'failed')
 RETURNING *;
 
+-- LiveUnitsDeleteOfCall deletes a call's own unit, which has its id, and those of its transfers. Each is found by an index, where an OR would have all be read.
 -- name: LiveUnitsDeleteOfCall :execrows
-DELETE FROM live_calls WHERE tenant_id = @tenant_id AND (unit_id = @call_id OR call_id = @call_id AND kind = 'transfer');
+DELETE FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.unit_id = ANY(array_append(ARRAY(
+  SELECT x.unit_id FROM live_calls x WHERE x.tenant_id = @tenant_id AND x.call_id = @call_id AND x.kind = 'transfer'), @call_id));
 
 -- name: LiveUnitDelete :execrows
 DELETE FROM live_calls WHERE tenant_id = @tenant_id AND unit_id = @unit_id;
 
 -- name: LiveUnitsOfCall :many
-SELECT * FROM live_calls WHERE tenant_id = @tenant_id AND (unit_id = @call_id OR call_id = @call_id AND kind = 'transfer') ORDER BY opened_at;
+SELECT * FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.unit_id = ANY(array_append(ARRAY(
+  SELECT x.unit_id FROM live_calls x WHERE x.tenant_id = @tenant_id AND x.call_id = @call_id AND x.kind = 'transfer'), @call_id)) ORDER BY u.opened_at;
 
 -- CallsOpenOfNode finds open calls by their units: an index of them would have each call's end written to all indexes of calls.
 -- name: CallsOpenOfNode :many
