@@ -330,7 +330,7 @@ func TestFiguresAreFoldedWithoutCalls(t *testing.T) {
 	b := setup(t)
 	campaign := storetest.Campaign(t, b.st, b.tenant, nil)
 	storetest.Lead(t, b.st, b.tenant, campaign, "9876543298")
-	_, err := b.st.Pool().Exec(t.Context(), "ALTER FUNCTION fold_call_deltas(int) RENAME TO fold_nothing")
+	_, err := b.st.Pool().Exec(t.Context(), "ALTER FUNCTION fold_call_deltas RENAME TO fold_nothing")
 	require.NoError(t, err)
 	require.ErrorContains(t, b.svc.Figures.Fold(t.Context()), "fold the counts of calls")
 	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM campaign_deltas"))

@@ -117,10 +117,7 @@ func (k *Keeper) Fold(ctx context.Context) error {
 		}
 		return taken, tx.Q.CampaignCountsRollUp(ctx, old)
 	})
-	calls := errors.Join(
-		k.fold(ctx, func(tx *store.Tx) (int64, error) { return tx.Q.CallChangesFold(ctx, foldBatch, old) }),
-		k.fold(ctx, func(tx *store.Tx) (int64, error) { return tx.Q.CallDeltasFold(ctx, foldBatch) }),
-	)
+	calls := k.fold(ctx, func(tx *store.Tx) (int64, error) { return tx.Q.CallChangesFold(ctx, foldBatch, old) })
 	return errors.Join(fault.Wrap("fold the figures of campaigns", campaigns), fault.Wrap("fold the counts of calls", calls))
 }
 

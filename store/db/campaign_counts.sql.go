@@ -13,25 +13,13 @@ import (
 )
 
 const callChangesFold = `-- name: CallChangesFold :one
-SELECT fold_call_changes($1::int, $2::timestamptz)::bigint AS taken
+SELECT fold_call_deltas($1::int, $2::timestamptz)::bigint AS taken
 `
 
-// CallChangesFold moves up to a batch of ended calls' changes into the figures of campaigns and the counts of calls (migration 0092) and tells how many
-// it took.
+// CallChangesFold moves up to a batch of ended calls' changes into the figures of campaigns and the counts of calls (migration 0092), with what counting
+// anew has found or a version before has told, and tells how many it took.
 func (q *Queries) CallChangesFold(ctx context.Context, batch int32, old time.Time) (int64, error) {
 	row := q.db.QueryRow(ctx, callChangesFold, batch, old)
-	var taken int64
-	err := row.Scan(&taken)
-	return taken, err
-}
-
-const callDeltasFold = `-- name: CallDeltasFold :one
-SELECT fold_call_deltas($1::int)::bigint AS taken
-`
-
-// CallDeltasFold moves what counting anew has found, or a version before has told, into the counts of calls (migration 0056).
-func (q *Queries) CallDeltasFold(ctx context.Context, batch int32) (int64, error) {
-	row := q.db.QueryRow(ctx, callDeltasFold, batch)
 	var taken int64
 	err := row.Scan(&taken)
 	return taken, err

@@ -28,7 +28,6 @@ CREATE TABLE call_changes (
 -- All is read, whatever the statistics say: they would only be written anew each minute.
 ALTER TABLE call_changes SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
   autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 2000000000);
-ALTER TABLE campaign_deltas SET (autovacuum_vacuum_threshold = 2000, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 2000000000);
 SELECT protect_tenant_rows('call_changes');
 
 -- +goose StatementBegin
@@ -87,21 +86,6 @@ END
 $$;
 -- +goose StatementEnd
 
--- +goose StatementBegin
-CREATE OR REPLACE FUNCTION fold_call_deltas(batch int) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-  taken call_deltas[];
-BEGIN
-  WITH gone AS (
-    DELETE FROM call_deltas d WHERE d.ctid = ANY(ARRAY(SELECT e.ctid FROM call_deltas e LIMIT batch)) RETURNING d.*
-  )
-  SELECT array_agg(ROW(g.*)::call_deltas) INTO taken FROM gone g;
-  PERFORM count_ended(taken);
-  RETURN coalesce(cardinality(taken), 0);
-END
-$$;
--- +goose StatementEnd
-
 -- fold_call_changes moves up to a batch of calls' changes into the figures of their campaigns, and into the counts and totals of calls, and tells how
 -- many it took. Figures of minutes before old go to no minute in particular, those of a campaign that is gone nowhere.
 -- +goose StatementBegin
@@ -133,6 +117,26 @@ END
 $$;
 -- +goose StatementEnd
 
+-- fold_call_deltas does that, and moves up to a batch of changes that counting anew has found, or a version before has told, into the counts and totals of
+-- calls; it tells how many it took of which there were more. Controllers of the version before, which name no moment, are alone until the first of this
+-- one starts: what they read, the abandon rate for one, goes on with the calls that end meanwhile.
+DROP FUNCTION fold_call_deltas(int);
+-- +goose StatementBegin
+CREATE FUNCTION fold_call_deltas(batch int, old timestamptz DEFAULT now() - interval '25 hours') RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  changes bigint := fold_call_changes(batch, old);
+  taken call_deltas[];
+BEGIN
+  WITH gone AS (
+    DELETE FROM call_deltas d WHERE d.ctid = ANY(ARRAY(SELECT e.ctid FROM call_deltas e LIMIT batch)) RETURNING d.*
+  )
+  SELECT array_agg(ROW(g.*)::call_deltas) INTO taken FROM gone g;
+  PERFORM count_ended(taken);
+  RETURN greatest(changes, coalesce(cardinality(taken), 0));
+END
+$$;
+-- +goose StatementEnd
+
 -- recount_calls is as in migration 0056.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION recount_calls() RETURNS void LANGUAGE plpgsql AS $$
@@ -160,7 +164,8 @@ $$;
 -- +goose StatementEnd
 
 -- +goose Down
-SELECT set_config('app.system', 'on', true);
+-- Nobody folds what is taken back.
+SELECT set_config('app.system', 'on', true), pg_advisory_xact_lock(hashtextextended('ringmaster.campaign_counts', 0));
 DROP TRIGGER calls_ended ON calls;
 DROP TRIGGER calls_ended_added ON calls;
 -- +goose StatementBegin
@@ -225,8 +230,8 @@ WHERE h.campaign_id IS NOT NULL AND h.direction = 'outbound' GROUP BY 1, 2, 3, 4
 INSERT INTO call_deltas (tenant_id, agent_id, campaign_id, direction, status, disposition, n)
 SELECT h.tenant_id, a.id, coalesce(h.campaign_id, '00000000-0000-0000-0000-000000000000'), h.direction, h.status, coalesce(h.disposition, ''), h.n
 FROM call_changes h CROSS JOIN LATERAL (VALUES ('00000000-0000-0000-0000-000000000000'::uuid), (h.agent_id)) a (id) WHERE a.id IS NOT NULL;
+DROP FUNCTION fold_call_deltas(int, timestamptz);
 DROP FUNCTION fold_call_changes(int, timestamptz);
-DROP FUNCTION fold_call_deltas(int);
 DROP FUNCTION count_ended(call_deltas[]);
 -- +goose StatementBegin
 CREATE FUNCTION fold_call_deltas(batch int) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -287,6 +292,4 @@ END
 $$;
 -- +goose StatementEnd
 DROP TABLE call_changes;
-ALTER TABLE campaign_deltas SET (autovacuum_vacuum_threshold = 5000);
-ALTER TABLE campaign_deltas RESET (autovacuum_analyze_scale_factor, autovacuum_analyze_threshold);
 SELECT set_config('app.system', '', true);

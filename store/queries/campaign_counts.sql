@@ -62,11 +62,7 @@ INSERT INTO campaign_counts AS c (tenant_id, campaign_id, figure, n)
 SELECT p.tenant_id, p.campaign_id, p.figure, sum(p.n) FROM past p GROUP BY 1, 2, 3
 ON CONFLICT (tenant_id, campaign_id, figure, minute) DO UPDATE SET n = c.n + excluded.n;
 
--- CallChangesFold moves up to a batch of ended calls' changes into the figures of campaigns and the counts of calls (migration 0092) and tells how many
--- it took.
+-- CallChangesFold moves up to a batch of ended calls' changes into the figures of campaigns and the counts of calls (migration 0092), with what counting
+-- anew has found or a version before has told, and tells how many it took.
 -- name: CallChangesFold :one
-SELECT fold_call_changes(@batch::int, @old::timestamptz)::bigint AS taken;
-
--- CallDeltasFold moves what counting anew has found, or a version before has told, into the counts of calls (migration 0056).
--- name: CallDeltasFold :one
-SELECT fold_call_deltas(@batch::int)::bigint AS taken;
+SELECT fold_call_deltas(@batch::int, @old::timestamptz)::bigint AS taken;
