@@ -24,6 +24,11 @@ import (
 // had others by the numbers from 12 to 39, and would pass over a new one of these.
 const tables, firstCheap = 11, 40
 
+// waitsApart is the first migration that waits for no vacuum while others wait for it.
+const waitsApart = 92
+
+const unbound = "-- +goose NO TRANSACTION"
+
 // countsOpenRows is the migration that counts, under its lock, the calls that go on and the leads in one, from indexes that hold no more than these:
 // what is counted must not change before its triggers do. It gives up after two seconds.
 const countsOpenRows = 80
@@ -41,18 +46,42 @@ var (
 	scansLocked = regexp.MustCompile(`(?is)ALTER\s+TABLE\s+(?:IF\s+EXISTS\s+)?(?:` + busyTables + `)\b[^;]*\b(?:CHECK|REFERENCES|SET\s+NOT\s+NULL)\b[^;]*`)
 	notValid    = regexp.MustCompile(`(?is)\bNOT\s+VALID\s*$`)
 	// harmless is a statement that may wait for its lock without limit: nobody waits behind it.
-	harmless     = regexp.MustCompile(`(?is)^\s*(?:CREATE\s+(?:UNIQUE\s+)?|DROP\s+|RE)INDEX\s+CONCURRENTLY\b[^;]*$`)
+	harmless     = regexp.MustCompile(`(?is)^\s*(?:(?:CREATE\s+(?:UNIQUE\s+)?|DROP\s+|RE)INDEX\s+CONCURRENTLY\b[^;]*|` + storage + `[^;)]*\))$`)
 	functionBody = regexp.MustCompile(`(?is)CREATE\s+(?:OR\s+REPLACE\s+)?FUNCTION.*?\$\$.*?\$\$`)
 	// writesLocked finds rows that are changed while everybody waits for a table that stood before.
 	writesLocked = regexp.MustCompile(`(?is)\b(?:ALTER\s+TABLE|CREATE\s+TRIGGER|LOCK\s+TABLE|audit_changes\().*\b(?:UPDATE\s+\w+\s+(?:\w+\s+)?SET|DELETE\s+FROM|INSERT\s+INTO[^;]*\bSELECT)\b`)
 )
+
+// storage is how a table's storage parameters are set: who reads or writes it doesn't wait, but the one who sets them does, for who vacuums it.
+const storage = `ALTER\s+TABLE\s+(\w+)\s+SET\s*\(`
+
+var (
+	setsStorage = regexp.MustCompile(`(?is)` + storage)
+	// locksOut finds what has others wait.
+	locksOut = regexp.MustCompile(`(?is)\b(?:ALTER\s+TABLE\s+\w+\s+(?:ADD|DROP|ALTER)\b|(?:CREATE|DROP)\s+(?:OR\s+REPLACE\s+)?TRIGGER\b|LOCK\s+TABLE\b)`)
+)
+
+// waitsLocked gives the tables whose vacuum a migration waits for while others wait for it.
+func waitsLocked(text string) (tables []string) {
+	outside := strings.Contains(text, unbound)
+	text = functionBody.ReplaceAllString(comment.ReplaceAllString(text, ""), "")
+	if outside || !locksOut.MatchString(text) {
+		return nil
+	}
+	for _, found := range setsStorage.FindAllStringSubmatch(text, -1) {
+		if !regexp.MustCompile(`(?i)\bCREATE\s+TABLE\s+` + found[1] + `\b`).MatchString(text) {
+			tables = append(tables, found[1])
+		}
+	}
+	return tables
+}
 
 // strengthensLock finds a lock that becomes a stronger one: who has read before waits for the lock, and the lock for who has read.
 var strengthensLock = regexp.MustCompile(`(?is)\bLOCK\s+TABLE\b.*\b(?:DROP\s+TRIGGER|ALTER\s+TABLE)\b`)
 
 // blocking tells what of a migration would have calls wait.
 func blocking(text string) []string {
-	outside := strings.Contains(text, "-- +goose NO TRANSACTION")
+	outside := strings.Contains(text, unbound)
 	text = functionBody.ReplaceAllString(comment.ReplaceAllString(text, ""), "")
 	found := slices.Concat(blockingIndex.FindAllString(text, -1), blockingUnique.FindAllString(text, -1), writesLocked.FindAllString(text, -1))
 	for _, statement := range scansLocked.FindAllString(text, -1) {
@@ -93,6 +122,8 @@ func TestBlockingStatementsAreFound(t *testing.T) {
 		"-- +goose NO TRANSACTION\nDROP INDEX CONCURRENTLY IF EXISTS x;\nCREATE INDEX CONCURRENTLY x ON leads (tenant_id);": false,
 		"ALTER TABLE users ADD COLUMN a int;\nDELETE FROM tokens WHERE ended;":                                              true,
 		"CREATE TABLE a (id int); ALTER TABLE users ADD b int; INSERT INTO a SELECT id FROM users;":                         true,
+		"-- +goose NO TRANSACTION\nALTER TABLE leads SET (fillfactor = 60);\nDROP INDEX CONCURRENTLY x;":                    false,
+		"-- +goose NO TRANSACTION\nALTER TABLE leads SET (fillfactor = 60), ADD COLUMN a int;":                              true,
 		"UPDATE tokens SET a = 1; ALTER TABLE users ADD COLUMN a int;":                                                      false,
 		"CREATE FUNCTION f() AS $$ BEGIN UPDATE a SET b = 1; END $$; ALTER TABLE users ADD COLUMN a int;":                   false,
 	} {
@@ -156,6 +187,9 @@ func TestMigrationsStopNoCalls(t *testing.T) {
 		up, down, _ := strings.Cut(string(text), "-- +goose Down")
 		for _, part := range []string{up, down} {
 			require.NotRegexp(t, strengthensLock, functionBody.ReplaceAllString(comment.ReplaceAllString(part, ""), ""), "%s: CREATE OR REPLACE TRIGGER needs no stronger lock", source.Path)
+		}
+		if source.Version >= waitsApart {
+			require.Empty(t, waitsLocked(up), "%s: set storage parameters outside of a transaction", source.Path)
 		}
 		if source.Version == countsOpenRows {
 			continue
