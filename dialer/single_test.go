@@ -2,6 +2,7 @@ package dialer
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -159,7 +160,16 @@ func TestPlaceCallWithATestKey(t *testing.T) {
 		require.Equal(t, string(campaigns.EnvironmentTest), adm.Call.Environment)
 		require.Nil(t, adm.Call.TrunkID)
 		require.NotContains(t, adm.Call.ToNumber.Reveal(), "98765")
-		require.Zero(t, b.units(t))
+		used, err := b.st.Read(b.tenant).ChannelsInUse(t.Context(), b.tenant)
+		require.NoError(t, err)
+		require.Zero(t, used)
+		require.NoError(t, b.st.InSystem(t.Context(), func(tx *store.Tx) error {
+			open, err := tx.Q.CallsOpenOfNode(t.Context(), adm.Call.Node)
+			require.Len(t, open, 1, "a restart finds it")
+			ids, idsErr := tx.Q.CallIDsOpenOfNode(t.Context(), adm.Call.Node)
+			require.Equal(t, []uuid.UUID{adm.Call.ID}, ids)
+			return errors.Join(err, idsErr)
+		}))
 		b.end(t, adm.Call, "failed", ledger.CauseTestEnvironment)
 	}
 	require.Len(t, b.events(t, store.EventCallStarted), 2)

@@ -118,7 +118,7 @@ func TestPlaceCall(t *testing.T) {
 	test := p.client(p.key(t, p.tenant, account.KeyInput{Environment: "test"}))
 	test.JSON(t, http.MethodPost, calls, p.body(object{"to": "9812345603"}), http.StatusCreated, &call)
 	require.Equal(t, "test", call["environment"])
-	require.Equal(t, 2, storetest.Count(t, p.st, "SELECT count(*) FROM live_calls"), "it takes no channel")
+	require.Equal(t, 2, storetest.Count(t, p.st, "SELECT count(*) FROM live_calls WHERE kind = 'call'"), "it takes no channel")
 }
 
 func TestPlaceCallIsRefused(t *testing.T) {

@@ -161,7 +161,7 @@ func (q *Queries) CallDecideAnswer(ctx context.Context, answeredByAmd string, te
 }
 
 const callIDsOpenOfNode = `-- name: CallIDsOpenOfNode :many
-SELECT call_id FROM live_calls WHERE node = $1::text AND kind = 'call'
+SELECT call_id FROM live_calls WHERE node = $1::text AND kind <> 'transfer'
 `
 
 func (q *Queries) CallIDsOpenOfNode(ctx context.Context, node string) ([]uuid.UUID, error) {
@@ -490,7 +490,7 @@ func (q *Queries) CallStatusByID(ctx context.Context, tenantID uuid.UUID, iD uui
 
 const callsOpenOfNode = `-- name: CallsOpenOfNode :many
 SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, c.amd_machine FROM live_calls u JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
-WHERE u.node = $1::text AND u.kind = 'call' AND c.end_time IS NULL
+WHERE u.node = $1::text AND u.kind <> 'transfer' AND c.end_time IS NULL
 ORDER BY c.id
 `
 

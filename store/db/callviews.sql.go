@@ -163,7 +163,7 @@ SELECT (coalesce((
     WHERE ($5::text IS NULL OR f.status = $5)
       AND ($6::text IS NULL OR f.direction = $6)), 0)
   + (SELECT count(*) FROM live_calls u JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
-  WHERE u.tenant_id = $2 AND u.kind = 'call' AND c.end_time IS NULL
+  WHERE u.tenant_id = $2 AND u.kind <> 'transfer' AND c.end_time IS NULL
   AND ($4::uuid IS NULL OR c.campaign_id = $4)
   AND ($3::uuid IS NULL OR c.agent_id = $3)
   AND ($5::text IS NULL OR c.status = $5)
@@ -203,8 +203,8 @@ WHERE c.tenant_id = $1
   AND ($3::uuid IS NULL OR c.agent_id = $3)
   AND ($4::text IS NULL OR c.status = $4)
   AND (coalesce($4::text, 'failed') IN ('completed', 'failed') OR
-    c.id = ANY(ARRAY(SELECT u.call_id FROM live_calls u WHERE u.tenant_id = $1 AND u.kind = 'call'))
-    AND c.id >= (SELECT u.call_id FROM live_calls u WHERE u.tenant_id = $1 AND u.kind = 'call' ORDER BY u.call_id LIMIT 1))
+    c.id = ANY(ARRAY(SELECT u.call_id FROM live_calls u WHERE u.tenant_id = $1 AND u.kind <> 'transfer'))
+    AND c.id >= (SELECT u.call_id FROM live_calls u WHERE u.tenant_id = $1 AND u.kind <> 'transfer' ORDER BY u.call_id LIMIT 1))
   AND ($5::text IS NULL OR c.disposition = $5)
   AND ($6::text IS NULL OR c.direction = $6)
   AND c.id >= $7 AND c.id <= $8
@@ -466,8 +466,8 @@ WHERE c.tenant_id = $1
   AND ($3::uuid IS NULL OR c.agent_id = $3)
   AND ($4::text IS NULL OR c.status = $4)
   AND (coalesce($4::text, 'failed') IN ('completed', 'failed') OR
-    c.id = ANY(ARRAY(SELECT u.call_id FROM live_calls u WHERE u.tenant_id = $1 AND u.kind = 'call'))
-    AND c.id >= (SELECT u.call_id FROM live_calls u WHERE u.tenant_id = $1 AND u.kind = 'call' ORDER BY u.call_id LIMIT 1))
+    c.id = ANY(ARRAY(SELECT u.call_id FROM live_calls u WHERE u.tenant_id = $1 AND u.kind <> 'transfer'))
+    AND c.id >= (SELECT u.call_id FROM live_calls u WHERE u.tenant_id = $1 AND u.kind <> 'transfer' ORDER BY u.call_id LIMIT 1))
   AND ($5::text IS NULL OR c.disposition = $5)
   AND ($6::text IS NULL OR c.direction = $6)
   AND c.id < $7

@@ -64,10 +64,10 @@ func (q *Queries) ChannelsAllocated(ctx context.Context, tenantID uuid.UUID) (Ch
 }
 
 const channelsInUse = `-- name: ChannelsInUse :one
-SELECT count(*) FROM live_calls WHERE tenant_id = $1
+SELECT count(*) FROM live_calls WHERE tenant_id = $1 AND kind <> 'test'
 `
 
-// ChannelsInUse counts all calls of the account.
+// ChannelsInUse counts all calls of the account, but those of test keys.
 func (q *Queries) ChannelsInUse(ctx context.Context, tenantID uuid.UUID) (int64, error) {
 	row := q.db.QueryRow(ctx, channelsInUse, tenantID)
 	var count int64
@@ -87,7 +87,9 @@ WITH lead AS (
 ), unit AS (
   INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at,
     awaits_agent)
-  SELECT $1, $2, $2, 'call', $3::uuid, $6::uuid,
+  SELECT $1, $2, $2, CASE WHEN $11::text = 'test' THEN 'test' ELSE 'call' END,
+    CASE WHEN $11::text <> 'test' THEN $3::uuid END,
+    CASE WHEN $11::text <> 'test' THEN $6::uuid END,
     $7::uuid, $8, clock_timestamp(), $22::bool
   WHERE $4::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
 )
@@ -127,7 +129,7 @@ type GateAdmitParams struct {
 }
 
 // GateAdmit writes the call, its unit and the lead's new state together. No row comes back when the lead is no longer one
-// that may be dialed, or is not the claimant's any more.
+// that may be dialed, or is not the claimant's any more. The unit of a test key's call holds nothing: by it the call is found while it is open.
 func (q *Queries) GateAdmit(ctx context.Context, arg GateAdmitParams) (Call, error) {
 	row := q.db.QueryRow(ctx, gateAdmit,
 		arg.TenantID,
@@ -265,7 +267,7 @@ CROSS JOIN LATERAL (
     count(*) FILTER (WHERE w.awaits_agent AND w.node = $6::text) AS awaiting_here,
     count(*) FILTER (WHERE w.awaits_agent AND w.node = $6::text
       AND w.campaign_id IS NOT DISTINCT FROM $3::uuid) AS campaign_awaiting_here
-  FROM live_calls w WHERE w.tenant_id = $1
+  FROM live_calls w WHERE w.tenant_id = $1 AND w.kind <> 'test'
 ) u
 WHERE t.id = $1
 `

@@ -88,11 +88,11 @@ SELECT * FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.unit_id = ANY(ar
 -- CallsOpenOfNode finds open calls by their units: an index of them would have each call's end written to all indexes of calls.
 -- name: CallsOpenOfNode :many
 SELECT c.* FROM live_calls u JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
-WHERE u.node = @node::text AND u.kind = 'call' AND c.end_time IS NULL
+WHERE u.node = @node::text AND u.kind <> 'transfer' AND c.end_time IS NULL
 ORDER BY c.id;
 
 -- name: CallIDsOpenOfNode :many
-SELECT call_id FROM live_calls WHERE node = @node::text AND kind = 'call';
+SELECT call_id FROM live_calls WHERE node = @node::text AND kind <> 'transfer';
 
 -- name: CallStatusByID :one
 SELECT c.status, c.disposition FROM calls c WHERE c.tenant_id = @tenant_id AND c.id = @id /* month of c.id */;

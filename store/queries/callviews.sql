@@ -33,8 +33,8 @@ WHERE c.tenant_id = @tenant_id
   AND (sqlc.narg('agent_id')::uuid IS NULL OR c.agent_id = sqlc.narg('agent_id'))
   AND (sqlc.narg('status')::text IS NULL OR c.status = sqlc.narg('status'))
   AND (coalesce(sqlc.narg('status')::text, 'failed') IN ('completed', 'failed') OR
-    c.id = ANY(ARRAY(SELECT u.call_id FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.kind = 'call'))
-    AND c.id >= (SELECT u.call_id FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.kind = 'call' ORDER BY u.call_id LIMIT 1))
+    c.id = ANY(ARRAY(SELECT u.call_id FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.kind <> 'transfer'))
+    AND c.id >= (SELECT u.call_id FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.kind <> 'transfer' ORDER BY u.call_id LIMIT 1))
   AND (sqlc.narg('disposition')::text IS NULL OR c.disposition = sqlc.narg('disposition'))
   AND (sqlc.narg('direction')::text IS NULL OR c.direction = sqlc.narg('direction'))
   AND c.id < @before
@@ -71,7 +71,7 @@ SELECT (coalesce((
     WHERE (sqlc.narg('status')::text IS NULL OR f.status = sqlc.narg('status'))
       AND (sqlc.narg('direction')::text IS NULL OR f.direction = sqlc.narg('direction'))), 0)
   + (SELECT count(*) FROM live_calls u JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
-  WHERE u.tenant_id = @tenant_id AND u.kind = 'call' AND c.end_time IS NULL
+  WHERE u.tenant_id = @tenant_id AND u.kind <> 'transfer' AND c.end_time IS NULL
   AND (sqlc.narg('campaign_id')::uuid IS NULL OR c.campaign_id = sqlc.narg('campaign_id'))
   AND (sqlc.narg('agent_id')::uuid IS NULL OR c.agent_id = sqlc.narg('agent_id'))
   AND (sqlc.narg('status')::text IS NULL OR c.status = sqlc.narg('status'))
@@ -86,8 +86,8 @@ WHERE c.tenant_id = @tenant_id
   AND (sqlc.narg('agent_id')::uuid IS NULL OR c.agent_id = sqlc.narg('agent_id'))
   AND (sqlc.narg('status')::text IS NULL OR c.status = sqlc.narg('status'))
   AND (coalesce(sqlc.narg('status')::text, 'failed') IN ('completed', 'failed') OR
-    c.id = ANY(ARRAY(SELECT u.call_id FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.kind = 'call'))
-    AND c.id >= (SELECT u.call_id FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.kind = 'call' ORDER BY u.call_id LIMIT 1))
+    c.id = ANY(ARRAY(SELECT u.call_id FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.kind <> 'transfer'))
+    AND c.id >= (SELECT u.call_id FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.kind <> 'transfer' ORDER BY u.call_id LIMIT 1))
   AND (sqlc.narg('disposition')::text IS NULL OR c.disposition = sqlc.narg('disposition'))
   AND (sqlc.narg('direction')::text IS NULL OR c.direction = sqlc.narg('direction'))
   AND c.id >= @from_id AND c.id <= @until_id

@@ -41,7 +41,7 @@ SELECT sqlc.embed(c), greatest(coalesce(n.switch_seen_at, n.last_seen_at), c.rin
   greatest(c.queued_at, (SELECT max(s.started_at) FROM ai_sessions s WHERE s.tenant_id = c.tenant_id AND s.call_id = c.id))
     - CASE WHEN c.answer_time IS NULL THEN interval '0' ELSE coalesce(n.last_seen_at - n.switch_seen_at, interval '0') END
   )::timestamptz AS lived_until
-FROM nodes n JOIN live_calls u ON u.node = n.id AND u.kind = 'call' JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
+FROM nodes n JOIN live_calls u ON u.node = n.id AND u.kind <> 'transfer' JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
 WHERE n.lost_at IS NOT NULL AND n.id <> @node AND c.end_time IS NULL AND c.created_at < n.lost_at AND c.id > @after
 ORDER BY c.id LIMIT @batch;
 
