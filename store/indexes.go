@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -26,11 +27,55 @@ ORDER BY 1, 2`
 // quietJobs has the table of jobs analyzed seldom: its few rows come and go, and statistics of each would be written every minute.
 const quietJobs = "ALTER TABLE river_job SET (autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000)"
 
+// replaced are indexes of calls: the one in whose place migration 0089 has put another, which is whole by now; those by channel and by lead, which no
+// query reads; and the open ones', which are found by their units and of which each call's end was written to all indexes. One of a table with
+// partitions can't be dropped CONCURRENTLY.
+const replaced = "calls_by_direction, calls_open, calls_by_channel, calls_by_lead"
+
+// needReplaced tells whether another controller runs that has started before open calls were found by their units (migration 0095): it reads the index
+// of those, and would read all calls without it.
+const needReplaced = `
+SELECT EXISTS (SELECT FROM nodes n WHERE n.id <> $1 AND n.lost_at IS NULL AND n.started_at <= coalesce(
+  (SELECT max(m.tstamp)::timestamptz FROM ` + migrationTable + ` m WHERE m.version_id = 95 AND m.is_applied), 'infinity'))`
+
+// dropReplaced drops the replaced indexes, once no controller but those of this version and the one of node's reads them. ErrBusy: somebody reads calls
+// for long, a dump for one.
+func dropReplaced(ctx context.Context, pool *pgxpool.Pool, node string) error {
+	for try := 1; ; try++ {
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			var needed bool
+			if err := tx.QueryRow(ctx, needReplaced, node).Scan(&needed); err != nil || needed {
+				return err
+			}
+			if _, err := tx.Exec(ctx, partitionScope); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, "DROP INDEX IF EXISTS "+replaced)
+			return err
+		})
+		switch {
+		case err == nil:
+			return nil
+		case !hasCode(err, codeLockTimeout, codeDeadlock):
+			return lostUnless(ctx, translate(err))
+		case try == partitionTries:
+			return fmt.Errorf("drop indexes of calls: %w, %d tries: %w", ErrBusy, try, err)
+		}
+		if ended := retry.Pause(ctx, retry.Jitter(partitionWait)); ended != nil {
+			return ended
+		}
+	}
+}
+
+// DropReplacedIndexes drops indexes that this version has others for, or none, when no other controller needs them; node is the caller's own. Call it
+// now and then, since the other controllers may be of the version before. ErrBusy: somebody reads their table for long.
+func (s *Store) DropReplacedIndexes(ctx context.Context, node string) error {
+	return dropReplaced(ctx, s.pool, node)
+}
+
 // dropUnused drops three indexes of River's, of jobs by their arguments, metadata and kinds, which nothing here asks for: of all that a job costs they
-// were the largest part. River's own maintenance passes over indexes that aren't there. And it drops indexes of calls: the one in whose place migration
-// 0089 has put another, which is whole by now; those by channel and by lead, which no query reads; and the open ones', which are found by their units
-// and of which each call's end was written to all indexes. One of a table with partitions can't be dropped CONCURRENTLY. One that somebody reads for
-// long, a dump for one, is left to the next start.
+// were the largest part. River's own maintenance passes over indexes that aren't there. And it drops the replaced ones. One that somebody reads for
+// long, a dump for one, is left to the next time.
 func dropUnused(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	cfg := pool.Config().ConnConfig.Copy()
 	cfg.RuntimeParams["lock_timeout"] = strconv.FormatInt(schemaLockTimeout.Milliseconds(), 10)
@@ -42,17 +87,20 @@ func dropUnused(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error
 	if _, err := conn.Exec(ctx, quietJobs); err != nil && !hasCode(err, codeLockTimeout, codeDeadlock) {
 		return lostUnless(ctx, translate(err))
 	}
-	for name, how := range map[string]string{
-		"river_job_args_index": "CONCURRENTLY ", "river_job_metadata_index": "CONCURRENTLY ", "river_job_kind": "CONCURRENTLY ",
-		"calls_by_direction": "", "calls_open": "", "calls_by_channel": "", "calls_by_lead": "",
-	} {
-		_, err := conn.Exec(ctx, "DROP INDEX "+how+"IF EXISTS "+name)
+	for _, name := range []string{"river_job_args_index", "river_job_metadata_index", "river_job_kind"} {
+		_, err := conn.Exec(ctx, "DROP INDEX CONCURRENTLY IF EXISTS "+name)
 		switch {
 		case hasCode(err, codeLockTimeout, codeDeadlock):
-			log.WarnContext(ctx, "dropping an unused index failed, the next start tries again: somebody reads its table for long", "index", name, "error", err)
+			log.WarnContext(ctx, "dropping an unused index failed, the next migration tries again: somebody reads its table for long", "index", name, "error", err)
 		case err != nil:
 			return lostUnless(ctx, translate(err))
 		}
+	}
+	if err := dropReplaced(ctx, pool, ""); err != nil {
+		if !errors.Is(err, ErrBusy) {
+			return err
+		}
+		log.WarnContext(ctx, "dropping indexes of calls failed, controllers try again each hour", "error", err)
 	}
 	return nil
 }

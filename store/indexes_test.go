@@ -1,7 +1,9 @@
 package store_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -40,4 +42,40 @@ func TestPartitionsGetTheIndexesOfTheirTable(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, created)
 	require.Zero(t, count(lacking), "partitions that are made later have them")
+}
+
+// A controller of the version before finds open calls by an index that this one doesn't read: it is dropped after the last of them.
+func TestAnIndexStaysAsLongAsAControllerReadsIt(t *testing.T) {
+	t.Parallel()
+	url := storetest.NewURL(t)
+	st := storetest.Open(t, url)
+	exec := func(sql string) {
+		_, err := st.Pool().Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	there := func() (there bool) {
+		require.NoError(t, st.Pool().QueryRow(t.Context(), "SELECT to_regclass('calls_open') IS NOT NULL").Scan(&there))
+		return there
+	}
+	require.False(t, there(), "nobody has started yet")
+	exec("CREATE INDEX calls_open ON calls (node, id) WHERE end_time IS NULL")
+	exec("INSERT INTO nodes (id, started_at) VALUES ('mine', now() - interval '1 day'), ('other', now() - interval '1 day')")
+	require.NoError(t, store.Migrate(t.Context(), store.Config{URL: url}))
+	require.NoError(t, st.DropReplacedIndexes(t.Context(), "mine"))
+	require.True(t, there(), "the other reads it")
+	exec("UPDATE nodes SET started_at = now() WHERE id = 'other'")
+
+	reader, err := st.Pool().Begin(t.Context())
+	require.NoError(t, err)
+	defer reader.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it is over by then
+	_, err = reader.Exec(t.Context(), "SELECT count(*) FROM calls")
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- st.DropReplacedIndexes(t.Context(), "mine") }()
+	require.Eventually(t, func() bool {
+		return storetest.Count(t, st, "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND NOT granted") > 0
+	}, 20*time.Second, time.Millisecond)
+	require.NoError(t, reader.Rollback(t.Context()))
+	require.NoError(t, <-done)
+	require.False(t, there())
 }

@@ -402,9 +402,15 @@ func (c *Controller) keepKeys(ctx context.Context) {
 	}
 }
 
-// keepPartitions makes the months ahead.
+// keepPartitions makes the months ahead, and drops indexes once no controller of a version before needs them.
 func (c *Controller) keepPartitions(ctx context.Context) {
-	for retry.Pause(ctx, partitionsEvery) == nil {
+	for {
+		if err := c.store.DropReplacedIndexes(ctx, c.cfg.Node); err != nil && ctx.Err() == nil {
+			c.log.WarnContext(ctx, "dropping indexes of calls failed", "error", err)
+		}
+		if retry.Pause(ctx, partitionsEvery) != nil {
+			return
+		}
 		if _, err := c.store.EnsurePartitions(ctx, partitionsAhead); err != nil {
 			c.log.ErrorContext(ctx, "creating partitions failed", "error", err)
 		}
