@@ -586,6 +586,22 @@ func (q *Queries) LiveUnitReroute(ctx context.Context, trunkID *uuid.UUID, tenan
 	return result.RowsAffected(), nil
 }
 
+const liveUnitsDeleteLate = `-- name: LiveUnitsDeleteLate :execrows
+DELETE FROM live_calls u USING calls c
+WHERE u.kind = 'transfer' AND c.tenant_id = u.tenant_id AND c.id = u.call_id AND c.end_time IS NOT NULL
+  AND (u.node = $1 OR EXISTS (SELECT FROM nodes n WHERE n.id = u.node AND n.lost_at IS NOT NULL))
+`
+
+// LiveUnitsDeleteLate deletes the units of transfers that were admitted as their call ended, at a node that went down before it gave them back: of this
+// node, and of those that are lost.
+func (q *Queries) LiveUnitsDeleteLate(ctx context.Context, node string) (int64, error) {
+	result, err := q.db.Exec(ctx, liveUnitsDeleteLate, node)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const liveUnitsDeleteOfCall = `-- name: LiveUnitsDeleteOfCall :execrows
 DELETE FROM live_calls u WHERE u.tenant_id = $1 AND u.unit_id = ANY(array_append(ARRAY(
   SELECT x.unit_id FROM live_calls x WHERE x.tenant_id = $1 AND x.call_id = $2 AND x.kind = 'transfer'), $2))

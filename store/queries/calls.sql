@@ -81,6 +81,13 @@ DELETE FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.unit_id = ANY(arra
 -- name: LiveUnitDelete :execrows
 DELETE FROM live_calls WHERE tenant_id = @tenant_id AND unit_id = @unit_id;
 
+-- LiveUnitsDeleteLate deletes the units of transfers that were admitted as their call ended, at a node that went down before it gave them back: of this
+-- node, and of those that are lost.
+-- name: LiveUnitsDeleteLate :execrows
+DELETE FROM live_calls u USING calls c
+WHERE u.kind = 'transfer' AND c.tenant_id = u.tenant_id AND c.id = u.call_id AND c.end_time IS NOT NULL
+  AND (u.node = @node OR EXISTS (SELECT FROM nodes n WHERE n.id = u.node AND n.lost_at IS NOT NULL));
+
 -- name: LiveUnitsOfCall :many
 SELECT * FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.unit_id = ANY(array_append(ARRAY(
   SELECT x.unit_id FROM live_calls x WHERE x.tenant_id = @tenant_id AND x.call_id = @call_id AND x.kind = 'transfer'), @call_id)) ORDER BY u.opened_at;

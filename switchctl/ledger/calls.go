@@ -363,6 +363,9 @@ func (l *Ledger) OpenCalls(ctx context.Context, node string) ([]OpenCall, error)
 	var open []OpenCall
 	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
 		open = nil
+		if _, err := tx.Q.LiveUnitsDeleteLate(ctx, node); err != nil {
+			return err
+		}
 		calls, err := tx.Q.CallsOpenOfNode(ctx, node)
 		if err != nil {
 			return err

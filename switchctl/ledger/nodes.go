@@ -66,6 +66,9 @@ func (l *Ledger) MarkLost(ctx context.Context, n db.NodesOtherRow) (marked bool,
 // ForgetLost deletes nodes that have been away for longer than after.
 func (l *Ledger) ForgetLost(ctx context.Context, node string, after time.Duration) (forgotten int64, err error) {
 	err = l.st.InSystem(ctx, func(tx *store.Tx) error {
+		if _, err := tx.Q.LiveUnitsDeleteLate(ctx, node); err != nil {
+			return err
+		}
 		var err error
 		forgotten, err = tx.Q.NodesForget(ctx, node, after.Seconds())
 		return err

@@ -236,3 +236,32 @@ func TestNodesLostLongAgoAreForgotten(t *testing.T) {
 	require.Empty(t, beat.Open)
 	require.Zero(t, forget(0), "it lives")
 }
+
+// A transfer that was admitted as its call ended, at a controller that went down before it gave the unit back, holds no channel for ever: neither
+// where the controller starts again, nor where it is lost.
+func TestUnitsOfLateTransfersAreGivenBack(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	ended, open := b.call, b.open(t, nil, nil, nil)
+	require.NoError(t, b.l.Close(t.Context(), Closing{Call: ended, Record: FinalRecord{EndTime: time.Now().UTC(), Cause: CauseNormalClearing}}))
+	units := func() int { return b.count(t, "SELECT count(*) FROM live_calls") }
+	transfer := func(call db.Call) {
+		storetest.Exec(t, b.st, b.tenant, `INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, node)
+			VALUES ($1, $2, $3, 'transfer', 'node-1')`, b.tenant, storetest.NewID(t), call.ID)
+	}
+	transfer(open)
+	transfer(ended)
+	require.Equal(t, 3, units())
+	_, err := b.l.ForgetLost(t.Context(), "node-2", time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, 3, units(), "node-1 may be about to give it back")
+	_, err = b.l.OpenCalls(t.Context(), "node-1")
+	require.NoError(t, err)
+	require.Equal(t, 2, units())
+
+	transfer(ended)
+	b.lose(t, time.Now())
+	_, err = b.l.ForgetLost(t.Context(), "node-2", time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, 2, units())
+}
