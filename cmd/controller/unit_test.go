@@ -36,6 +36,8 @@ func TestUnitFitsTheDefaults(t *testing.T) {
 		require.True(t, strings.HasPrefix(path, "/var/lib/ringmaster/"), path)
 	}
 	require.Contains(t, unit["ReadWritePaths"], d.Switch.CDRDir)
+	require.Equal(t, "CAP_SYS_NICE", unit["CapabilityBoundingSet"], "threads of media have a priority of their own")
+	require.Equal(t, unit["CapabilityBoundingSet"], unit["AmbientCapabilities"])
 	require.Contains(t, unit["LoadCredential"], "master.key:")
 	require.Equal(t, EnvPrefix+"SECURITY__MASTER_KEY_FILE=%d/master.key", unit["Environment"])
 	require.Contains(t, allKeys(), "security.master_key_file")

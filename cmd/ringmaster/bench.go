@@ -118,5 +118,9 @@ type standInBenchCmd struct {
 // Run serves one part of a measurement until the parent ends.
 func (cmd standInBenchCmd) Run(ctx context.Context, e env) error {
 	sip.SetDefaultLogger(slog.New(slog.DiscardHandler)) // sipgo warns of what is ordinary when a transport closes
-	return mediabench.RunPart(ctx, mediabench.Part(cmd.Part), os.Stdin, e.stdout, standInLogger(e, "bench-"+cmd.Part))
+	part := mediabench.Part(cmd.Part)
+	if part == mediabench.PartEndpoint { // as the controller does, which has one
+		_ = slackenMonitor()
+	}
+	return mediabench.RunPart(ctx, part, os.Stdin, e.stdout, standInLogger(e, "bench-"+cmd.Part))
 }
