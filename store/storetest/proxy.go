@@ -25,7 +25,7 @@ type Proxy struct {
 
 	addr, target string
 	trips        atomic.Int64
-	cut          atomic.Bool            // the next message from a client is dropped with its connection
+	cut          atomic.Bool            // CutAtNextWrite is asked for
 	lose         atomic.Pointer[string] // the next such statement is carried out, and its answer dropped with the connection
 	mute         atomic.Bool            // what the server says is dropped
 	muteAt       atomic.Pointer[string] // and from the next such statement on
@@ -96,7 +96,7 @@ func prefixOf(name string) *string { return new("-- name: " + name + " ") }
 // Resume ends Hold.
 func (p *Proxy) Resume() { p.mute.Store(false) }
 
-// CutAtNextWrite drops the next message from a client with its connection.
+// CutAtNextWrite drops the next message from a client with its connection, but for those that open or end one: pools do that when they like.
 func (p *Proxy) CutAtNextWrite() { p.cut.Store(true) }
 
 // ShutDownAfterCommit has the next COMMIT answered, and then the connection ended as a server does that is shut down at that moment: the end of the
@@ -178,12 +178,12 @@ type answerFate struct {
 
 // ask passes a client's messages on. The first has no type; of the others a simple query and a Sync are answered by ReadyForQuery.
 func (p *Proxy) ask(server io.Writer, client io.Reader, answers *answerFate) {
-	const lengthSize = 4
+	const lengthSize, terminate = 4, 'X'
 	texts := map[string]string{} // of prepared statements
 	loses := false
 	for typeSize := 0; ; typeSize = 1 {
 		head := make([]byte, typeSize+lengthSize)
-		if _, err := io.ReadFull(client, head); err != nil || p.cut.CompareAndSwap(true, false) {
+		if _, err := io.ReadFull(client, head); err != nil || typeSize == 1 && head[0] != terminate && p.cut.CompareAndSwap(true, false) {
 			return
 		}
 		if typeSize == 1 && (head[0] == 'S' || head[0] == 'Q') {
