@@ -51,14 +51,15 @@ $(TOOLS)/%:
 # processor to themselves, those that go by the clock: real audio, whole stacks, phones, and last the end-to-end suite. Beside one another on two
 # processors either kind was late. Those that compute (plain) run beside all of it on what processor time is left over, which chrt(1) sees to: nothing
 # in them is late or early. Those that start programs (PROGRAMS) run before, at their turn: a database that has to be up in a minute isn't while others
-# leave nothing. Trimmed paths have clean clones share what is compiled.
+# leave nothing. Trimmed paths have clean clones share what is compiled; nobody debugs a test's binary by its symbols (-w), which took a quarter of the
+# linking.
 # The packages of plain start no goroutine, or none that shares anything: the race detector, under which they take seven times as long, has nothing to
 # find there. The exceptions are tested with it: the seeds that a grid of days computes side by side (RACED); the document that apitest and openapi
 # load once, by the tests of httpapi; the log's queue, in cmd/logqueue.
 # Some of media's tests (WHOLEHERE) play much by a clock of their own in one goroutine: the race detector has a part of it, plain all.
 # The race detector would have each process sleep for a second when it ends.
 GOTEST    = env GORACE=atexit_sleep_ms=0 RINGMASTER_BINARY=$(CURDIR)/$(BIN) RINGMASTER_CONTROLLER=$(CURDIR)/$(RACEBIN) $(BIN) with-postgres -- \
-            $(1) $(GO) test -vet=off -trimpath -shuffle=on -timeout 25m
+            $(1) $(GO) test -vet=off -trimpath -ldflags=-w -shuffle=on -timeout 25m
 E2E      := /integration/e2e$$
 CLOCK    := /(media|integration)(/|$$)
 LONGEST  := /(dialer|httpapi|store)$$
