@@ -32,7 +32,8 @@ func servePage(p docs.Page) handlerFunc {
 		fasthttp.HeaderContentSecurityPolicy: docs.Policy, fasthttp.HeaderXContentTypeOptions: "nosniff",
 		fasthttp.HeaderReferrerPolicy: "no-referrer", fasthttp.HeaderCacheControl: pageCache, fasthttp.HeaderVary: fasthttp.HeaderAcceptEncoding,
 	}
-	whole, compressed := tagged(p.Body, headers), func() (reply, error) { return reply{}, nil }
+	whole := tagged(p.Body, headers)
+	compressed := whole
 	if p.Gzip != nil {
 		headers = maps.Clone(headers)
 		headers[fasthttp.HeaderContentEncoding] = "gzip"
@@ -40,7 +41,7 @@ func servePage(p docs.Page) handlerFunc {
 	}
 	return func(_ context.Context, r *request) (reply, error) {
 		get := whole
-		if p.Gzip != nil && takesGzip(r) {
+		if takesGzip(r) {
 			get = compressed
 		}
 		out, err := get()
