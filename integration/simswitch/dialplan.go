@@ -140,15 +140,14 @@ func (ch *routing) runExecute() {
 	ch.mu.Lock()
 	p := ch.profile
 	ch.mu.Unlock()
-	if p.extension == nil {
-		ch.hangup(causeNormalClearing)
-		return
-	}
 	for {
 		ch.mu.Lock()
 		stop := !ch.readyLocked() || ch.profile != p || ch.state != csExecute
-		next := p.extension.current + 1
-		done := next >= len(p.extension.actions)
+		next, done := 0, p.extension == nil // of a transfer that came as the state began, which is one that stops, too
+		if !done {
+			next = p.extension.current + 1
+			done = next >= len(p.extension.actions)
+		}
 		if !stop && !done {
 			p.extension.current = next
 		}
