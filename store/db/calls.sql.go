@@ -15,7 +15,7 @@ import (
 
 const callClose = `-- name: CallClose :one
 UPDATE calls SET status = $1, ring_time = coalesce($2, ring_time),
-  answer_time = $3, answered_by_amd = $4,
+  answer_time = $3, answered_by_amd = coalesce(answered_by_amd, $4),
   quality = coalesce($5, quality), end_time = $6::timestamptz, hangup_cause = $7::text,
   hangup_disposition = $8, sip_status = $9
 WHERE tenant_id = $10 AND id = $11 /* month of id */ AND status NOT IN ('completed', 'failed')
@@ -36,6 +36,7 @@ type CallCloseParams struct {
 	ID                uuid.UUID
 }
 
+// CallClose leaves alone who answered where that is known: a verdict that is written with it may have said.
 func (q *Queries) CallClose(ctx context.Context, arg CallCloseParams) (Call, error) {
 	row := q.db.QueryRow(ctx, callClose,
 		arg.Status,
@@ -439,11 +440,12 @@ func (q *Queries) CallSetTrunk(ctx context.Context, trunkID *uuid.UUID, tenantID
 }
 
 const callSetVerdict = `-- name: CallSetVerdict :execrows
-UPDATE calls SET amd_class = coalesce(amd_class, $1::text), amd_confidence = coalesce(amd_confidence, $2::float8),
+UPDATE calls c SET amd_class = coalesce(amd_class, $1::text), amd_confidence = coalesce(amd_confidence, $2::float8),
   amd_after_ms = coalesce(amd_after_ms, $3::int), amd_machine = coalesce(amd_machine, $4),
   answered_by_amd = CASE WHEN abandoned AND answered_by_amd = 'human' AND amd_class = 'machine' AND amd_after_ms < 4000
-    AND $4::text IS NOT NULL THEN 'machine' ELSE answered_by_amd END
-WHERE tenant_id = $5 AND id = $6 /* month of id */ AND (amd_class IS NULL OR amd_machine IS NULL AND $4::text IS NOT NULL)
+    AND $4::text IS NOT NULL AND NOT EXISTS (SELECT FROM events e WHERE e.tenant_id = c.tenant_id AND e.call_id = c.id
+      AND e.type = 'call.answered' AND e.data->>'answered_by_amd' = 'human') THEN 'machine' ELSE answered_by_amd END
+WHERE c.tenant_id = $5 AND c.id = $6 /* month of c.id */ AND (c.amd_class IS NULL OR c.amd_machine IS NULL AND $4::text IS NOT NULL)
 `
 
 type CallSetVerdictParams struct {
@@ -456,7 +458,8 @@ type CallSetVerdictParams struct {
 }
 
 // CallSetVerdict keeps the first verdict, also one that came after the answer was decided, and the first kind of machine that is told.
-// Who was abandoned before that, and only so became a person, is one no longer: the verdict had come in time (switchctl/call's verdictTimeout).
+// Who was abandoned before that, and only so became a person, is one no longer: the verdict had come in time (switchctl/call's verdictTimeout). Of whom
+// call.answered has said that it is a person that stays.
 func (q *Queries) CallSetVerdict(ctx context.Context, arg CallSetVerdictParams) (int64, error) {
 	result, err := q.db.Exec(ctx, callSetVerdict,
 		arg.AmdClass,

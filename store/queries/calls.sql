@@ -20,13 +20,15 @@ WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND amd AND answer_t
 RETURNING *;
 
 -- CallSetVerdict keeps the first verdict, also one that came after the answer was decided, and the first kind of machine that is told.
--- Who was abandoned before that, and only so became a person, is one no longer: the verdict had come in time (switchctl/call's verdictTimeout).
+-- Who was abandoned before that, and only so became a person, is one no longer: the verdict had come in time (switchctl/call's verdictTimeout). Of whom
+-- call.answered has said that it is a person that stays.
 -- name: CallSetVerdict :execrows
-UPDATE calls SET amd_class = coalesce(amd_class, @amd_class::text), amd_confidence = coalesce(amd_confidence, @amd_confidence::float8),
+UPDATE calls c SET amd_class = coalesce(amd_class, @amd_class::text), amd_confidence = coalesce(amd_confidence, @amd_confidence::float8),
   amd_after_ms = coalesce(amd_after_ms, @amd_after_ms::int), amd_machine = coalesce(amd_machine, sqlc.narg('amd_machine')),
   answered_by_amd = CASE WHEN abandoned AND answered_by_amd = 'human' AND amd_class = 'machine' AND amd_after_ms < 4000
-    AND sqlc.narg('amd_machine')::text IS NOT NULL THEN 'machine' ELSE answered_by_amd END
-WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND (amd_class IS NULL OR amd_machine IS NULL AND sqlc.narg('amd_machine')::text IS NOT NULL);
+    AND sqlc.narg('amd_machine')::text IS NOT NULL AND NOT EXISTS (SELECT FROM events e WHERE e.tenant_id = c.tenant_id AND e.call_id = c.id
+      AND e.type = 'call.answered' AND e.data->>'answered_by_amd' = 'human') THEN 'machine' ELSE answered_by_amd END
+WHERE c.tenant_id = @tenant_id AND c.id = @id /* month of c.id */ AND (c.amd_class IS NULL OR c.amd_machine IS NULL AND sqlc.narg('amd_machine')::text IS NOT NULL);
 
 -- CallSetInsights keeps what a voice agent says of its conversation; the last word counts.
 -- name: CallSetInsights :exec
@@ -65,9 +67,10 @@ SELECT * FROM calls
 WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND status NOT IN ('completed', 'failed')
 FOR UPDATE;
 
+-- CallClose leaves alone who answered where that is known: a verdict that is written with it may have said.
 -- name: CallClose :one
 UPDATE calls SET status = @status, ring_time = coalesce(sqlc.narg('ring_time'), ring_time),
-  answer_time = sqlc.narg('answer_time'), answered_by_amd = sqlc.narg('answered_by_amd'),
+  answer_time = sqlc.narg('answer_time'), answered_by_amd = coalesce(answered_by_amd, sqlc.narg('answered_by_amd')),
   quality = coalesce(sqlc.narg('quality'), quality), end_time = @end_time::timestamptz, hangup_cause = @hangup_cause::text,
   hangup_disposition = sqlc.narg('hangup_disposition'), sip_status = sqlc.narg('sip_status')
 WHERE tenant_id = @tenant_id AND id = @id /* month of id */ AND status NOT IN ('completed', 'failed')

@@ -125,6 +125,41 @@ func TestLedgerCountsWhomNobodyTookAtHangUp(t *testing.T) {
 	}
 }
 
+// A beep that is known when the call ends, and was not written before, makes a machine of an abandoned callee as one that was written would, unless
+// call.answered has said that it is a person.
+func TestLedgerOfABeepAndAnAbandonedCallee(t *testing.T) {
+	t.Parallel()
+	for said, order := range map[string][]string{AnsweredByMachine: {"verdict", "abandoned"}, AnsweredByHuman: {"abandoned", "verdict"}} {
+		for _, written := range []string{"before the end", "at the end"} {
+			t.Run(said+", written "+written, func(t *testing.T) {
+				t.Parallel()
+				at := time.Now().UTC().Truncate(time.Microsecond)
+				b := detected(t, at)
+				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET queued_at = $2 WHERE id = $1", b.call.ID, at)
+				call := told(b.call, "machine", AnsweredByMachine)
+				for _, step := range order {
+					if step == "verdict" {
+						require.NoError(t, b.l.Verdict(t.Context(), call))
+						continue
+					}
+					require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+						return tx.Q.CallAbandoned(t.Context(), b.tenant, b.call.ID)
+					}))
+				}
+				call.AmdMachine = new("mailbox")
+				if written == "before the end" {
+					require.NoError(t, b.l.Verdict(t.Context(), call))
+				}
+				b.endAt(t, call, at.Add(10*time.Second))
+				_, data := b.events(t)
+				require.Equal(t, said, data[0]["answered_by_amd"])
+				require.Equal(t, 1, b.count(t, "SELECT count(*) FROM calls WHERE abandoned AND amd_machine = 'mailbox' AND answered_by_amd = '"+said+"'"))
+				require.Equal(t, said, *b.ended[0].AnsweredByAmd)
+			})
+		}
+	}
+}
+
 // A verdict that comes after the wait is kept, and tells nobody anything else.
 func TestLedgerKeepsALateVerdict(t *testing.T) {
 	t.Parallel()
