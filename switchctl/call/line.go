@@ -327,7 +327,9 @@ func (l *callerLine) channelVanished(ctx context.Context, m channelGone) (state,
 	}
 	cause := ledger.CauseCrash
 	if !l.dial.seen && l.answerAt == nil && l.state == stateDialing {
-		cause = ledger.CauseNetworkOutOfOrder
+		if cause = ledger.CauseNetworkOutOfOrder; l.call.Environment == environmentTest {
+			cause = ledger.CauseTestEnvironment
+		}
 		l.c.metrics.recovered.WithLabelValues("never_begun").Inc()
 	} else {
 		l.c.metrics.recovered.WithLabelValues("closed").Inc()

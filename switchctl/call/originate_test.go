@@ -1,7 +1,9 @@
 package call
 
 import (
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -10,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // TestOriginateTakesALeaveOnce: neither none, nor a used one, nor a transfer's, nor any after the controller's end dials a call.
@@ -37,4 +40,19 @@ func TestOriginateTakesALeaveOnce(t *testing.T) {
 	require.NotErrorIs(t, err, switchctl.ErrDraining, "who is told so asks again, for a second record")
 	_, err = c.Originate(t.Context(), adm)
 	require.ErrorIs(t, err, admission.ErrUsed)
+}
+
+// TestTestCallLeftBehind: a test key's call that was admitted before a crash is ended by the restart as such: it has never been on its way to the switch.
+func TestTestCallLeftBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.gate.env = environmentTest
+		_, err := b.gate.Admit(t.Context(), admission.Request{TenantID: b.tenant, Purpose: admission.PurposeSingle, Environment: environmentTest})
+		require.NoError(t, err)
+		b.play("restart", "sleep 10s")
+		trace := strings.Join(b.trace.take(), "\n")
+		require.Contains(t, trace, "event call.ended failed "+ledger.CauseTestEnvironment)
+		require.NotContains(t, trace, "originate")
+	})
 }

@@ -98,9 +98,13 @@ func (l *Ledger) CloseLost(ctx context.Context, lost db.CallsOfLostNodesRow) (cl
 		} else if err != nil {
 			return err
 		}
+		cause := CauseHostLost
+		if call.Environment == "test" {
+			cause = CauseTestEnvironment // whatever became of its host, nobody was called
+		}
 		var err error
 		closed, err = l.close(ctx, tx, Closing{
-			Call: call, Record: LostRecord(CauseHostLost, lost.LivedUntil, call.AnswerTime), Outcome: SessionError,
+			Call: call, Record: LostRecord(cause, lost.LivedUntil, call.AnswerTime), Outcome: SessionError,
 		})
 		return err
 	})

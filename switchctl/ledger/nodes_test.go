@@ -190,6 +190,23 @@ func TestLostNodeThatIsBack(t *testing.T) {
 	require.Len(t, open, 2)
 }
 
+// TestLostTestCall: a test key's call, which calls nobody, ends as such, also when its host is lost before it has ended it.
+func TestLostTestCall(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET environment = 'test'")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE live_calls SET kind = 'test'")
+	b.lose(t, time.Now())
+	lost, err := b.l.LostCalls(t.Context(), "node-2", uuid.Nil)
+	require.NoError(t, err)
+	require.Len(t, lost, 1)
+	done, err := b.l.CloseLost(t.Context(), lost[0])
+	require.NoError(t, err)
+	require.True(t, done)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM calls WHERE status = 'failed' AND hangup_cause = 'TEST_ENVIRONMENT'"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM live_calls"))
+}
+
 // TestRestartTakesTheMarkOff: a controller that starts again has its calls, those that are left.
 func TestRestartTakesTheMarkOff(t *testing.T) {
 	t.Parallel()
