@@ -78,7 +78,12 @@ type referrals struct {
 
 	// replaces: the caller's channel may have the Replaces of a REFER that the switch has refused.
 	replaces bool
+	// refused counts those that came to nothing.
+	refused int
 }
+
+// refusedNoted is how many REFERs that came to nothing a call's session logs tell of: an endpoint that sends them without end leaves room for the rest.
+const refusedNoted = 100
 
 // decided tells whether a REFER can be acted on. The next one, of a sender that has been told, mustn't come into a bridge that is being made.
 func (r *referral) decided() bool {
@@ -335,7 +340,9 @@ func (f *referrals) failed(ctx context.Context, r *referral, cause string) {
 		return
 	}
 	status := sipagent.Status(cause)
-	f.voice.noteSIP(ctx, map[string]any{"refer": cause, "sip_status": strconv.Itoa(status)})
+	if f.refused++; f.refused <= refusedNoted {
+		f.voice.noteSIP(ctx, map[string]any{"refer": cause, "sip_status": strconv.Itoa(status)})
+	}
 	f.notify(ctx, r, fmt.Sprintf("%d %s", status, cause), nil)
 }
 

@@ -81,3 +81,21 @@ func TestReferOnASlowSwitch(t *testing.T) {
 		require.Contains(t, did, "originate")
 	})
 }
+
+// REFERs without end that come to nothing leave room in the session's log.
+func TestRefusedRefersFillNoLog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, leg := sipReferring(t)
+		for range 3 * refusedNoted {
+			b.c.registry.call(b.call.ID).post(socketUp{sock: newFakeSocket(b.trace), ev: b.event("CHANNEL_DATA", map[string]string{
+				"Caller-Context": "rm_refer", "variable_blind_transfer_uuid": leg, "variable_sip_refer_to": "<nobody>",
+			})})
+			synctest.Wait()
+			b.c.dispatch(b.event(fs.ChannelBridge, map[string]string{"Bridge-A-Unique-ID": b.call.FsUuid, "Bridge-B-Unique-ID": leg}))
+			synctest.Wait()
+			time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock
+		}
+		require.Equal(t, refusedNoted, strings.Count(strings.Join(b.trace.take(), "\n"), `{"refer":`))
+	})
+}
