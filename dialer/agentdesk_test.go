@@ -1,10 +1,13 @@
 package dialer
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
@@ -63,11 +66,15 @@ func TestPreview(t *testing.T) {
 	_, err = p.desk.Dispose(t.Context(), p.tenant, bob, desk.DisposeInput{CallID: input.Some(call.ID.String()), Disposition: input.Some("early")})
 	require.ErrorAs(t, err, &state, "the call goes on")
 
-	_, err = p.desk.AgentHangup(t.Context(), p.tenant, bob)
-	require.NoError(t, err)
-	require.Equal(t, []uuid.UUID{call.ID}, p.sw.hungUp)
+	hungUp := make(chan acd.Agent, 1)
+	go func() {
+		a, err := p.desk.AgentHangup(context.WithoutCancel(t.Context()), p.tenant, bob)
+		assert.NoError(t, err)
+		hungUp <- a
+	}()
+	require.Eventually(t, func() bool { return slices.Equal(p.sw.ended(), []uuid.UUID{call.ID}) }, waitFor, every)
 	p.end(t, call, "failed", "NO_ANSWER")
-	require.Equal(t, acd.WrapUp, p.status(t, bob))
+	require.Equal(t, acd.WrapUp, (<-hungUp).Status, "the call can be disposed of")
 	require.Eventually(t, func() bool { r := p.sw.ringbacks(); return len(r) == 2 && !r[1] }, waitFor, every, "no more ringback")
 	require.Equal(t, string(leads.StatusRetry), p.lead(t, first.ID).Status)
 	_, err = p.desk.AgentHangup(t.Context(), p.tenant, bob)

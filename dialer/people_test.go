@@ -3,6 +3,7 @@ package dialer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -65,6 +66,12 @@ func (p *peopleSwitch) Hangup(_ context.Context, _, call uuid.UUID, _ string) er
 
 func (p *peopleSwitch) AgentHangup(ctx context.Context, tenant, call, _ uuid.UUID) error {
 	return p.Hangup(ctx, tenant, call, ledger.CauseNormalClearing)
+}
+
+func (p *peopleSwitch) ended() []uuid.UUID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.hungUp)
 }
 
 func (p *peopleSwitch) ringbacks() []bool {

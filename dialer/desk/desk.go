@@ -19,6 +19,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/form"
 	"github.com/ringmaster/ringmaster/store/input"
+	"github.com/ringmaster/ringmaster/store/retry"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
@@ -265,8 +266,14 @@ func (dk *Desk) resolveTarget(ctx context.Context, tenant uuid.UUID, to target) 
 	return to, err
 }
 
-// AgentHangup ends the call that the agent is on, or their part in its conference; the agent's phone stays up. Errors: store.ErrNotFound, *fault.Error,
-// those of the calls.
+// hangupWait is how long a hang-up waits until the agent is off the call, which they can dispose of then; hangupLook lies between the first two looks.
+const (
+	hangupWait = 2 * time.Second
+	hangupLook = 10 * time.Millisecond
+)
+
+// AgentHangup ends the call that the agent is on, or their part in its conference, and gives the agent as they are then; the agent's phone stays up.
+// One whose end takes longer than hangupWait is still theirs. Errors: store.ErrNotFound, *fault.Error, those of the calls.
 func (dk *Desk) AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error) {
 	if dk.Agents == nil {
 		return acd.Agent{}, fault.Wrap("hang up", gate.ErrNoAgents)
@@ -282,7 +289,22 @@ func (dk *Desk) AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.A
 	if err != nil && !errors.Is(err, ledger.ErrCallEnded) {
 		return a, fault.Wrap("hang up", err)
 	}
-	return a, nil
+	return dk.off(ctx, tenant, a), nil
+}
+
+// off waits until the agent is off the call that they have hung up.
+func (dk *Desk) off(ctx context.Context, tenant uuid.UUID, a acd.Agent) acd.Agent {
+	ctx, cancel := context.WithTimeout(ctx, hangupWait)
+	defer cancel()
+	for pause := hangupLook; ; pause = min(2*pause, 10*hangupLook) {
+		now, err := dk.Agents.GetAgent(ctx, tenant, a.ID)
+		if err != nil {
+			return a // it is hung up all the same
+		}
+		if now.CurrentCallUUID == nil || *now.CurrentCallUUID != *a.CurrentCallUUID || retry.Pause(ctx, pause) != nil {
+			return now
+		}
+	}
 }
 
 // DisposeInput is what an agent says of a call.

@@ -3700,7 +3700,7 @@ func (s *Agents) AgentDispose(ctx context.Context, body DisposeRequest) (*AgentD
 
 // AgentHangup: End the agent's call, or leave its conference; the phone stays up.
 //
-// Takes a session of an agent, and shows the agent as they are before the call has ended, some milliseconds later: until then they can't dispose of it (409). In a conference the agent leaves, and the others talk on. A caller whom a flow had connected, and goes on with when the agent has hung up, goes back to the flow.
+// Takes a session of an agent, and shows the agent when the call has ended, so that they can dispose of it; an end that takes longer than 2 s isn't waited for. In a conference the agent leaves, and the others talk on. A caller whom a flow had connected, and goes on with when the agent has hung up, goes back to the flow.
 //
 // POST /api/agent/hangup
 func (s *Agents) AgentHangup(ctx context.Context) (*Agent, error) {
