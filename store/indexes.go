@@ -32,11 +32,9 @@ const quietJobs = "ALTER TABLE river_job SET (autovacuum_analyze_scale_factor = 
 // partitions can't be dropped CONCURRENTLY.
 const replaced = "calls_by_direction, calls_open, calls_by_channel, calls_by_lead"
 
-// needReplaced tells whether another controller runs that has started before open calls were found by their units (migration 0095): it reads the index
-// of those, and would read all calls without it.
-const needReplaced = `
-SELECT EXISTS (SELECT FROM nodes n WHERE n.id <> $1 AND n.lost_at IS NULL AND n.started_at <= coalesce(
-  (SELECT max(m.tstamp)::timestamptz FROM ` + migrationTable + ` m WHERE m.version_id = 95 AND m.is_applied), 'infinity'))`
+// needReplaced tells whether another controller runs that doesn't find open calls by their units: it reads the index of those, and would read all calls
+// without it.
+const needReplaced = "SELECT EXISTS (SELECT FROM nodes n WHERE n.id <> $1 AND n.lost_at IS NULL AND n.units_since IS DISTINCT FROM n.started_at)"
 
 // dropReplaced drops the replaced indexes, once no controller but those of this version and the one of node's reads them. ErrBusy: somebody reads calls
 // for long, a dump for one.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -44,26 +45,49 @@ func TestPartitionsGetTheIndexesOfTheirTable(t *testing.T) {
 	require.Zero(t, count(lacking), "partitions that are made later have them")
 }
 
-// A controller of the version before finds open calls by an index that this one doesn't read: it is dropped after the last of them.
+// A controller of the version before finds open calls by an index that this one doesn't read: it is dropped after the last of them, whenever that was
+// started, also in place of one of this version.
 func TestAnIndexStaysAsLongAsAControllerReadsIt(t *testing.T) {
 	t.Parallel()
 	url := storetest.NewURL(t)
 	st := storetest.Open(t, url)
-	exec := func(sql string) {
-		_, err := st.Pool().Exec(t.Context(), sql)
+	exec := func(sql string, args ...any) {
+		_, err := st.Pool().Exec(t.Context(), sql, args...)
 		require.NoError(t, err)
 	}
 	there := func() (there bool) {
-		require.NoError(t, st.Pool().QueryRow(t.Context(), "SELECT to_regclass('calls_open') IS NOT NULL").Scan(&there))
+		require.NoError(t, st.Pool().QueryRow(t.Context(),
+			"SELECT coalesce((SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('calls_open')), false)").Scan(&there))
 		return there
 	}
+	start := func(node string) {
+		require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
+			return tx.Q.NodeStart(t.Context(), db.NodeStartParams{ID: node, At: time.Now()})
+		}))
+	}
+	startBefore := func(node string) { // as the version before does
+		exec(`INSERT INTO nodes (id, started_at, last_seen_at, peer_addr, peer_key) VALUES ($1, $2::timestamptz, $2::timestamptz, '', NULL)
+			ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, last_seen_at = excluded.last_seen_at, lost_at = NULL,
+			peer_addr = excluded.peer_addr, peer_key = excluded.peer_key`, node, time.Now())
+	}
+	stays := func(why string) {
+		t.Helper()
+		require.NoError(t, store.Migrate(t.Context(), store.Config{URL: url}))
+		require.NoError(t, st.DropReplacedIndexes(t.Context(), "mine"))
+		require.True(t, there(), why)
+	}
 	require.False(t, there(), "nobody has started yet")
-	exec("CREATE INDEX calls_open ON calls (node, id) WHERE end_time IS NULL")
-	exec("INSERT INTO nodes (id, started_at) VALUES ('mine', now() - interval '1 day'), ('other', now() - interval '1 day')")
-	require.NoError(t, store.Migrate(t.Context(), store.Config{URL: url}))
-	require.NoError(t, st.DropReplacedIndexes(t.Context(), "mine"))
-	require.True(t, there(), "the other reads it")
-	exec("UPDATE nodes SET started_at = now() WHERE id = 'other'")
+	exec("CREATE INDEX calls_open ON ONLY calls (node, id) WHERE end_time IS NULL")
+	startBefore("mine")
+	startBefore("other")
+	stays("the other reads it; what was made for the table alone is whole, as for who goes back")
+	startBefore("other")
+	stays("it was started again")
+	start("mine")
+	start("other")
+	startBefore("other")
+	stays("it was started in place of one of this version")
+	start("other")
 
 	reader, err := st.Pool().Begin(t.Context())
 	require.NoError(t, err)

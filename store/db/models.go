@@ -467,6 +467,7 @@ type Node struct {
 	SwitchSeenAt   *time.Time
 	PeerAddr       string
 	PeerKey        []byte
+	UnitsSince     *time.Time
 }
 
 type Number struct {

@@ -114,7 +114,7 @@ func (q *Queries) NodeBeat(ctx context.Context, at time.Time, switchSeenAt *time
 }
 
 const nodeGet = `-- name: NodeGet :one
-SELECT id, started_at, last_seen_at, switch_core_uuid, lost_at, switch_seen_at, peer_addr, peer_key FROM nodes WHERE id = $1
+SELECT id, started_at, last_seen_at, switch_core_uuid, lost_at, switch_seen_at, peer_addr, peer_key, units_since FROM nodes WHERE id = $1
 `
 
 func (q *Queries) NodeGet(ctx context.Context, id string) (Node, error) {
@@ -129,6 +129,7 @@ func (q *Queries) NodeGet(ctx context.Context, id string) (Node, error) {
 		&i.SwitchSeenAt,
 		&i.PeerAddr,
 		&i.PeerKey,
+		&i.UnitsSince,
 	)
 	return i, err
 }
@@ -236,9 +237,9 @@ func (q *Queries) NodeSeen(ctx context.Context, at time.Time, switchCoreUuid *st
 
 const nodeStart = `-- name: NodeStart :exec
 
-INSERT INTO nodes (id, started_at, last_seen_at, peer_addr, peer_key)
-VALUES ($1, $2::timestamptz, $2::timestamptz, $3, $4)
-ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, last_seen_at = excluded.last_seen_at, lost_at = NULL,
+INSERT INTO nodes (id, started_at, units_since, last_seen_at, peer_addr, peer_key)
+VALUES ($1, $2::timestamptz, $2::timestamptz, $2::timestamptz, $3, $4)
+ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, units_since = excluded.units_since, last_seen_at = excluded.last_seen_at, lost_at = NULL,
   peer_addr = excluded.peer_addr, peer_key = excluded.peer_key
 `
 
@@ -250,6 +251,7 @@ type NodeStartParams struct {
 }
 
 // Controllers, one per switch host.
+// NodeStart also says that the node finds open calls by their units (migration 0097).
 func (q *Queries) NodeStart(ctx context.Context, arg NodeStartParams) error {
 	_, err := q.db.Exec(ctx, nodeStart,
 		arg.ID,

@@ -1,9 +1,10 @@
 -- Controllers, one per switch host.
 
+-- NodeStart also says that the node finds open calls by their units (migration 0097).
 -- name: NodeStart :exec
-INSERT INTO nodes (id, started_at, last_seen_at, peer_addr, peer_key)
-VALUES (@id, @at::timestamptz, @at::timestamptz, @peer_addr, sqlc.narg('peer_key'))
-ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, last_seen_at = excluded.last_seen_at, lost_at = NULL,
+INSERT INTO nodes (id, started_at, units_since, last_seen_at, peer_addr, peer_key)
+VALUES (@id, @at::timestamptz, @at::timestamptz, @at::timestamptz, @peer_addr, sqlc.narg('peer_key'))
+ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, units_since = excluded.units_since, last_seen_at = excluded.last_seen_at, lost_at = NULL,
   peer_addr = excluded.peer_addr, peer_key = excluded.peer_key;
 
 -- name: NodeSeen :exec
