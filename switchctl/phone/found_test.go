@@ -98,3 +98,27 @@ func TestFoundLeg(t *testing.T) {
 		})
 	}
 }
+
+// TestDialedThoughNothingIsFound: a phone that is held while the switch's channels can't be compared is dialed once that is given up.
+func TestDialedThoughNothingIsFound(t *testing.T) {
+	t.Parallel()
+	b := NewBook(Host{
+		Link: &foundLink{}, Clock: rt.SystemClock{}, Log: slog.New(slog.DiscardHandler), Go: func(func()) {}, Metrics: NewMetrics(),
+	})
+	b.Accept(t.Context())
+	spec := Spec{TenantID: uuid.New(), AgentID: uuid.New(), Extension: "1001", Domain: "127.0.0.1", Mode: Held}
+	require.NoError(t, b.Hold(spec))
+	p := b.all()[0]
+	defer p.timers.Stop()
+	take := func() {
+		for _, m := range p.box.Close() {
+			p.step(t.Context(), m)
+		}
+		p.box = rt.NewMailbox[message](mailboxLimit, ErrUnknown, errFull)
+	}
+	take()
+	require.Equal(t, legNone, p.phase, "the switch may have its leg")
+	b.Compared(1)
+	take()
+	require.Equal(t, legDialing, p.phase)
+}

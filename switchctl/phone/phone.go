@@ -172,6 +172,9 @@ func (p *phone) step(ctx context.Context, m message) {
 		p.found(ctx, m)
 	case compared:
 		p.compared = m.generation
+		if p.held && p.spec.Mode == Held && p.phase == legNone && !p.timers.Armed(timerRedial) { // it has waited for this
+			p.dialHeld(ctx)
+		}
 	case swept:
 		p.swept(ctx, m)
 	case missing:
