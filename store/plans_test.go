@@ -142,6 +142,14 @@ func testReads(t *testing.T, st *store.Store) {
 				calls, err := tx.Q.CallsOpenOfNode(t.Context(), "node-1")
 				return len(calls), err
 			}},
+			{"LiveUnitsDeleteLate", "calls_%", 200, func() (int, error) {
+				_, err := tx.Pgx().Exec(t.Context(), `INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, node)
+					SELECT tenant_id, gen_random_uuid(), id, 'transfer', 'node-1' FROM calls WHERE end_time IS NOT NULL LIMIT 20`)
+				require.NoError(t, err)
+				reset()
+				n, err := tx.Q.LiveUnitsDeleteLate(t.Context(), "node-1")
+				return int(n), err
+			}},
 			{"TakeWebhookWork", "events_%", 40, func() (int, error) {
 				rows, err := takeWork(t, tx)
 				return len(rows), err
