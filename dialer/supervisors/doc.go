@@ -9,4 +9,8 @@
 // Read service.go first, then session.go (start, mode, end), keep.go (what ends by itself, agents who are followed, controllers that are gone),
 // escalations.go, transfer.go and audit.go. floor.go reads the floor, changes.go says what differs between two, and feed.go has one goroutine
 // per tenant with listeners compare them.
+//
+// A new action is a method here that writes its row of the audit in the transaction that it tells of, with a name in audit.go (the constants and
+// auditedActions) that 65_supervisors.yaml lists and describes, as it does the operation; that is a row in httpapi/supervisors.go, with the place of what it
+// is about, which another controller may have. What it has phones or calls do is switchctl.Supervisions'.
 package supervisors
