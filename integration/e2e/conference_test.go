@@ -243,20 +243,23 @@ func TestConferenceWithAnAgent(t *testing.T) {
 }
 
 // TestConferenceOutlivesTheController: people go on talking when the controller is killed; the restarted one finds the conference, dials the voice
-// agent back in, and takes verbs for it.
+// agent back in, and takes verbs for it. Who was muted before is heard once they are unmuted.
 func TestConferenceOutlivesTheController(t *testing.T) {
 	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
 		const caller, other = "9876101106", "9876101107"
 		callID := c.live(t, caller, "/tone?hz=1000&delay=0s")
 		member := c.confer(t, callID, other)
 		c.heardMore(t, other, agentHz, "the member hears the voice agent")
+		c.heardMore(t, other, callerHz, "and the caller")
+		c.control(t, http.StatusOK, callID, map[string]any{"event": "mute"})
 		require.NoError(t, c.KillController())
-		c.heardMore(t, other, callerHz, "the people go on: the member hears the caller")
-		c.heardMore(t, caller, callerHz, "and the caller the member")
+		c.heardMore(t, caller, callerHz, "the people go on: the caller hears the member")
 		require.NoError(t, c.StartController(t.Context()))
 		eventually(t, 20*time.Second, "the session is resumed", func() bool { return len(c.sessions(t, callID)) == 2 })
 		c.heardMore(t, other, agentHz, "the member hears the voice agent again")
 		c.heardMore(t, caller, agentHz, "and the caller")
+		c.control(t, http.StatusOK, callID, map[string]any{"event": "unmute"})
+		c.heardMore(t, other, callerHz, "the member hears the caller again")
 		require.Equal(t, []string{"caller", "voice_agent", "destination"}, c.participants(t, callID))
 		c.control(t, http.StatusOK, callID, map[string]any{"event": "conference_remove", "member_id": member})
 		eventually(t, 10*time.Second, "the member's call ends", func() bool {

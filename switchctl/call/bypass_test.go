@@ -31,7 +31,7 @@ func (b *bench) jobName(name string) string {
 // bypassInput is a line of a flow about the way of a call's audio.
 func (b *bench) bypassInput(f []string) {
 	switch f[0] {
-	case "joins", "leaves", "memberleg", "conference":
+	case "joins", "leaves", "memberleg", "conference", "mutes":
 		b.conferenceInput(f)
 	case "bypass": // the trunk's calls are taken past the switch
 		id := uuid.MustParse("01930000-0000-7000-8000-0000000000aa")

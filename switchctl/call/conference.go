@@ -8,6 +8,7 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -63,8 +64,11 @@ type conference struct {
 	source string
 	// begunAt is when the conference began here: a look at the switch from before says nothing of it.
 	begunAt time.Time
-	// mutes: the switch silences the caller for the others, so that the media endpoint need not.
-	mutes bool
+	// mutes: the switch silences the caller for the others, so that the media endpoint need not. silenced: it may do so, and is told to end it
+	// once the caller is muted no more. told counts what it was told of that, tells keeps it in order.
+	mutes, silenced bool
+	told            int
+	tells           rt.Serial
 }
 
 // The changes of a conference that ai_session.conference_changed tells of.
@@ -197,7 +201,8 @@ func (cf *conference) dissolve(ctx context.Context) {
 		return
 	}
 	peopled := len(cf.guests.present()) > 0
-	cf.phase, cf.caller, cf.agent, cf.mutes = conferenceNone, "", "", false
+	cf.phase, cf.caller, cf.agent, cf.mutes, cf.silenced = conferenceNone, "", "", false, false
+	cf.told++ // what the switch says of before is too late
 	cf.disarm(timerConference)
 	cf.answer(controlResult{err: errNoConference})
 	members := cf.guests.list
@@ -310,23 +315,39 @@ func (cf *conference) begun(ctx context.Context) {
 
 // muteCaller has the switch silence the caller for the others, or ends that. Until it has, the media endpoint does, for all of them.
 func (cf *conference) muteCaller(ctx context.Context) {
+	var cmd fs.Command
 	switch {
-	case !cf.up() || cf.caller == "":
+	case !cf.up(), cf.caller == "", cf.mutes && cf.sound.callerMuted:
+		return
 	case cf.sound.callerMuted:
-		cf.command(ctx, jobConferenceMute, fs.ConferenceMute(cf.name(), cf.caller))
-	case cf.mutes:
-		cf.mutes = false
-		cf.command(ctx, jobConferenceMember, fs.ConferenceUnmute(cf.name(), cf.caller))
-	}
-}
-
-// muted: the switch has silenced the caller, or has refused to.
-func (cf *conference) muted(ctx context.Context, m jobDone) {
-	if reason := refusedJob(m); reason != "" {
-		cf.log.WarnContext(ctx, "muting the caller in the conference failed, the voice agent alone hears silence", "reply", reason)
+		cf.silenced = true
+		cmd = fs.ConferenceMute(cf.name(), cf.caller)
+	case cf.silenced:
+		cf.mutes, cf.silenced = false, false
+		cmd = fs.ConferenceUnmute(cf.name(), cf.caller)
+	default:
 		return
 	}
-	if cf.up() && cf.sound.callerMuted {
+	cf.told++
+	link, told := cf.c.link, cf.told
+	cf.inTurn(&cf.tells, func() {
+		body, err := link.API(ctx, cmd)
+		cf.post(jobDone{job: jobConferenceMute, attempt: told, body: body, err: err})
+	})
+}
+
+// muted: the switch silences the caller, or does so no more, or has refused to.
+func (cf *conference) muted(ctx context.Context, m jobDone) {
+	if !cf.up() || m.attempt != cf.told {
+		return // it was told otherwise since
+	}
+	switch reason := refusedJob(m); {
+	case reason != "" && cf.sound.callerMuted:
+		cf.log.WarnContext(ctx, "muting the caller in the conference failed, the voice agent alone hears silence", "reply", reason)
+	case reason != "":
+		cf.silenced = true
+		cf.log.WarnContext(ctx, "unmuting the caller in the conference failed", "reply", reason)
+	case cf.sound.callerMuted:
 		cf.mutes = true
 		cf.sound.reapply()
 	}

@@ -18,8 +18,8 @@ const varMemberRole = "rm_member_role"
 // foundConference is a conference as the switch has it.
 type foundConference struct {
 	members []foundMember
-	// told: its start is told.
-	told bool
+	// told: its start is told. silenced: the caller is muted.
+	told, silenced bool
 }
 
 // foundMember is one of its members: what the leg's variables say of it.
@@ -45,7 +45,9 @@ func (c *host) findConference(ctx context.Context, a *core, caller *esl.Event) (
 	found := &foundConference{told: caller.Var(varConferenceTold) == "true"}
 	for _, one := range list {
 		m := foundMember{channel: one.Channel, number: one.Number}
-		if m.channel != a.channel {
+		if m.channel == a.channel {
+			found.silenced = one.Muted
+		} else {
 			ev, err := fs.FindChannel(ctx, c.link, m.channel)
 			if err != nil {
 				return nil, err
@@ -78,7 +80,7 @@ func (cf *conference) found(ctx context.Context, f *foundConference, asked time.
 	case cf.killCause != "":
 		return cf.up()
 	case cf.phase == conferenceNone:
-		cf.phase = conferenceUp
+		cf.phase, cf.silenced = conferenceUp, f.silenced
 		cf.bypass.holds++
 		cf.begunAt = asked
 		cf.dropRinging(ctx, f)
@@ -104,6 +106,7 @@ func (cf *conference) found(ctx context.Context, f *foundConference, asked time.
 			cf.guests.memberGone(ctx, m, changeLeft, m.source)
 		}
 	}
+	cf.muteCaller(ctx) // the switch may not have been told
 	return cf.up()
 }
 

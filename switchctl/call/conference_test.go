@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,6 +25,12 @@ func (b *bench) conferenceInput(f []string) {
 		ev.Set("Unique-ID", b.memberChannel(f[1]))
 		ev.Set("Member-ID", strconv.Itoa(len(f[1])))
 		b.c.dispatch(ev)
+	case "mutes": // take so long on the switch
+		d, err := time.ParseDuration(f[1])
+		require.NoError(b.t, err)
+		b.link.mu.Lock()
+		b.link.muteTakes = d
+		b.link.mu.Unlock()
 	case "memberleg":
 		ev := b.legEvent(f[1], keyValues(f[2:]))
 		ev.Set("variable_rm_role", roleMember)
@@ -31,14 +38,19 @@ func (b *bench) conferenceInput(f []string) {
 		b.c.dispatch(ev)
 	case "conference": // is what a look at the switch finds
 		type entry struct {
-			ID   int    `json:"id"`
-			UUID string `json:"uuid"`
+			ID    int             `json:"id"`
+			UUID  string          `json:"uuid"`
+			Flags map[string]bool `json:"flags"`
 		}
+		kv := keyValues(f[1:])
 		var members []entry
 		name := fs.ConferenceName(b.call.ID.String())
 		for _, who := range f[1:] {
+			if strings.Contains(who, "=") {
+				continue
+			}
 			channel := b.memberChannel(who)
-			members = append(members, entry{ID: len(who), UUID: channel})
+			members = append(members, entry{ID: len(who), UUID: channel, Flags: map[string]bool{"can_speak": who != kv["muted"]}})
 			dump := map[string]string{
 				"Unique-ID": channel, "Answer-State": "answered", "variable_current_application": "conference", "variable_rm_conference": name,
 				"variable_rm_node": "node-1", "variable_rm_call_id": b.call.ID.String(),
@@ -46,6 +58,7 @@ func (b *bench) conferenceInput(f []string) {
 			switch who {
 			case "caller":
 				dump[varPrefix+varConferenceTold] = "true"
+				dump[varPrefix+varSound] = kv["sound"]
 				dump["Caller-Channel-Answered-Time"] = micros(b.times["answered"])
 			case "member":
 				dump["variable_rm_role"], dump[varPrefix+varMember] = roleMember, b.memberID()

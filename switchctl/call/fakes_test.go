@@ -64,6 +64,7 @@ type fakeLink struct {
 	recorder     string          // what uuid_record is refused with
 	sight        *hostlink.Sight // the controller's; a restart's too
 	lookTakes    time.Duration   // of a look for a phone's registration
+	muteTakes    time.Duration   // of a command on a conference
 	lostDumps    int             // how many of the next uuid_dump are lost
 	unregistered bool            // no account has a phone
 	looks        int             // for phones' registrations
@@ -142,9 +143,10 @@ func (l *fakeLink) Background(ctx context.Context, cmd fs.Command) (string, erro
 
 func (l *fakeLink) API(ctx context.Context, cmd fs.Command) (string, error) {
 	text, err := l.answer(ctx, "api", cmd.String())
-	if cmd.Name() == "sofia" {
-		time.Sleep(l.lookTakes) //nolint:forbidigo // the bubble's clock
-	}
+	l.mu.Lock()
+	takes := map[string]time.Duration{"sofia": l.lookTakes, "conference": l.muteTakes}[cmd.Name()]
+	l.mu.Unlock()
+	time.Sleep(takes) //nolint:forbidigo // the bubble's clock
 	return text, err
 }
 

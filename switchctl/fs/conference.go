@@ -94,6 +94,7 @@ func InConference(ev *esl.Event) bool { return ev.Var("current_application") == 
 type ConferenceMember struct {
 	Number  string
 	Channel string
+	Muted   bool
 }
 
 // ListConference gives the members of a conference; none when there is no such conference.
@@ -110,6 +111,9 @@ func ListConference(ctx context.Context, sw Switch, name string) ([]ConferenceMe
 		Members []struct {
 			ID      json.Number `json:"id"`
 			Channel string      `json:"uuid"`
+			Flags   struct {
+				CanSpeak *bool `json:"can_speak"`
+			} `json:"flags"`
 		} `json:"members"`
 	}
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
@@ -119,7 +123,8 @@ func ListConference(ctx context.Context, sw Switch, name string) ([]ConferenceMe
 	for _, c := range list {
 		for _, m := range c.Members {
 			if c.Name == name && m.Channel != "" {
-				members = append(members, ConferenceMember{Number: m.ID.String(), Channel: m.Channel})
+				speaks := m.Flags.CanSpeak
+				members = append(members, ConferenceMember{Number: m.ID.String(), Channel: m.Channel, Muted: speaks != nil && !*speaks})
 			}
 		}
 	}
