@@ -56,7 +56,11 @@ func TestOnlyOurListenersBesideAPackagedConfiguration(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, sw.Stop()) })
-	want := []string{"tcp " + sw.ESLAddr(), "tcp " + sw.ExternalAddr(), "tcp " + sw.InternalAddr(), "udp " + sw.ExternalAddr(), "udp " + sw.InternalAddr()}
+	voiceAgents := net.JoinHostPort(sw.Params.SIPIP, strconv.Itoa(sw.Params.VoiceAgentsPort))
+	want := []string{"tcp " + sw.ESLAddr()}
+	for _, addr := range []string{sw.ExternalAddr(), sw.InternalAddr(), voiceAgents} {
+		want = append(want, "tcp "+addr, "udp "+addr)
+	}
 	slices.Sort(want)
 	require.Equal(t, want, listeners(t, sw.PID()))
 }
