@@ -67,10 +67,16 @@ func Start(ctx context.Context, cfg Config) (*Switch, error) {
 	if _, err := os.Stat(cfg.Binary); err != nil {
 		return nil, fmt.Errorf("find the freeswitch binary: %w", err)
 	}
-	p, err := withPorts(ctx, cfg.Params)
+	p, rtp, err := withPorts(ctx, cfg.Params)
 	if err != nil {
 		return nil, err
 	}
+	started := false
+	defer func() {
+		if !started {
+			rtp.letGo()
+		}
+	}()
 	confDir := filepath.Join(cfg.Dir, "conf")
 	if err := conf.Render(confDir, p, cfg.Gateways...); err != nil {
 		return nil, err
@@ -90,8 +96,10 @@ func Start(ctx context.Context, cfg Config) (*Switch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start freeswitch: %w", err)
 	}
+	started = true
 	go func() {
 		s.err = child.Wait()
+		rtp.letGo()
 		close(s.exited)
 	}()
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
@@ -217,8 +225,8 @@ func (s *Switch) checkModules(ctx context.Context) error {
 	return nil
 }
 
-// withPorts fills in the ports that were left to us, and the other defaults.
-func withPorts(ctx context.Context, p conf.Params) (conf.Params, error) {
+// withPorts fills in the ports that were left to us, and the other defaults. The range of RTP ports is the switch's until it is let go.
+func withPorts(ctx context.Context, p conf.Params) (conf.Params, rtpRange, error) {
 	if p.ESLIP == "" {
 		p.ESLIP = "127.0.0.1"
 	}
@@ -228,9 +236,6 @@ func withPorts(ctx context.Context, p conf.Params) (conf.Params, error) {
 	if len(p.CarrierNets) == 0 {
 		p.CarrierNets = []string{"127.0.0.0/8"}
 	}
-	if p.RTPStart == 0 {
-		p.RTPStart, p.RTPEnd = 20000, 23998
-	}
 	var lc net.ListenConfig
 	for _, port := range []*int{&p.ESLPort, &p.ExternalPort, &p.InternalPort, &p.VoiceAgentsPort} {
 		if *port != 0 {
@@ -238,16 +243,22 @@ func withPorts(ctx context.Context, p conf.Params) (conf.Params, error) {
 		}
 		l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
-			return p, fmt.Errorf("find a free port: %w", err)
+			return p, rtpRange{}, fmt.Errorf("find a free port: %w", err)
 		}
 		defer l.Close() //nolint:errcheck // held only so that the ports differ
 		addr, ok := l.Addr().(*net.TCPAddr)
 		if !ok {
-			return p, errors.New("find a free port: no TCP address")
+			return p, rtpRange{}, errors.New("find a free port: no TCP address")
 		}
 		*port = addr.Port
 	}
-	return p, nil
+	if p.RTPStart != 0 {
+		rtp, _ := lockRTPRange(ctx, p.RTPStart) // that of the switch before, or one that is none of ours
+		return p, rtp, nil
+	}
+	rtp, err := takeRTPRange(ctx)
+	p.RTPStart, p.RTPEnd = rtp.start, rtp.end()
+	return p, rtp, err
 }
 
 // tail keeps the last output of the switch, for the error that says why it did not start. Safe for concurrent use.

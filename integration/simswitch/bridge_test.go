@@ -469,7 +469,7 @@ func TestHopDelay(t *testing.T) {
 // TestRinging holds what a caller hears while a voice agent over SIP rings.
 func TestRinging(t *testing.T) {
 	t.Parallel()
-	onEachSwitch(t, 28000, map[string]func(b *bundle){"ringing": callerHearsRinging})
+	onEachSwitch(t, map[string]func(b *bundle){"ringing": callerHearsRinging})
 }
 
 func callerHearsRinging(b *bundle) {

@@ -12,7 +12,7 @@ import (
 // TestConferences holds what the controller builds conferences on.
 func TestConferences(t *testing.T) {
 	t.Parallel()
-	onEachSwitch(t, 24000, map[string]func(b *bundle){
+	onEachSwitch(t, map[string]func(b *bundle){
 		"a bridge becomes a conference": conferenceOfABridge,
 		"who leaves, and where to":      conferenceLeaving,
 		"mute, and what is refused":     conferenceCommands,

@@ -17,9 +17,8 @@ import (
 // freeswitchVariable names a real switch, on which the tests of onEachSwitch run as well.
 const freeswitchVariable = "RINGMASTER_FREESWITCH"
 
-// onEachSwitch runs tests on a simulated switch each, and on a real one, all on the same. That has 500 RTP ports from rtpStart on, which are no
-// other's.
-func onEachSwitch(t *testing.T, rtpStart int, tests map[string]func(b *bundle)) {
+// onEachSwitch runs tests on a simulated switch each, and on a real one, all on the same.
+func onEachSwitch(t *testing.T, tests map[string]func(b *bundle)) {
 	t.Helper()
 	for name, test := range tests {
 		t.Run("simswitch/"+name, func(t *testing.T) {
@@ -37,7 +36,6 @@ func onEachSwitch(t *testing.T, rtpStart int, tests map[string]func(b *bundle)) 
 		dir := t.TempDir()
 		sw, err := freeswitch.Start(context.WithoutCancel(t.Context()), freeswitch.Config{Binary: binary, Dir: dir, Params: conf.Params{
 			ESLPassword: "ClueCon", SocketAddr: l.Addr().String(), CDRDir: filepath.Join(dir, "cdr"), DirectoryURL: "http://127.0.0.1:9/",
-			RTPStart: rtpStart, RTPEnd: rtpStart + 998,
 		}})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, sw.Stop()) })

@@ -14,7 +14,7 @@ import (
 // TestRefers holds what voice agents' transfers by REFER are built on.
 func TestRefers(t *testing.T) {
 	t.Parallel()
-	onEachSwitch(t, 27000, map[string]func(b *bundle){
+	onEachSwitch(t, map[string]func(b *bundle){
 		"to the controller": referToController,
 		"to nobody":         referToNobody,
 		"attended":          referAttended,

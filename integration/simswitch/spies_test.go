@@ -15,7 +15,7 @@ import (
 // TestSpies holds what supervisors' and AI's monitors are built on: who hears whom when a leg eavesdrops on a caller.
 func TestSpies(t *testing.T) {
 	t.Parallel()
-	onEachSwitch(t, 25000, map[string]func(b *bundle){
+	onEachSwitch(t, map[string]func(b *bundle){
 		"who hears a spy":              spyModes,
 		"through all that a call does": spyStays,
 		"from call to call":            spyMoves,
