@@ -234,7 +234,7 @@ func (r *recorder) begins(ctx context.Context, ev *esl.Event) {
 }
 
 // recordMono has the switch record both sides in one channel, from a moment on, in a file that outlives us and is put on the
-// call's recording. limit ends it, should we be gone by then; 0 is none. done hears whether it has begun.
+// call's recording, in silence while that is paused. limit ends it, should we be gone by then; 0 is none. done hears whether it has begun.
 func (r *recorder) recordMono(ctx context.Context, path string, limit time.Duration, at time.Time, done func(err error)) {
 	call, offset := r.call, time.Duration(0)
 	if r.answerAt != nil {
@@ -244,7 +244,10 @@ func (r *recorder) recordMono(ctx context.Context, path string, limit time.Durat
 		return r.c.ledger.AddRecording(ctx, call, path, offset)
 	}, nil)
 	r.expect(path, at)
-	cmd, hears, link := fs.Record(r.channel, path, limit), fs.Hears(r.channel), r.c.link
+	cmd, beside, link := fs.Record(r.channel, path, limit), fs.Hears(r.channel), r.c.link
+	if r.paused {
+		beside = slices.Concat(fs.Script{fs.MaskRecording(r.channel, path)}, beside)
+	}
 	// The variable may be there from an earlier recording.
 	r.inOrder(ctx, fs.Script{fs.RecordStereo(r.channel, false)}, cmd, func(body string, err error) {
 		if err == nil && !strings.HasPrefix(body, "+OK") {
@@ -252,8 +255,8 @@ func (r *recorder) recordMono(ctx context.Context, path string, limit time.Durat
 		}
 		if err == nil {
 			r.beside(func() {
-				if err := hears.Run(ctx, link); err != nil {
-					r.log.WarnContext(ctx, "a recording may lack sound", "error", err)
+				if err := beside.Run(ctx, link); err != nil {
+					r.log.WarnContext(ctx, "a recording may lack sound, or its pause", "error", err)
 				}
 			})
 		}
