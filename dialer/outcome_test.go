@@ -230,7 +230,7 @@ func TestLeadListedDuringItsCall(t *testing.T) {
 		case "9876543211":
 			b.end(t, call, "completed", "NORMAL_CLEARING")
 		default:
-			storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET status = 'callback', next_attempt_at = now() WHERE id = $1", lead.ID)
+			storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET status = 'callback', next_attempt_at = now(), claimed_by = NULL WHERE id = $1", lead.ID)
 			b.end(t, call, "completed", "NORMAL_CLEARING")
 		}
 		row := b.lead(t, lead.ID)
@@ -244,7 +244,7 @@ func TestOutcomeGivesWayToWhatWasSet(t *testing.T) {
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
 	set := func(lead leads.Lead, assignments string) {
-		storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET "+assignments+" WHERE id = $1", lead.ID)
+		storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET claimed_by = NULL, "+assignments+" WHERE id = $1", lead.ID)
 	}
 	ai := b.push(t, campaign.ID, "9876543210")
 	call := b.dial(t, campaign, ai)
@@ -256,7 +256,7 @@ func TestOutcomeGivesWayToWhatWasSet(t *testing.T) {
 	later := b.clock.Now().Add(5 * time.Hour).Truncate(time.Millisecond)
 	back := b.push(t, campaign.ID, "9876543211")
 	call = b.dial(t, campaign, back)
-	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET status = 'callback', status_set_by = 'ai', next_attempt_at = $1 WHERE id = $2", later, back.ID)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET status = 'callback', status_set_by = 'ai', next_attempt_at = $1, claimed_by = NULL WHERE id = $2", later, back.ID)
 	b.end(t, call, "completed", "NORMAL_CLEARING")
 	row := b.lead(t, back.ID)
 	require.Equal(t, string(leads.StatusCallback), row.Status)
@@ -271,7 +271,7 @@ func TestOutcomeGivesWayToWhatWasSet(t *testing.T) {
 
 	stale := b.push(t, campaign.ID, "9876543213")
 	first := b.dial(t, campaign, stale)
-	set(stale, "last_call_id = gen_random_uuid()")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET last_call_id = gen_random_uuid() WHERE id = $1", stale.ID)
 	b.end(t, first, "completed", "NORMAL_CLEARING")
 	require.Equal(t, string(leads.StatusDialing), b.lead(t, stale.ID).Status, "only the last call decides")
 }

@@ -35,7 +35,7 @@ func TestPacerDialsWhatAnEarlierRoundHasClaimed(t *testing.T) {
 	sw := &fakeSwitch{}
 	p := newPacer(b.svc.Pacers, sw, b.tenant, campaign.ID, nil)
 	claimed := func() int {
-		return storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE claimed_by IS NOT NULL")
+		return storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE claimed_by LIKE 'pacer:%'")
 	}
 	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET max_concurrent = 2")
 	list, _, err := p.Claim(t.Context(), leads.ClaimBatch, b.clock.Now())

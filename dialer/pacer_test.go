@@ -210,7 +210,7 @@ func TestPauseStopsDialingAtOnce(t *testing.T) {
 	pace(t, b.svc, sw)
 	<-paused
 	require.Eventually(t, func() bool {
-		return storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE claimed_by IS NOT NULL") == 0
+		return storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE claimed_by LIKE 'pacer:%'") == 0
 	}, waitFor, every, "claimed leads are given back")
 	require.Len(t, sw.dialed(), 1)
 	require.Equal(t, 39, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE status = 'new' AND attempts = 0"))
@@ -297,7 +297,7 @@ func TestPacerWaitsForTheWindow(t *testing.T) {
 	go func() { defer close(rounds); p.round(t.Context()) }()
 	<-rounds
 	require.Empty(t, sw.dialed())
-	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE claimed_by IS NOT NULL"))
+	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE claimed_by LIKE 'pacer:%'"))
 	b.clock.Set(night.Add(11 * time.Hour))
 	p.round(t.Context())
 	require.Len(t, sw.dialed(), 1)
@@ -350,7 +350,7 @@ func TestPacerBacksOffWhenTheSwitchFails(t *testing.T) {
 	p.round(t.Context())
 	p.round(t.Context())
 	require.Equal(t, 1, tries, "one failure stops the round and the next")
-	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE claimed_by IS NOT NULL"))
+	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE claimed_by LIKE 'pacer:%'"))
 	b.clock.Advance(2 * time.Second)
 	p.round(t.Context())
 	require.Equal(t, 2, tries)
@@ -398,7 +398,7 @@ func TestPacerGivesLeadsBackThatASlowTrunkKeepsWaiting(t *testing.T) {
 	require.Greater(t, claimLease, claimHold+gate.PlaceTimeout+store.TrunkRateWindow)
 	p.hold = time.Nanosecond
 	claimed := func() int {
-		return storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE claimed_by IS NOT NULL")
+		return storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE claimed_by LIKE 'pacer:%'")
 	}
 	require.Zero(t, p.round(t.Context()), "the next round follows at once")
 	require.Zero(t, tries)

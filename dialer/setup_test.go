@@ -241,6 +241,7 @@ func (b *bundle) lead(t *testing.T, id uuid.UUID) db.Lead {
 		lead, err = tx.Q.LeadGet(t.Context(), b.tenant, id)
 		return err
 	}))
+	lead.Status = string(leads.StatusOf(lead)) // as it is shown
 	return lead
 }
 

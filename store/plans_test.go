@@ -55,9 +55,12 @@ func plannedByValues() map[string][]string {
 		"LeadsClaimFresh":     {campaign + "0, '00000000-0000-0000-0000-000000000000', now(), 50"},
 		"LeadPriorities":      {"{tenant}, {fresh}, now()", "{tenant}, {worked off}, now()"},
 		"PaceHistory":         {"{tenant}, {small}, '00000000-0000-0000-0000-000000000000', 500"},
-		"LeadPage":            {"{tenant}, {worked off}, '00000000-0000-0000-0000-000000000000', 'exhausted', 0, 50"},
-		"CountCalls":          {"NULL, {tenant}, NULL, {small}, 'failed', NULL", "'sale', {tenant}, {agent}, NULL, NULL, NULL", "NULL, {tenant}, NULL, NULL, 'ringing', NULL"},
-		"ListCallViews":       paged(calls, anyTime), "CountCallsBetween": paged(calls, lately+", 1000"),
+		"LeadPage": {
+			"{tenant}, {worked off}, '00000000-0000-0000-0000-000000000000', 'exhausted', 0, 50",
+			"{tenant}, {fresh}, '00000000-0000-0000-0000-000000000000', 'dialing', 0, 50",
+		},
+		"CountCalls":    {"NULL, {tenant}, NULL, {small}, 'failed', NULL", "'sale', {tenant}, {agent}, NULL, NULL, NULL", "NULL, {tenant}, NULL, NULL, 'ringing', NULL"},
+		"ListCallViews": paged(calls, anyTime), "CountCallsBetween": paged(calls, lately+", 1000"),
 		"CountWebhookDeliveries": deliveries, "ListWebhookDeliveries": paged(deliveries, ", 0, 50"),
 		"ListEvents": paged(events, ", 0, 50"), "CountEvents": paged(counted, ", 10000"),
 		"CountReplayEvents":    {"{subscription}, {tenant}" + span + ", '{call.1}', now() - interval '1 day', now(), NULL, 1000"},
@@ -184,16 +187,17 @@ func testReads(t *testing.T, st *store.Store) {
 				require.Equal(t, db.ScrubCountsRow{Total: 30000, Pending: 3000, Flagged: 3000}, n)
 				return int(n.Total), err
 			}},
-			{"LeadPage", "leads", 50, func() (int, error) {
-				rows, err := tx.Q.LeadPage(t.Context(), db.LeadPageParams{TenantID: big, CampaignID: small, PageLimit: 50})
-				return len(rows), err
-			}},
 			{"CampaignsWithLeads", "campaigns", 0, func() (int, error) {
 				ids, err := tx.Q.CampaignsWithLeads(t.Context(), []uuid.UUID{big, big}, []uuid.UUID{small, workedOff}, time.Now())
 				return len(ids), err
 			}},
 			{"LeadsCheckedBefore", "leads", 100, func() (int, error) {
 				rows, err := tx.Q.LeadsCheckedBefore(t.Context(), db.LeadsCheckedBeforeParams{TenantID: big, CampaignID: small, Before: time.Now(), Batch: 1000})
+				return len(rows), err
+			}},
+			{"LeadPage", "leads", 50, func() (int, error) {
+				require.NoError(t, tx.Q.PlanByValues(t.Context()))
+				rows, err := tx.Q.LeadPage(t.Context(), db.LeadPageParams{TenantID: big, CampaignID: workedOff, PageLimit: 50})
 				return len(rows), err
 			}},
 			{"SupervisorAuditCount", "audit", 200, func() (int, error) {

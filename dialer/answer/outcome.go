@@ -167,7 +167,7 @@ func (h *Service) leadEnded(ctx context.Context, tx *store.Tx, e *endOfCall, onT
 	if e.suppressed {
 		return h.complete(ctx, tx, *lead, leads.StatusOptedOut, e.at)
 	}
-	switch leads.Status(lead.Status) {
+	switch leads.StatusOf(*lead) {
 	case leads.StatusDialing, leads.StatusConnected:
 		outcome := outcomeOf(call)
 		if unserved && outcome == leads.OutcomeConversation {
@@ -266,7 +266,7 @@ func (h *Service) retryOrExhaust(ctx context.Context, tx *store.Tx, e *endOfCall
 		return h.complete(ctx, tx, lead, leads.StatusExhausted, at)
 	}
 	status := leads.StatusRetry
-	if lead.Status == string(leads.StatusCallback) {
+	if leads.StatusOf(lead) == leads.StatusCallback {
 		status = leads.StatusCallback
 	}
 	wait := leads.StoredPolicy(campaign.Retry).Wait(outcome, lead.Attempts)

@@ -84,7 +84,7 @@ func (h *Service) SetLeadStatus(ctx context.Context, call db.Call, status string
 			return err
 		}
 		if final {
-			if status == lead.Status || status == string(leads.StatusOptedOut) {
+			if status == string(leads.StatusOf(lead)) || status == string(leads.StatusOptedOut) {
 				return nil
 			}
 			return campaigns.LeadIsFinal(lead)

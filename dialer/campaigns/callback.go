@@ -87,6 +87,6 @@ func NeverAgain(ctx context.Context, tx *store.Tx, lead db.Lead) (bool, error) {
 // LeadIsFinal refuses a call to a lead that may never be called again.
 func LeadIsFinal(lead db.Lead) error {
 	return &fault.Error{
-		Kind: fault.Conflict, Code: CodeLeadFinal, Detail: "The lead may not be called again.", Members: map[string]any{"lead_status": lead.Status},
+		Kind: fault.Conflict, Code: CodeLeadFinal, Detail: "The lead may not be called again.", Members: map[string]any{"lead_status": string(leads.StatusOf(lead))},
 	}
 }

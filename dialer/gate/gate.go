@@ -348,7 +348,7 @@ func (g *Gate) settle(ctx context.Context, tx *store.Tx, c candidate, refused *R
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
-	if err != nil || !leads.Waits(leads.Status(lead.Status)) {
+	if err != nil || !leads.Waits(leads.StatusOf(lead)) {
 		return err
 	}
 	if c.registry.listed {

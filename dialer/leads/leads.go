@@ -352,7 +352,7 @@ func ViewOf(row db.Lead, privacy store.PrivacyMode) Lead {
 	out := Lead{
 		ID: row.ID, CampaignID: row.CampaignID, Phone: phone.FromSuffix(row.PhoneLast4), Name: row.Name, Email: row.Email,
 		Metadata: row.Metadata, CRMLeadID: row.CrmLeadID, DNDChecked: row.DndChecked, DNDClean: row.DndClean,
-		DNDCheckedAt: store.UTC(row.DndCheckedAt), CustomFields: row.CustomFields, Status: Status(row.Status),
+		DNDCheckedAt: store.UTC(row.DndCheckedAt), CustomFields: row.CustomFields, Status: StatusOf(row),
 		Priority: int(row.Priority), StatusSetBy: row.StatusSetBy, Attempts: int(row.Attempts), NextAttemptAt: store.UTC(row.NextAttemptAt),
 		LastCallID: row.LastCallID, Disposition: row.Disposition, CreatedAt: row.CreatedAt.UTC(),
 		UpdatedAt: row.UpdatedAt.UTC(), CompletedAt: store.UTC(row.CompletedAt),

@@ -27,9 +27,18 @@ func Waits(status Status) bool {
 	}
 }
 
+// StatusOf is a lead's state: while its call goes on it stands in the place of a claimant, and Status is what it was before. A controller of the version
+// before has it in Status.
+func StatusOf(lead db.Lead) Status {
+	if by := lead.ClaimedBy; by != nil && Waits(Status(lead.Status)) && (Status(*by) == StatusDialing || Status(*by) == StatusConnected) {
+		return Status(*by)
+	}
+	return Status(lead.Status)
+}
+
 // InCall tells whether a lead's call goes on: one whose status was set during it gets its time, or its end, when the call has ended.
 func InCall(lead db.Lead) bool {
-	switch Status(lead.Status) {
+	switch StatusOf(lead) {
 	case StatusDialing, StatusConnected:
 		return true
 	case StatusRetry, StatusCallback:

@@ -291,7 +291,7 @@ func (u *Service) endSuppressed(ctx context.Context, tx *store.Tx, tenant uuid.U
 		return err
 	}
 	for _, lead := range list {
-		switch leads.Status(lead.Status) {
+		switch leads.StatusOf(lead) {
 		case leads.StatusDialing, leads.StatusConnected: // the call's end finds the suppression
 		case leads.StatusOptedOut:
 		case leads.StatusNew, leads.StatusQueued, leads.StatusCallback, leads.StatusRetry, leads.StatusCompleted, leads.StatusExhausted, leads.StatusDNC, leads.StatusInvalid:

@@ -341,7 +341,7 @@ func (a *audit) readCalls(ctx context.Context, p *picture) error {
 		for _, id := range units {
 			p.ledger[id] = true
 		}
-		return tx.Pgx().QueryRow(ctx, `SELECT coalesce(array_agg(l.id::text), '{}') FROM leads l WHERE l.tenant_id = $1 AND l.status IN ('dialing', 'connected')
+		return tx.Pgx().QueryRow(ctx, `SELECT coalesce(array_agg(l.id::text), '{}') FROM leads l WHERE l.tenant_id = $1 AND lead_status(l.status, l.claimed_by) IN ('dialing', 'connected')
 			AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.tenant_id = l.tenant_id AND c.lead_id = l.id AND c.end_time IS NULL)`, a.b.tenant.ID).Scan(&p.busy)
 	})
 	if err != nil {

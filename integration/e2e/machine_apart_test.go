@@ -188,7 +188,7 @@ func TestVanishedHost(t *testing.T) {
 	require.Equal(t, lost, p.count(t, `SELECT count(*) FROM events e JOIN calls c ON e.data->>'call_id' = c.id::text
 		WHERE e.type = 'call.ended' AND c.hangup_cause = 'HOST_LOST'`), "each end is told once")
 	require.Zero(t, p.count(t, `SELECT count(*) FROM leads l JOIN calls c ON c.tenant_id = l.tenant_id AND c.id = l.last_call_id
-		WHERE c.node = 'host-1' AND l.status IN ('dialing', 'connected')`))
+		WHERE c.node = 'host-1' AND lead_status(l.status, l.claimed_by) IN ('dialing', 'connected')`))
 	require.Len(t, reports(t, first), reached, "the host that is cut off dials nobody")
 	onTheLine := live(reports(t, first))
 	require.GreaterOrEqual(t, onTheLine, stay, "its switch works on")
@@ -198,7 +198,7 @@ func TestVanishedHost(t *testing.T) {
 		return live(reports(t, first)) == 0
 	})
 	eventually(t, 120*time.Second, "every lead was called", func() bool {
-		return p.count(t, `SELECT count(*) FROM leads WHERE campaign_id = $1 AND status IN ('new', 'queued', 'dialing', 'connected')`,
+		return p.count(t, `SELECT count(*) FROM leads WHERE campaign_id = $1 AND lead_status(status, claimed_by) IN ('new', 'queued', 'dialing', 'connected')`,
 			uuid.MustParse(campaign)) == 0
 	})
 	seen := map[string]int{}

@@ -163,7 +163,7 @@ func (c *customer) atRest(t *testing.T) {
 	require.Zero(t, count("SELECT count(*) FROM calls WHERE end_time IS NULL"), "open calls")
 	require.Zero(t, count("SELECT count(*) FROM held_events"), "events behind an answer")
 	require.Zero(t, count("SELECT count(*) FROM ai_sessions WHERE status = 'active'"), "open sessions")
-	require.Zero(t, count("SELECT count(*) FROM leads WHERE status IN ('dialing', 'connected')"), "leads in a call")
+	require.Zero(t, count("SELECT count(*) FROM leads WHERE lead_status(status, claimed_by) IN ('dialing', 'connected')"), "leads in a call")
 }
 
 // callRow is what the database has of a call, with times to the microsecond.

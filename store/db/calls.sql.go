@@ -620,7 +620,7 @@ func (q *Queries) LiveUnitsDeleteOfCall(ctx context.Context, tenantID uuid.UUID,
 }
 
 const liveUnitsOfCall = `-- name: LiveUnitsOfCall :many
-SELECT tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at, awaits_agent, rerouted_at, waits_since, wait_priority FROM live_calls u WHERE u.tenant_id = $1 AND u.unit_id = ANY(array_append(ARRAY(
+SELECT tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at, awaits_agent, rerouted_at, waits_since, wait_priority, lead_id FROM live_calls u WHERE u.tenant_id = $1 AND u.unit_id = ANY(array_append(ARRAY(
   SELECT x.unit_id FROM live_calls x WHERE x.tenant_id = $1 AND x.call_id = $2 AND x.kind = 'transfer'), $2)) ORDER BY u.opened_at
 `
 
@@ -647,6 +647,7 @@ func (q *Queries) LiveUnitsOfCall(ctx context.Context, tenantID uuid.UUID, callI
 			&i.ReroutedAt,
 			&i.WaitsSince,
 			&i.WaitPriority,
+			&i.LeadID,
 		); err != nil {
 			return nil, err
 		}

@@ -97,8 +97,7 @@ FROM (
     h.abandoned, h.queued_at, h.answer_time, h.agent_connect_time, h.end_time) e
   WHERE h.tenant_id = $2 AND h.campaign_id = $3 AND h.direction = 'outbound'
   UNION ALL
-  SELECT 'lead:' || l.status, timestamptz 'epoch', 1 FROM leads l
-  WHERE l.tenant_id = $2 AND l.campaign_id = $3 AND l.status IN ('dialing', 'connected')
+  SELECT l.figure, timestamptz 'epoch', l.n FROM leads_in_call($2, $3) l
   UNION ALL
   SELECT g.figure, g.minute, g.n FROM live_calls u JOIN calls o ON o.tenant_id = u.tenant_id AND o.id = u.call_id
   CROSS JOIN LATERAL call_figures(o.status, o.hangup_cause, o.agent_id, o.answered_by_amd, o.abandoned, o.queued_at, o.answer_time,

@@ -77,20 +77,21 @@ func (q *Queries) ChannelsInUse(ctx context.Context, tenantID uuid.UUID) (int64,
 
 const gateAdmit = `-- name: GateAdmit :one
 WITH lead AS (
-  UPDATE leads l SET status = 'dialing', attempts = l.attempts + 1, last_call_id = $2, next_attempt_at = NULL, claimed_by = NULL, reserved_by = NULL,
-    claimed_until = NULL, dnd_checked = true, dnd_clean = true,
+  UPDATE leads l SET claimed_by = 'dialing', claimed_until = '9999-12-31', attempts = l.attempts + 1, last_call_id = $2, next_attempt_at = NULL,
+    reserved_by = NULL, dnd_checked = true, dnd_clean = true,
     dnd_checked_at = coalesce($20::timestamptz, l.dnd_checked_at), updated_at = now()
-  WHERE l.tenant_id = $1 AND l.id = $4::uuid AND l.status IN ('new', 'queued', 'retry', 'callback')
+  WHERE l.tenant_id = $1 AND l.id = $4::uuid AND lead_status(l.status, l.claimed_by) IN ('new', 'queued', 'retry', 'callback')
     AND (l.dnd_clean OR NOT l.dnd_checked)
     AND ($21::text IS NULL OR l.claimed_by = $21::text)
   RETURNING l.id
 ), unit AS (
   INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at,
-    awaits_agent)
+    awaits_agent, lead_id)
   SELECT $1, $2, $2, CASE WHEN $11::text = 'test' THEN 'test' ELSE 'call' END,
     CASE WHEN $11::text <> 'test' THEN $3::uuid END,
     CASE WHEN $11::text <> 'test' THEN $6::uuid END,
-    $7::uuid, $8, clock_timestamp(), $22::bool
+    $7::uuid, $8, clock_timestamp(), $22::bool,
+    $4::uuid
   WHERE $4::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
 )
 INSERT INTO calls (tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status,
@@ -247,7 +248,7 @@ SELECT t.privacy_mode, t.calling_window AS tenant_window, t.daily_cap, t.holiday
   c.calling_window AS campaign_window, coalesce(c.ring_timeout_s, 0)::int AS ring_timeout_s,
   coalesce(c.amd, false)::bool AS amd, c.announcement_url,
   l.claimed_by AS lead_claimed_by, l.claimed_until AS lead_claimed_until,
-  coalesce(l.status, '')::text AS lead_status, l.phone_hash AS lead_hash, coalesce(l.attempts, 0)::int AS attempts,
+  coalesce(lead_status(l.status, l.claimed_by), '')::text AS lead_status, l.phone_hash AS lead_hash, coalesce(l.attempts, 0)::int AS attempts,
   coalesce(l.dnd_checked, false)::bool AS dnd_checked, coalesce(l.dnd_clean, false)::bool AS dnd_clean, l.dnd_checked_at,
   coalesce(l.status IN ('retry', 'callback') AND l.next_attempt_at IS NULL AND l.last_call_id IS NOT NULL, false)::bool AS lead_in_call,
   l.metadata AS lead_metadata, coalesce(v.status, '')::text AS agent_status, coalesce(v.max_concurrent, 0)::int AS agent_max,

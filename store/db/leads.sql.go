@@ -260,10 +260,12 @@ func (q *Queries) LeadLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 }
 
 const leadMarkConnected = `-- name: LeadMarkConnected :execrows
-UPDATE leads SET status = 'connected', updated_at = now()
-WHERE tenant_id = $1 AND id = $2 AND last_call_id = $3::uuid AND status = 'dialing'
+UPDATE leads SET status = CASE WHEN status = 'dialing' THEN 'connected' ELSE status END,
+  claimed_by = CASE WHEN status <> 'dialing' THEN 'connected' END, updated_at = now()
+WHERE tenant_id = $1 AND id = $2 AND last_call_id = $3::uuid AND lead_status(status, claimed_by) = 'dialing'
 `
 
+// LeadMarkConnected writes no index, but for a lead that a controller of the version before has dialed.
 func (q *Queries) LeadMarkConnected(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID, callID uuid.UUID) (int64, error) {
 	result, err := q.db.Exec(ctx, leadMarkConnected, tenantID, iD, callID)
 	if err != nil {
@@ -872,7 +874,7 @@ func (q *Queries) LeadsInsert(ctx context.Context, arg LeadsInsertParams) ([]uui
 }
 
 const leadsLockWaiting = `-- name: LeadsLockWaiting :many
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, reserved_by FROM leads WHERE tenant_id = $1 AND id = ANY($2::uuid[]) AND status IN ('new', 'queued', 'retry', 'callback')
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, reserved_by FROM leads WHERE tenant_id = $1 AND id = ANY($2::uuid[]) AND lead_status(status, claimed_by) IN ('new', 'queued', 'retry', 'callback')
 ORDER BY id FOR UPDATE
 `
 
@@ -1123,7 +1125,7 @@ SELECT (SELECT coalesce(sum(f.n), 0) FROM (
     UNION ALL
     SELECT d.figure, d.n FROM campaign_deltas d WHERE d.tenant_id = $1 AND d.campaign_id = $2
     UNION ALL
-    SELECT 'lead:' || i.status, 1 FROM leads i WHERE i.tenant_id = $1 AND i.campaign_id = $2 AND i.status IN ('dialing', 'connected')
+    SELECT i.figure, i.n FROM leads_in_call($1, $2) i
   ) f WHERE f.figure LIKE 'lead:%')::bigint AS total,
   count(*) FILTER (WHERE NOT l.dnd_checked) AS pending, count(*) FILTER (WHERE l.dnd_checked) AS flagged
 FROM leads l WHERE l.tenant_id = $1 AND l.campaign_id = $2 AND NOT l.dnd_clean

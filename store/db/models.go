@@ -456,6 +456,7 @@ type LiveCall struct {
 	ReroutedAt   *time.Time
 	WaitsSince   *time.Time
 	WaitPriority int32
+	LeadID       *uuid.UUID
 }
 
 type Node struct {

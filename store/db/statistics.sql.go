@@ -52,7 +52,7 @@ SELECT coalesce(sum(f.n), 0)::bigint AS leads FROM (
   UNION ALL
   SELECT d.figure, d.n FROM campaign_deltas d WHERE d.tenant_id = $1 AND d.campaign_id = $2
   UNION ALL
-  SELECT 'lead:' || i.status, 1 FROM leads i WHERE i.tenant_id = $1 AND i.campaign_id = $2 AND i.status IN ('dialing', 'connected')
+  SELECT i.figure, i.n FROM leads_in_call($1, $2) i
 ) f
 WHERE CASE WHEN $3::text IS NULL THEN f.figure LIKE 'lead:%' ELSE f.figure = 'lead:' || $3::text END
 `
@@ -66,10 +66,12 @@ func (q *Queries) LeadCount(ctx context.Context, tenantID uuid.UUID, campaignID 
 }
 
 const leadPage = `-- name: LeadPage :many
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, reserved_by FROM leads
-WHERE tenant_id = $1 AND campaign_id = $2 AND id > $3
-  AND ($4::text IS NULL OR status = $4)
-ORDER BY id LIMIT $6 OFFSET $5
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures, callback_at, callback_voice_agent_id, reserved_by FROM leads l
+WHERE l.tenant_id = $1 AND l.campaign_id = $2 AND l.id > $3
+  AND ($4::text IS NULL OR lead_status(l.status, l.claimed_by) = $4
+    AND (l.status = $4 OR $4::text IN ('dialing', 'connected')
+      AND l.id = ANY(ARRAY(SELECT u.lead_id FROM live_calls u WHERE u.tenant_id = $1 AND u.lead_id IS NOT NULL))))
+ORDER BY l.id LIMIT $6 OFFSET $5
 `
 
 type LeadPageParams struct {
@@ -81,7 +83,7 @@ type LeadPageParams struct {
 	PageLimit  int32
 }
 
-// LeadPage gives leads behind one: the nil UUID is before all.
+// LeadPage is planned by values. It gives leads behind one: the nil UUID is before all. Those in a call are found by their units.
 func (q *Queries) LeadPage(ctx context.Context, arg LeadPageParams) ([]Lead, error) {
 	rows, err := q.db.Query(ctx, leadPage,
 		arg.TenantID,

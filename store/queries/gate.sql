@@ -31,7 +31,7 @@ SELECT t.privacy_mode, t.calling_window AS tenant_window, t.daily_cap, t.holiday
   c.calling_window AS campaign_window, coalesce(c.ring_timeout_s, 0)::int AS ring_timeout_s,
   coalesce(c.amd, false)::bool AS amd, c.announcement_url,
   l.claimed_by AS lead_claimed_by, l.claimed_until AS lead_claimed_until,
-  coalesce(l.status, '')::text AS lead_status, l.phone_hash AS lead_hash, coalesce(l.attempts, 0)::int AS attempts,
+  coalesce(lead_status(l.status, l.claimed_by), '')::text AS lead_status, l.phone_hash AS lead_hash, coalesce(l.attempts, 0)::int AS attempts,
   coalesce(l.dnd_checked, false)::bool AS dnd_checked, coalesce(l.dnd_clean, false)::bool AS dnd_clean, l.dnd_checked_at,
   coalesce(l.status IN ('retry', 'callback') AND l.next_attempt_at IS NULL AND l.last_call_id IS NOT NULL, false)::bool AS lead_in_call,
   l.metadata AS lead_metadata, coalesce(v.status, '')::text AS agent_status, coalesce(v.max_concurrent, 0)::int AS agent_max,
@@ -130,20 +130,21 @@ WHERE k.tenant_id = @tenant_id AND k.is_active ORDER BY k.priority, k.name;
 -- that may be dialed, or is not the claimant's any more. The unit of a test key's call holds nothing: by it the call is found while it is open.
 -- name: GateAdmit :one
 WITH lead AS (
-  UPDATE leads l SET status = 'dialing', attempts = l.attempts + 1, last_call_id = @id, next_attempt_at = NULL, claimed_by = NULL, reserved_by = NULL,
-    claimed_until = NULL, dnd_checked = true, dnd_clean = true,
+  UPDATE leads l SET claimed_by = 'dialing', claimed_until = '9999-12-31', attempts = l.attempts + 1, last_call_id = @id, next_attempt_at = NULL,
+    reserved_by = NULL, dnd_checked = true, dnd_clean = true,
     dnd_checked_at = coalesce(sqlc.narg('scrubbed_at')::timestamptz, l.dnd_checked_at), updated_at = now()
-  WHERE l.tenant_id = @tenant_id AND l.id = sqlc.narg('lead_id')::uuid AND l.status IN ('new', 'queued', 'retry', 'callback')
+  WHERE l.tenant_id = @tenant_id AND l.id = sqlc.narg('lead_id')::uuid AND lead_status(l.status, l.claimed_by) IN ('new', 'queued', 'retry', 'callback')
     AND (l.dnd_clean OR NOT l.dnd_checked)
     AND (sqlc.narg('claimant')::text IS NULL OR l.claimed_by = sqlc.narg('claimant')::text)
   RETURNING l.id
 ), unit AS (
   INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at,
-    awaits_agent)
+    awaits_agent, lead_id)
   SELECT @tenant_id, @id, @id, CASE WHEN @environment::text = 'test' THEN 'test' ELSE 'call' END,
     CASE WHEN @environment::text <> 'test' THEN sqlc.narg('campaign_id')::uuid END,
     CASE WHEN @environment::text <> 'test' THEN sqlc.narg('voice_agent_id')::uuid END,
-    sqlc.narg('trunk_id')::uuid, @node, clock_timestamp(), @awaits_agent::bool
+    sqlc.narg('trunk_id')::uuid, @node, clock_timestamp(), @awaits_agent::bool,
+    sqlc.narg('lead_id')::uuid
   WHERE sqlc.narg('lead_id')::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
 )
 INSERT INTO calls (tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status,

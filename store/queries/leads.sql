@@ -81,7 +81,7 @@ SELECT (SELECT coalesce(sum(f.n), 0) FROM (
     UNION ALL
     SELECT d.figure, d.n FROM campaign_deltas d WHERE d.tenant_id = @tenant_id AND d.campaign_id = @campaign_id
     UNION ALL
-    SELECT 'lead:' || i.status, 1 FROM leads i WHERE i.tenant_id = @tenant_id AND i.campaign_id = @campaign_id AND i.status IN ('dialing', 'connected')
+    SELECT i.figure, i.n FROM leads_in_call(@tenant_id, @campaign_id) i
   ) f WHERE f.figure LIKE 'lead:%')::bigint AS total,
   count(*) FILTER (WHERE NOT l.dnd_checked) AS pending, count(*) FILTER (WHERE l.dnd_checked) AS flagged
 FROM leads l WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id AND NOT l.dnd_clean;
@@ -113,7 +113,7 @@ FROM (
 WHERE l.tenant_id = @tenant_id AND l.id = r.id;
 
 -- name: LeadsLockWaiting :many
-SELECT * FROM leads WHERE tenant_id = @tenant_id AND id = ANY(@ids::uuid[]) AND status IN ('new', 'queued', 'retry', 'callback')
+SELECT * FROM leads WHERE tenant_id = @tenant_id AND id = ANY(@ids::uuid[]) AND lead_status(status, claimed_by) IN ('new', 'queued', 'retry', 'callback')
 ORDER BY id FOR UPDATE;
 
 -- name: LeadFinish :exec
@@ -150,9 +150,11 @@ WHERE tenant_id = @tenant_id AND id = @id;
 -- name: LeadSetDisposition :exec
 UPDATE leads SET disposition = @disposition, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id;
 
+-- LeadMarkConnected writes no index, but for a lead that a controller of the version before has dialed.
 -- name: LeadMarkConnected :execrows
-UPDATE leads SET status = 'connected', updated_at = now()
-WHERE tenant_id = @tenant_id AND id = @id AND last_call_id = @call_id::uuid AND status = 'dialing';
+UPDATE leads SET status = CASE WHEN status = 'dialing' THEN 'connected' ELSE status END,
+  claimed_by = CASE WHEN status <> 'dialing' THEN 'connected' END, updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id AND last_call_id = @call_id::uuid AND lead_status(status, claimed_by) = 'dialing';
 
 -- PlanByValues has the rest of the transaction planned for the values at hand. A claim's plan for any batch reckons with a tenth of
 -- the leads, and reads them all; one for whatever filters of a list uses the index of none. The test of all plans knows what is so planned.

@@ -6,12 +6,14 @@ FROM users u LEFT JOIN agents a ON a.tenant_id = u.tenant_id AND a.id = u.id
 WHERE u.tenant_id = @tenant_id AND u.role = 'agent' AND u.is_active
 GROUP BY 1;
 
--- LeadPage gives leads behind one: the nil UUID is before all.
+-- LeadPage is planned by values. It gives leads behind one: the nil UUID is before all. Those in a call are found by their units.
 -- name: LeadPage :many
-SELECT * FROM leads
-WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND id > @after
-  AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
-ORDER BY id LIMIT @page_limit OFFSET @page_offset;
+SELECT * FROM leads l
+WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id AND l.id > @after
+  AND (sqlc.narg('status')::text IS NULL OR lead_status(l.status, l.claimed_by) = sqlc.narg('status')
+    AND (l.status = sqlc.narg('status') OR sqlc.narg('status')::text IN ('dialing', 'connected')
+      AND l.id = ANY(ARRAY(SELECT u.lead_id FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.lead_id IS NOT NULL))))
+ORDER BY l.id LIMIT @page_limit OFFSET @page_offset;
 
 -- LeadCount reads the campaign's figures, not its leads.
 -- name: LeadCount :one
@@ -20,7 +22,7 @@ SELECT coalesce(sum(f.n), 0)::bigint AS leads FROM (
   UNION ALL
   SELECT d.figure, d.n FROM campaign_deltas d WHERE d.tenant_id = @tenant_id AND d.campaign_id = @campaign_id
   UNION ALL
-  SELECT 'lead:' || i.status, 1 FROM leads i WHERE i.tenant_id = @tenant_id AND i.campaign_id = @campaign_id AND i.status IN ('dialing', 'connected')
+  SELECT i.figure, i.n FROM leads_in_call(@tenant_id, @campaign_id) i
 ) f
 WHERE CASE WHEN sqlc.narg('status')::text IS NULL THEN f.figure LIKE 'lead:%' ELSE f.figure = 'lead:' || sqlc.narg('status')::text END;
 
