@@ -267,15 +267,15 @@ func (g *guests) dialMember(ctx context.Context, m *member, channel uuid.UUID) {
 	}
 	m.due = g.c.clock.Now().Add(m.adm.RingTimeout + fs.OriginateSlack)
 	g.conference.armConference()
-	g.tellMember(ctx, m, nil, cmd)
+	g.inOrder(ctx, nil, cmd, g.told(m))
 }
 
-// tellMember sends commands about a member, in order; the reply to the last comes as memberReply.
-func (g *guests) tellMember(ctx context.Context, m *member, first fs.Script, last fs.Command) {
+// told takes the reply to a command about a member.
+func (g *guests) told(m *member) func(body string, err error) {
 	id, attempt := m.id, m.attempt
-	g.inOrder(ctx, first, last, func(body string, err error) {
+	return func(body string, err error) {
 		g.post(memberReply{id: id, attempt: attempt, reason: fs.Refusal(body, err), body: body, err: err})
-	})
+	}
 }
 
 // memberReplied: the switch's word on a member's leg; its events say the rest.

@@ -181,11 +181,16 @@ func (g *guests) phoneLeg(ctx context.Context, l memberLeg) {
 		if m.phone.spec.Mode != phone.OnHook {
 			after = phone.Extension
 		}
-		g.tellMember(ctx, m, fs.Script{
+		first := fs.Script{
 			fs.SetVars(m.channel, fs.Var{Name: varConference, Value: g.conference.name()}, fs.Var{Name: varAfterConference, Value: after},
 				fs.Var{Name: varMember, Value: m.id}, fs.Var{Name: varMemberRole, Value: m.role},
 				fs.Var{Name: varMemberBy, Value: m.source}, fs.Var{Name: varDestination, Value: m.phone.spec.Extension}),
-		}, fs.Transfer(m.channel, conferenceExtension, g.c.cfg.Context))
+		}
+		last, told := fs.Transfer(m.channel, conferenceExtension, g.c.cfg.Context), g.told(m)
+		g.beside(func() {
+			g.c.silent(ctx, l.channel)
+			g.inOrder(ctx, first, last, told)
+		})
 	}
 }
 

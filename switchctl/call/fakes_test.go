@@ -65,6 +65,7 @@ type fakeLink struct {
 	sight        *hostlink.Sight // the controller's; a restart's too
 	lookTakes    time.Duration   // of a look for a phone's registration
 	muteTakes    time.Duration   // of a command on a conference
+	runs         string          // what each leg runs; silenceApp when empty
 	lostDumps    int             // how many of the next uuid_dump are lost
 	unregistered bool            // no account has a phone
 	looks        int             // for phones' registrations
@@ -226,6 +227,8 @@ func (l *fakeLink) getvar(args string) string {
 	switch _, name, _ := strings.Cut(args, " "); {
 	case name == "sip_cseq":
 		return strconv.Itoa(l.cseq)
+	case name == "current_application":
+		return cmp.Or(l.runs, silenceApp)
 	case name == "sip_invite_failure_status" && l.reinvite != "" && l.reinvite != "silent":
 		return l.reinvite
 	}

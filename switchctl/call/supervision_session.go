@@ -285,6 +285,7 @@ func (s *supervision) granted(ctx context.Context, m supervisionGrant) {
 func (s *supervision) listen(ctx context.Context, cmd fs.Command, leg, call string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, listenTimeout, switchctl.ErrTimeout)
 	defer cancel()
+	s.c.silent(ctx, leg)
 	if _, err := s.c.link.API(ctx, cmd); err != nil {
 		return err
 	}

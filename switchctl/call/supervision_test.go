@@ -43,6 +43,11 @@ func (b *bench) superviseInput(f []string) {
 	case "supervisorleg":
 		b.supervisorLeg(f[1])
 		return
+	case "runs": // a phone's leg, as the switch says
+		b.link.mu.Lock()
+		b.link.runs = f[1]
+		b.link.mu.Unlock()
+		return
 	case "events": // that are sent: lost, or not
 		b.link.mu.Lock()
 		b.link.loseEvents = f[1] == "lost"
