@@ -34,6 +34,9 @@ func MigrateWith(ctx context.Context, url string, files fs.FS, lockTimeout time.
 	return schema{files: files, conn: conn, lockTimeout: lockTimeout, tries: tries}.up(ctx)
 }
 
+// SchemaLockTimeout is how long our own wait.
+const SchemaLockTimeout = schemaLockTimeout
+
 // Singles runs statements one by one.
 type Singles = db.DBTX
 

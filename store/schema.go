@@ -18,9 +18,10 @@ import (
 )
 
 const (
-	// schemaLockTimeout bounds how long a migration waits for a lock: all who come later to the same table, calls for one, wait behind it.
-	// schemaTries is how often one is tried.
-	schemaLockTimeout = time.Second
+	// schemaLockTimeout bounds how long a migration waits for a lock: all who come later to the same table, calls for one, wait behind it. It is longer
+	// than deadlock_timeout (1 s): then PostgreSQL ends an autovacuum that is in the way, which goes on for minutes otherwise (proc.c, ProcSleep: who is
+	// at the end of both at once gives up first). schemaTries is how often one is tried.
+	schemaLockTimeout = 1200 * time.Millisecond
 	schemaTries       = 60
 	schemaWait        = time.Second
 	// unboundMark is the line by which a migration runs outside of a transaction.

@@ -217,6 +217,16 @@ func TestRewritesAreFound(t *testing.T) {
 	require.NotEqual(t, before["calls_default"], after["calls_default"])
 }
 
+// An autovacuum gives way to a migration that waits for a lock as long as deadlock_timeout, and a little longer.
+func TestMigrationsWaitUntilAnAutovacuumGivesWay(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	require.Equal(t, []int64{1000}, storetest.Query[int64](t, st, storetest.Tenant(t, st),
+		"SELECT reset_val::bigint FROM pg_settings WHERE name = 'deadlock_timeout' AND unit = 'ms'"))
+	require.Greater(t, store.SchemaLockTimeout, 1100*time.Millisecond)
+	require.Less(t, store.SchemaLockTimeout, 1500*time.Millisecond, "calls wait behind it")
+}
+
 const lockTimeoutOfTest = 50 * time.Millisecond
 
 func migration(statements string) *fstest.MapFile {
