@@ -177,8 +177,9 @@ func (m *mediaPort) stopPlay(p *player) int {
 
 // playTick sends the frames that are due and says whether p goes on. The caller holds mu.
 func (m *mediaPort) playTick(p *player, now time.Time) bool {
-	if now.Sub(p.next) > 10*frameDuration {
+	if now.Sub(p.next) > 10*frameDuration { // the machine stood still: what was not played is skipped, and the timestamps tell of it
 		p.next = now
+		m.rebase(now)
 	}
 	for !p.next.After(now) {
 		clear(p.frame[:])

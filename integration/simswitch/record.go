@@ -17,8 +17,10 @@ const (
 	sampleRate = 8000
 	// recordSlack is how long samples wait for those of the other side before they are written.
 	recordSlack = 200 * time.Millisecond
-	// recordDrift is how far a frame's timestamp may lie from its arrival before the stream is placed anew (in samples).
-	recordDrift = 4000
+	// recordDrift is how far a frame's timestamp may lie from its arrival before the stream is placed anew (in samples), recordStale how many frames in
+	// a row may come when their place is written.
+	recordDrift = 2 * sampleRate
+	recordStale = 50
 	// recordHeld is how much a recording holds back before any of it reaches the file: FreeSWITCH's RECORD_PRE_BUFFER_FRAMES (in
 	// samples).
 	recordHeld = 25 * frameSamples
@@ -33,21 +35,24 @@ type track struct {
 	ssrc    uint32
 	anchor  uint32 // timestamp that lies at index place
 	place   int
+	stale   int // frames in a row that came too late
 }
 
 // put places a frame that arrived at sample index at.
 func (t *track) put(pcm []int16, ts, ssrc uint32, at int) {
 	pos := t.place + int(int32(ts-t.anchor))
-	if d := at - len(pcm) - pos; !t.begun || ssrc != t.ssrc || d > recordDrift || d < -recordDrift {
+	if d := at - len(pcm) - pos; !t.begun || ssrc != t.ssrc || d > recordDrift || d < -recordDrift || t.stale > recordStale {
 		pos = max(at-len(pcm), 0)
-		t.begun, t.ssrc, t.anchor, t.place = true, ssrc, ts, pos
+		t.begun, t.ssrc, t.anchor, t.place, t.stale = true, ssrc, ts, pos, 0
 	}
 	if late := t.base - pos; late > 0 {
 		if late >= len(pcm) {
+			t.stale++
 			return
 		}
 		pcm, pos = pcm[late:], t.base
 	}
+	t.stale = 0
 	if need := pos + len(pcm) - t.base; need > len(t.samples) {
 		t.samples = append(t.samples, make([]int16, need-len(t.samples))...)
 	}
@@ -79,6 +84,8 @@ type recorder struct {
 	in, out track
 	written int // samples per channel
 	held    int // sample index from which on frames were held back last
+	flushed time.Time
+	waits   time.Time // when what came while the machine stood still has been read
 	masked  bool
 	deaf    bool // nothing comes yet: see bugAdded
 	buf     []byte
@@ -183,7 +190,11 @@ func (r *recorder) retrain(now time.Time) {
 func (r *recorder) flush(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.deaf || r.holds(now) {
+	if now.Sub(r.flushed) > recordSlack/2 && !r.flushed.IsZero() {
+		r.waits = now.Add(recordSlack)
+	}
+	r.flushed = now
+	if r.deaf || r.holds(now) || now.Before(r.waits) {
 		return
 	}
 	if upTo := r.index(now.Add(-recordSlack)); upTo >= r.written+sampleRate/10 {

@@ -2,8 +2,11 @@ package simswitch
 
 import (
 	"encoding/binary"
+	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,5 +72,62 @@ func TestRecordHoldsBack(t *testing.T) {
 			}
 			require.Equal(t, c.from, heard)
 		})
+	}
+}
+
+// A machine that stands still for a while costs a recording what was to be played meanwhile, no more.
+func TestRecordAfterAStall(t *testing.T) {
+	t.Parallel()
+	const stalls, ends, loud = time.Second, 4 * time.Second, 1000
+	for _, stall := range []time.Duration{150 * time.Millisecond, 300 * time.Millisecond, 450 * time.Millisecond, 900 * time.Millisecond} {
+		for _, plays := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%v, plays %t", stall, plays), func(t *testing.T) {
+				t.Parallel()
+				sw, err := New(Config{ESLAddr: "127.0.0.1:0", ESLPassword: "pw", ExternalSIPAddr: "127.0.0.1:0", InternalSIPAddr: "127.0.0.1:0"})
+				require.NoError(t, err)
+				m, err := sw.newMediaPort()
+				require.NoError(t, err)
+				defer m.close()
+				path := filepath.Join(t.TempDir(), "a.wav")
+				r, err := newRecorder(path, false)
+				require.NoError(t, err)
+				m.connect(netip.MustParseAddrPort("127.0.0.1:9"), 0, 101)
+				m.recorders = []*recorder{r}
+				frame := slices.Repeat([]int16{loud}, frameSamples)
+				if plays {
+					m.play = &player{source: func(to []int16) bool { copy(to, frame); return true }, next: r.start, done: make(chan struct{})}
+				}
+				var queue []time.Duration // what the far end has sent
+				for at := time.Duration(0); at < ends; at += clockTick {
+					if !plays && at%frameDuration == 0 {
+						queue = append(queue, at)
+					}
+					if at > stalls && at < stalls+stall {
+						continue
+					}
+					now := r.start.Add(at)
+					m.tick(now)
+					for _, sent := range queue {
+						r.read(frame, uint32(sent.Milliseconds()*8), 1, now)
+					}
+					queue = nil
+				}
+				samples, _ := r.close(r.start.Add(ends))
+				raw, err := os.ReadFile(path)
+				require.NoError(t, err)
+				silent := 0
+				for i := range samples {
+					if int16(binary.LittleEndian.Uint16(raw[wav.HeaderSize+2*i:])) < loud/2 {
+						silent++
+					}
+				}
+				lost := time.Duration(silent) * time.Second / sampleRate
+				if plays {
+					require.Less(t, lost, stall+3*frameDuration)
+				} else {
+					require.Less(t, lost, 3*frameDuration)
+				}
+			})
+		}
 	}
 }
