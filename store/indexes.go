@@ -27,10 +27,13 @@ ORDER BY 1, 2`
 // quietJobs has the table of jobs analyzed seldom: its few rows come and go, and statistics of each would be written every minute.
 const quietJobs = "ALTER TABLE river_job SET (autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000)"
 
-// replaced are indexes of calls: the one in whose place migration 0089 has put another, which is whole by now; those by channel and by lead, which no
-// query reads; and the open ones', which are found by their units and of which each call's end was written to all indexes. One of a table with
-// partitions can't be dropped CONCURRENTLY.
-const replaced = "calls_by_direction, calls_open, calls_by_channel, calls_by_lead"
+// replaced are indexes of calls, and of events. Of calls: the one in whose place migration 0089 has put another, which is whole by now; those by channel and by lead, which no
+// query reads; and the open ones', which are found by their units and of which each call's end was written to all indexes. Of events: the
+// one by calls, for which migration 0099 has one of few events. One of a table with partitions can't be dropped CONCURRENTLY.
+const (
+	replaced       = "calls_by_direction, calls_open, calls_by_channel, calls_by_lead"
+	replacedEvents = "events_by_call"
+)
 
 // needReplaced tells whether another controller runs that doesn't find open calls by their units: it reads the index of those, and would read all calls
 // without it.
@@ -39,6 +42,10 @@ const needReplaced = "SELECT EXISTS (SELECT FROM nodes n WHERE n.id <> $1 AND n.
 // dropReplaced drops the replaced indexes, once no controller but those of this version and the one of node's reads them. ErrBusy: somebody reads calls
 // for long, a dump for one.
 func dropReplaced(ctx context.Context, pool *pgxpool.Pool, node string) error {
+	return errors.Join(dropIndexes(ctx, pool, node, replaced), dropIndexes(ctx, pool, node, replacedEvents)) // one table's lock at a time
+}
+
+func dropIndexes(ctx context.Context, pool *pgxpool.Pool, node, indexes string) error {
 	for try := 1; ; try++ {
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			var needed bool
@@ -48,7 +55,7 @@ func dropReplaced(ctx context.Context, pool *pgxpool.Pool, node string) error {
 			if _, err := tx.Exec(ctx, partitionScope); err != nil {
 				return err
 			}
-			_, err := tx.Exec(ctx, "DROP INDEX IF EXISTS "+replaced)
+			_, err := tx.Exec(ctx, "DROP INDEX IF EXISTS "+indexes)
 			return err
 		})
 		switch {
@@ -57,7 +64,7 @@ func dropReplaced(ctx context.Context, pool *pgxpool.Pool, node string) error {
 		case !hasCode(err, codeLockTimeout, codeDeadlock):
 			return lostUnless(ctx, translate(err))
 		case try == partitionTries:
-			return fmt.Errorf("drop indexes of calls: %w, %d tries: %w", ErrBusy, try, err)
+			return fmt.Errorf("drop indexes %s: %w, %d tries: %w", indexes, ErrBusy, try, err)
 		}
 		if ended := retry.Pause(ctx, retry.Jitter(partitionWait)); ended != nil {
 			return ended
@@ -98,7 +105,7 @@ func dropUnused(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error
 		if !errors.Is(err, ErrBusy) {
 			return err
 		}
-		log.WarnContext(ctx, "dropping indexes of calls failed, controllers try again each hour", "error", err)
+		log.WarnContext(ctx, "dropping replaced indexes failed, controllers try again each hour", "error", err)
 	}
 	return nil
 }

@@ -406,7 +406,7 @@ func (c *Controller) keepKeys(ctx context.Context) {
 func (c *Controller) keepPartitions(ctx context.Context) {
 	for {
 		if err := c.store.DropReplacedIndexes(ctx, c.cfg.Node); err != nil && ctx.Err() == nil {
-			c.log.WarnContext(ctx, "dropping indexes of calls failed", "error", err)
+			c.log.WarnContext(ctx, "dropping replaced indexes failed", "error", err)
 		}
 		if retry.Pause(ctx, partitionsEvery) != nil {
 			return

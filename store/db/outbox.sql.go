@@ -195,7 +195,7 @@ func (q *Queries) InsertEventAlone(ctx context.Context, arg InsertEventAlonePara
 }
 
 const listEventsOfCall = `-- name: ListEventsOfCall :many
-SELECT tenant_id, id, seq, type, call_id, campaign_id, data, created_at FROM events WHERE tenant_id = $1 AND call_id = $2::uuid ORDER BY seq
+SELECT e.tenant_id, e.id, e.seq, e.type, e.call_id, e.campaign_id, e.data, e.created_at FROM events_of_call($1, $2) e ORDER BY e.seq
 `
 
 func (q *Queries) ListEventsOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) ([]Event, error) {

@@ -26,8 +26,8 @@ RETURNING *;
 UPDATE calls c SET amd_class = coalesce(amd_class, @amd_class::text), amd_confidence = coalesce(amd_confidence, @amd_confidence::float8),
   amd_after_ms = coalesce(amd_after_ms, @amd_after_ms::int), amd_machine = coalesce(amd_machine, sqlc.narg('amd_machine')),
   answered_by_amd = CASE WHEN abandoned AND answered_by_amd = 'human' AND amd_class = 'machine' AND amd_after_ms < 4000
-    AND sqlc.narg('amd_machine')::text IS NOT NULL AND NOT EXISTS (SELECT FROM events e WHERE e.tenant_id = c.tenant_id AND e.call_id = c.id
-      AND e.type = 'call.answered' AND e.data->>'answered_by_amd' = 'human') THEN 'machine' ELSE answered_by_amd END
+    AND sqlc.narg('amd_machine')::text IS NOT NULL AND NOT EXISTS (SELECT FROM events_of_call(@tenant_id, @id) e
+      WHERE e.type = 'call.answered' AND e.data->>'answered_by_amd' = 'human') THEN 'machine' ELSE answered_by_amd END
 WHERE c.tenant_id = @tenant_id AND c.id = @id /* month of c.id */ AND (c.amd_class IS NULL OR c.amd_machine IS NULL AND sqlc.narg('amd_machine')::text IS NOT NULL);
 
 -- CallSetInsights keeps what a voice agent says of its conversation; the last word counts.

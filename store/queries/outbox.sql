@@ -61,7 +61,7 @@ SELECT t.id, t.type, t.call_id, t.campaign_id, t.data, t.created_at FROM taken t
 SELECT * FROM events WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: ListEventsOfCall :many
-SELECT * FROM events WHERE tenant_id = @tenant_id AND call_id = @call_id::uuid ORDER BY seq;
+SELECT e.* FROM events_of_call(@tenant_id, @call_id) e ORDER BY e.seq;
 
 -- WakeQueue tells the workers of a queue that a job in it is due, on the channel and in the words that River's own insertions use.
 -- name: WakeQueue :exec
