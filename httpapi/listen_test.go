@@ -108,6 +108,48 @@ func TestCloseEndsSilentConnections(t *testing.T) {
 	}
 }
 
+// A first request whose body is still on its way is waited for, and answered.
+func TestCloseWaitsForTheBodyOfAFirstRequest(t *testing.T) {
+	t.Parallel()
+	cert, key, _ := certificate(t)
+	for name, b := range map[string]*bundle{
+		"plain": setup(t), "tls": setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) { cfg.TLSCertFile, cfg.TLSKeyFile = cert, key }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dial := func() net.Conn {
+				conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.srv.Addr())
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = conn.Close() })
+				if name == "tls" {
+					return tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // our own
+				}
+				return conn
+			}
+			conn, silent, stuck := dial(), dial(), dial()
+			for _, c := range []net.Conn{conn, stuck} {
+				_, err := io.WriteString(c, "POST /api/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 40\r\n\r\n{")
+				require.NoError(t, err)
+			}
+			closed := make(chan error, 1)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
+			defer cancel()
+			began := time.Now()
+			go func() { closed <- b.srv.Close(ctx) }()
+			_, err := silent.Read(make([]byte, 1))
+			require.Error(t, err, "nothing was said on it, and it ends first")
+			_, err = io.WriteString(conn, `"email":"a@b","password":"no password"}`)
+			require.NoError(t, err)
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			require.NoError(t, res.Body.Close())
+			require.Equal(t, http.StatusUnauthorized, res.StatusCode)
+			require.NoError(t, <-closed)
+			require.Less(t, time.Since(began), 10*time.Second, "one that never comes is not waited for")
+		})
+	}
+}
+
 func TestMalformedRequestIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

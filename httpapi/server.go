@@ -183,12 +183,12 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	}
 	ln = newConnLimit(ln, s.cfg.MaxConns, s.cfg.MaxConnsPerClient, s.cfg.TrustedProxies, s.metrics.refusedConns)
 	if s.cfg.TLSCertFile == "" {
-		return ln, nil
+		return heard{ln}, nil
 	}
 	if s.certificate, err = loadCertificate(s.cfg.TLSCertFile, s.cfg.TLSKeyFile, s.cfg.Logger); err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
-	return tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.get}), nil
+	return heard{tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.get})}, nil
 }
 
 func (s *Server) scheme() string {
@@ -256,7 +256,8 @@ func (s *Server) Close(ctx context.Context) error {
 		return nil
 	}
 	s.closing()
-	defer time.AfterFunc(silentGrace, s.silent.end).Stop()
+	stopEnding := s.silent.endSoon()
+	defer stopEnding()
 	var errs []error
 	if err := s.main.ShutdownWithContext(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("finish HTTP requests: %w", err))

@@ -1,16 +1,22 @@
 package httpapi
 
 import (
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
 )
 
-// silentGrace is how long a server that closes waits for the first request of a connection.
-const silentGrace = 500 * time.Millisecond
+const (
+	// silentGrace is how long a server that closes waits for the beginning of a connection's first request.
+	silentGrace = 500 * time.Millisecond
+	// wholeGrace is how long it waits for all of one that has begun.
+	wholeGrace = 2 * time.Second
+)
 
 // silentConns are the connections without a request so far: browsers and HTTP clients open some in advance. fasthttp counts them as busy, so that
 // a server's end would wait for them until its limit (server.go, serveConn: the first request has no idle time).
@@ -70,13 +76,66 @@ func (s *silentConns) drop(conn net.Conn) {
 	delete(s.conns, conn)
 }
 
-// end closes them, and those that come later.
-func (s *silentConns) end() {
+// end closes them, and those that come later; all, or those on which nothing was said.
+func (s *silentConns) end(all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
 	for conn := range s.conns {
-		_ = conn.Close() // nothing was said on it
+		if h, ok := conn.(interface{ said() bool }); ok && h.said() && !all {
+			continue
+		}
+		_ = conn.Close() // no request is answered on it
+		delete(s.conns, conn)
 	}
-	clear(s.conns)
 }
+
+// endSoon does so when their time is over; stop keeps it from what is still to come.
+func (s *silentConns) endSoon() (stop func()) {
+	silent, whole := time.AfterFunc(silentGrace, func() { s.end(false) }), time.AfterFunc(wholeGrace, func() { s.end(true) })
+	return func() {
+		silent.Stop()
+		whole.Stop()
+	}
+}
+
+// heard has a listener's connections tell whether anything was said on them.
+type heard struct{ net.Listener }
+
+func (l heard) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	if spoken, ok := conn.(*tls.Conn); ok {
+		return &heardTLS{Conn: spoken}, nil
+	}
+	return &heardConn{Conn: conn}, nil
+}
+
+// heardConn notes that something was said.
+type heardConn struct {
+	net.Conn
+	once atomic.Bool
+}
+
+func (c *heardConn) Read(b []byte) (int, error) { return c.note(c.Conn.Read(b)) }
+
+func (c *heardConn) note(n int, err error) (int, error) {
+	if n > 0 && !c.once.Load() {
+		c.once.Store(true)
+	}
+	return n, err
+}
+
+func (c *heardConn) said() bool { return c.once.Load() }
+
+// heardTLS is heardConn for what is said within TLS: a handshake is no word. fasthttp takes it for TLS by its methods.
+type heardTLS struct {
+	*tls.Conn
+	heard heardConn
+}
+
+func (c *heardTLS) Read(b []byte) (int, error) { return c.heard.note(c.Conn.Read(b)) }
+
+func (c *heardTLS) said() bool { return c.heard.said() }
