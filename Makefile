@@ -49,7 +49,8 @@ $(TOOLS)/%:
 
 # `make lint` vets. Tests that work (units) run first, three packages at a time, since they wait for the database, the longest first. Then, with the
 # processor to themselves, those that go by the clock: real audio, whole stacks, phones, and last the end-to-end suite. Beside one another on two
-# processors either kind was late. Those that compute (plain) run beside all of it on what processor time is left over, which chrt(1) sees to: nothing
+# processors either kind was late. Of the clock's, five packages run at a time, those that wait longest first (WAITING); of the end-to-end suite ten tests,
+# after the few that listen alone. Those that compute (plain) run beside all of it on what processor time is left over, which chrt(1) sees to: nothing
 # in them is late or early. Those that start programs (PROGRAMS) run before, at their turn: a database that has to be up in a minute isn't while others
 # leave nothing. Trimmed paths have clean clones share what is compiled; nobody debugs a test's binary by its symbols (-w), which took a quarter of the
 # linking.
@@ -63,6 +64,7 @@ GOTEST    = env GORACE=atexit_sleep_ms=0 RINGMASTER_BINARY=$(CURDIR)/$(BIN) RING
 E2E      := /integration/e2e$$
 CLOCK    := /(media|integration)(/|$$)
 LONGEST  := /(dialer|httpapi|store)$$
+WAITING  := /(integration/phones|integration/simcarrier|integration/simswitch|media|integration/aikit)$$
 PROGRAMS := /(cmd/ringmaster|cmd/remote)$$
 PLAIN    := /(dialer/pacing|dialer/pacing/sim|dialer/staffing|httpapi/apitest|httpapi/openapi|media/amd|media/dsp|media/dtmf|media/jsonscan|media/openai|media/playout|media/rtp|media/twilio|media/wav)$$
 RACED    := ^TestSeedsBesideEachOther$$
@@ -93,7 +95,8 @@ units: postgres build ## the tests of PKG that work: those of no folder that goe
 
 .PHONY: clock
 clock: postgres build race ## the tests of PKG that go by the clock: media, integration, and last the end-to-end suite
-	@rc=0; all=$$($(GO) list $(PKG)) || exit 1; some=$$(echo "$$all" | grep -E '$(CLOCK)' | grep -vE '$(E2E)|$(PLAIN)'); [ -z "$$some" ] || $(call GOTEST) -race -p 3 $$some || rc=1; \
+	@rc=0; all=$$($(GO) list $(PKG)) || exit 1; some=$$(echo "$$all" | grep -E '$(CLOCK)' | grep -vE '$(E2E)|$(PLAIN)'); long=$$(echo "$$some" | grep -E '$(WAITING)'); \
+	[ -z "$$some" ] || $(call GOTEST) -race -p 5 $$long $$(echo "$$some" | grep -vE '$(WAITING)') || rc=1; \
 	$(MAKE) --no-print-directory e2e || rc=1; exit $$rc
 
 .PHONY: e2e

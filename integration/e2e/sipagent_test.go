@@ -148,7 +148,7 @@ func (c *customer) takesInbound(t *testing.T, agent string) (restore func()) {
 
 // An inbound call is bridged with a SIP endpoint, too. What the caller's own INVITE says doesn't reach it, and when the caller hangs up its leg ends.
 func TestSIPInbound(t *testing.T) {
-	onEachSwitchAlone(t, func(t *testing.T, c *customer) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
 		bot := newSIPBot(t)
 		agent := c.sipAgent(t, bot, map[string]any{"callback_token": true}, map[string]any{"external_agent_id": "a\"b,{c}\r\nX-Evil: 1"})
 		defer c.takesInbound(t, agent)()

@@ -40,7 +40,7 @@ func TestSIPEarlyMedia(t *testing.T) {
 
 // The BYE of a SIP endpoint whose ws_disconnect_action is transfer_to_queue hands the caller to an agent.
 func TestSIPLeavesToTheQueue(t *testing.T) {
-	onEachSwitchAlone(t, func(t *testing.T, c *customer) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
 		a := c.login(t)
 		c.softphone(t, simcarrier.AgentSpec{Extension: a.SIP.Extension, Password: a.SIP.Password, Voice: "tone:1000"})
 		c.held(t, a)
@@ -65,7 +65,7 @@ func TestSIPLeavesToTheQueue(t *testing.T) {
 
 // A REFER to agent_queue, or to an extension, hands the caller to an agent, and the endpoint is told before its leg ends.
 func TestSIPRefersToAgents(t *testing.T) {
-	onEachSwitchAlone(t, func(t *testing.T, c *customer) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
 		a := c.login(t)
 		c.softphone(t, simcarrier.AgentSpec{Extension: a.SIP.Extension, Password: a.SIP.Password, Voice: "tone:1400"})
 		c.held(t, a)

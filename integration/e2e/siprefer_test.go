@@ -153,7 +153,7 @@ func TestSIPReferAtOnce(t *testing.T) {
 // Two REFERs of one endpoint, the second at whatever moment of the first: one of them is carried out, the other refused, and the call goes on. So does
 // what comes after them.
 func TestTwoRefers(t *testing.T) {
-	onEachSwitchAlone(t, func(t *testing.T, c *customer) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
 		for i, gap := range []int{0, 20, 30, 40, 50, 60, 70, 90} {
 			number := fmt.Sprintf("98765432%02d", i)
 			campaign, _, s, caller := c.referring(t, number, nil, nil)

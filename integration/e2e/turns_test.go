@@ -10,7 +10,7 @@ import (
 
 // atOnce is how many tests run beside each other: they wait more than they work, and two processors serve so many in time. `go test -parallel` lets
 // all of them in, and they take turns here, since it would begin the longest last as often as not, and then run it alone.
-const atOnce = 8
+const atOnce = 10
 
 // turns lets tests in: those that take long before all others. Safe for concurrent use.
 type turns struct {
