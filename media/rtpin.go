@@ -57,7 +57,10 @@ func (l *portLeg) packet(b []byte, from netip.AddrPort, at int64) {
 	l.sh.tally.packetsIn++
 	l.arrived(from, at)
 	l.lastRTP, l.silent = at, false
-	l.speakAt = 0
+	if l.speakAt != 0 {
+		l.speakAt = 0
+		l.sh.heard = append(l.sh.heard, l.port)
+	}
 	if !l.media.Dir.Recv {
 		return
 	}

@@ -24,6 +24,8 @@ const (
 	// slot for all that has come in and for the playout of that slot's sessions.
 	slots  = 4
 	slotNS = dsp.FrameNS / slots
+	// slotSlack is how many sessions more a slot may have than the one that a session leaves for it.
+	slotSlack = 4
 	// maxLag is how far a shard may fall behind and still catch up, slot by slot; beyond it slots are left out.
 	maxLag = 3 * dsp.FrameNS
 	// readBuffer is what is read from an AI's socket at a time.
@@ -38,6 +40,7 @@ type shard struct {
 	srv   *Server
 	log   *slog.Logger
 	inbox chan func()
+	sleep netio.Sleeper // until the next slot, or until something is in the inbox
 	quit  chan struct{}
 	wg    sync.WaitGroup
 	// sessions are those that are open or being opened: Server.open counts them, and remove.
@@ -47,6 +50,7 @@ type shard struct {
 	poll  *netio.Poller
 	byFD  []*port // by descriptor
 	ports [slots][]*port
+	heard []*port            // whose leg has just been heard for the first time
 	held  map[*port]struct{} // ports whose socket may hold bytes that the poller can't tell of
 	rd    netio.Reader
 	buf   []byte
@@ -93,6 +97,7 @@ func (sh *shard) do(fn func()) bool {
 func (sh *shard) post(fn func()) bool {
 	select {
 	case sh.inbox <- fn:
+		sh.sleep.Wake()
 		return true
 	case <-sh.quit:
 		return false
@@ -137,7 +142,9 @@ func (sh *shard) run() {
 		next += slotNS
 		// It never yields to other goroutines: it would wait behind all that compute, whatever its thread's priority. That the
 		// runtime's monitor wakes up more often to take its processor away costs less than a thousandth of one.
-		netio.SleepUntil(next)
+		for sh.sleep.Until(next) && sh.now() < next {
+			sh.drain()
+		}
 	}
 }
 
@@ -159,13 +166,29 @@ func (sh *shard) step(now, due int64) {
 	}
 	sh.Read(ready, now, false)
 	sh.readHot(now)
+	sh.beginSpeaking(now, due)
 	sh.slot = (sh.slot + 1) % slots
 	if sh.count++; sh.count%talliesEvery == 0 {
 		sh.tally.flush(sh.srv.metrics)
 	}
 }
 
-// read takes the input of this slot's sessions, or that of the others.
+// beginSpeaking lets the sessions speak whose leg has just been heard for the first time, and keeps them in this slot: the caller hears the first word up to
+// 20 ms sooner. A slot that has many already takes no more; they wait for their own.
+func (sh *shard) beginSpeaking(now, due int64) {
+	for _, p := range sh.heard {
+		if p.slot == sh.slot || !p.leg.up || len(sh.ports[sh.slot]) > len(sh.ports[p.slot])+slotSlack || !sh.unslot(p) {
+			continue
+		}
+		p.slot = sh.slot
+		sh.ports[p.slot] = append(sh.ports[p.slot], p)
+		sh.guard(p, func() { p.tick(now, due) })
+	}
+	clear(sh.heard)
+	sh.heard = sh.heard[:0]
+}
+
+// Read takes the input of this slot's sessions, or that of the others.
 func (sh *shard) Read(ready []unix.EpollEvent, now int64, mine bool) {
 	for _, ev := range ready {
 		p := sh.watches(int(ev.Fd))
@@ -289,19 +312,25 @@ func (sh *shard) add(p *port) {
 }
 
 func (sh *shard) remove(p *port) {
-	list := sh.ports[p.slot]
-	for i := range list {
-		if list[i] == p {
-			list[i] = list[len(list)-1]
-			list[len(list)-1] = nil
-			sh.ports[p.slot] = list[:len(list)-1]
-			sh.sessions.Add(-1)
-			break
-		}
+	if sh.unslot(p) {
+		sh.sessions.Add(-1)
 	}
 	if sh.idle() {
 		sh.tally.flush(sh.srv.metrics)
 	}
+}
+
+// unslot takes a session out of its slot, and reports whether it was there.
+func (sh *shard) unslot(p *port) bool {
+	list := sh.ports[p.slot]
+	i := slices.Index(list, p)
+	if i < 0 {
+		return false
+	}
+	list[i] = list[len(list)-1]
+	list[len(list)-1] = nil
+	sh.ports[p.slot] = list[:len(list)-1]
+	return true
 }
 
 // watch polls a descriptor for a port.

@@ -1,9 +1,18 @@
 package media
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	pion "github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/rtp"
+	"github.com/ringmaster/ringmaster/media/sip"
 )
 
 func TestLeastLoadedShard(t *testing.T) {
@@ -24,4 +33,75 @@ func TestLeastLoadedShard(t *testing.T) {
 	require.Equal(t, 0, took(2))
 	shards[1].sessions.Add(-1)
 	require.Equal(t, 1, took(0), "where a session has ended")
+}
+
+// The first word leaves in the slot in which the leg is first heard, and the session stays there, unless the slot is crowded.
+func TestFirstWordLeavesAtOnce(t *testing.T) {
+	t.Parallel()
+	for ahead := range slots {
+		t.Run(fmt.Sprintf("%d slots before its own", ahead), func(t *testing.T) {
+			t.Parallel()
+			r := newPortRig(t, eightKHz())
+			sh := r.p.sh
+			r.connect()
+			r.send(aiAudio(make([]int16, dsp.FrameSamples)))
+			r.p.leg.setLeg(sip.Media{Remote: r.caller.Local, Codec: rtp.PCMU, Rate: dsp.SampleRate, Dir: sip.Direction{Send: true, Recv: true}}, r.now)
+			for range 2 * slots {
+				sh.step(r.now, r.now)
+				r.now += slotNS
+				require.Empty(t, r.heard(), "before the leg is heard")
+			}
+			sh.slot = (r.p.slot + slots - ahead) % slots
+			now := sh.slot
+			b, err := (&pion.Header{Version: 2, SSRC: 7}).Marshal()
+			require.NoError(t, err)
+			to := netio.NewPeer(r.p.s.rtpAddr)
+			require.NoError(t, r.caller.Send(append(b, make([]byte, dsp.FrameSamples)...), &to))
+			sh.step(r.now, r.now)
+			require.Len(t, r.heard(), dsp.FrameSamples, "one frame, in the same slot")
+			require.Equal(t, now, r.p.slot)
+			for range slots - 1 {
+				r.now += slotNS
+				sh.step(r.now, r.now)
+				require.Empty(t, r.heard())
+			}
+			r.now += slotNS
+			sh.step(r.now, r.now)
+			require.Len(t, r.heard(), dsp.FrameSamples, "20 ms later the next")
+		})
+	}
+}
+
+func TestCrowdedSlotTakesNoMore(t *testing.T) {
+	t.Parallel()
+	r := newPortRig(t, eightKHz())
+	r.call()
+	sh, own := r.p.sh, r.p.slot
+	sh.slot = (own + 1) % slots
+	sh.ports[sh.slot] = make([]*port, 2+slotSlack)
+	sh.heard = []*port{r.p}
+	sh.beginSpeaking(r.now, r.now)
+	require.Equal(t, own, r.p.slot)
+	require.Empty(t, sh.heard)
+	sh.ports[sh.slot] = nil
+}
+
+// What others ask of a tick thread doesn't wait for its next slot, which is an hour away here.
+func TestShardIsWoken(t *testing.T) {
+	t.Parallel()
+	r := newPortRig(t, eightKHz())
+	sh := r.p.sh
+	var clock atomic.Int64
+	clock.Store(netio.Monotonic() + int64(time.Hour))
+	sh.now = clock.Load
+	sh.wg.Add(1)
+	go sh.run()
+	for range 3 {
+		require.True(t, sh.do(func() {}))
+	}
+	clock.Add(slotNS)
+	close(sh.quit)
+	sh.sleep.Wake()
+	sh.wg.Wait()
+	sh.now = func() int64 { return r.now }
 }

@@ -2,10 +2,42 @@ package netio
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// Sleeper is where a thread sleeps until a moment, and others wake it before. Its zero value is ready; it must not be copied.
+type Sleeper struct{ woken uint32 } // 1 from Wake until the thread has seen it
+
+// operations of futex(2), whose numbers package unix doesn't have. The deadline is one of CLOCK_MONOTONIC.
+const (
+	futexWait  = 9 | 128 // FUTEX_WAIT_BITSET of this process alone
+	futexWake  = 1 | 128 // FUTEX_WAKE
+	futexAnyOf = 0xffffffff
+)
+
+// Until blocks the thread until the monotonic clock (in nanoseconds) reaches deadline, or until Wake, and reports which. Wake counts also before Until. As
+// with [SleepUntil] the deadline is absolute, and the sleep the thread's own.
+func (s *Sleeper) Until(deadline int64) (woken bool) {
+	ts := unix.NsecToTimespec(deadline)
+	for atomic.SwapUint32(&s.woken, 0) == 0 {
+		_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.woken)), futexWait, 0, uintptr(unsafe.Pointer(&ts)), 0, futexAnyOf)
+		if errno != 0 && errno != unix.EAGAIN && errno != unix.EINTR { // unix.ETIMEDOUT
+			return atomic.SwapUint32(&s.woken, 0) != 0
+		}
+	}
+	return true
+}
+
+// Wake ends the sleep, or the next one. Safe for concurrent use, also when nobody sleeps any more.
+func (s *Sleeper) Wake() {
+	if atomic.SwapUint32(&s.woken, 1) == 0 {
+		_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.woken)), futexWake, 1, 0, 0, 0) // it can't fail
+	}
+}
 
 // SleepUntil blocks the thread until the monotonic clock (in nanoseconds) reaches deadline. An absolute deadline doesn't
 // drift, and the thread's own sleep costs no goroutine switch.

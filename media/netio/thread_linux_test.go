@@ -22,3 +22,21 @@ func TestRaisePrioritySlack(t *testing.T) {
 	}()
 	require.EqualValues(t, threadSlack, <-slack)
 }
+
+func TestSleeper(t *testing.T) {
+	t.Parallel()
+	var s Sleeper
+	require.False(t, s.Until(Monotonic()-1), "over already")
+	begin := Monotonic()
+	require.False(t, s.Until(begin+int64(2*time.Millisecond)))
+	require.GreaterOrEqual(t, Monotonic(), begin+int64(2*time.Millisecond))
+	far := Monotonic() + int64(time.Hour)
+	s.Wake()
+	s.Wake()
+	require.True(t, s.Until(far), "woken before it slept")
+	require.False(t, s.Until(Monotonic()), "once")
+	for range 100 {
+		go s.Wake()
+		require.True(t, s.Until(far))
+	}
+}
