@@ -114,6 +114,8 @@ type agentBridge struct {
 	// human is the call's agent; humans numbers them.
 	human  *human
 	humans uint64
+	// gaveBack: an agent has hung up, and the caller, who goes on, is on the way back from them.
+	gaveBack bool
 }
 
 // connectAgent asks the phone for its leg.

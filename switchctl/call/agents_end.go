@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
@@ -31,6 +32,10 @@ func (b *agentBridge) agentGone(ctx context.Context, reason string) state {
 		return b.state // the caller's end answers
 	case reason == phone.HungUp && h.req.KeepCaller && h.reply != nil:
 		b.leave(switchctl.AgentEnded)
+		if b.gaveBack = true; b.sock != nil {
+			b.forgetLeft(ctx)
+			b.gaveBack = true // that socket may be the one before
+		}
 		b.callerComesBack(ctx) // the switch brings the caller by transfer_after_bridge
 		return b.state
 	case reason == phone.HungUp:
@@ -59,9 +64,17 @@ func (b *agentBridge) givesBack(ctx context.Context, agent uuid.UUID) bool {
 		return false
 	}
 	b.leave(switchctl.AgentEnded)
-	b.away = true
+	b.away, b.gaveBack = true, true
 	b.line.reattach(ctx, "", false)
 	return true
+}
+
+// forgetLeft: a caller whom their agent has given back is with us. After a restart the agent's hang-up would be taken for the call's end.
+func (b *agentBridge) forgetLeft(ctx context.Context) {
+	if b.gaveBack {
+		b.gaveBack = false
+		b.quickly(ctx, fs.SetVar(b.channel, varLastBridge, ""))
+	}
 }
 
 // part ends the agent's part with the call, whatever the reason, and answers whoever asked for them: by the outcome, or by an error. The phone is

@@ -108,6 +108,7 @@ func (l *callerLine) callerCame(ctx context.Context, m socketUp) (state, error) 
 	l.sock = m.sock
 	l.keypad.noteKeys(m.ev)
 	l.conference.callerCame(ctx)
+	l.agents.forgetLeft(ctx)
 	found := l.recovered
 	if found {
 		l.rec.paused = m.ev.Var(varPaused) == "true"

@@ -80,13 +80,16 @@ func (c *host) followGone(ctx context.Context, a *core, leg string, gone channel
 	}
 }
 
+// varLastBridge is the leg that a caller was bridged with last, as the switch keeps it.
+const varLastBridge = "last_bridge_to"
+
 // leftTimeout bounds the wait for the call record of an agent's leg that has just ended: the caller may be here before it.
 const leftTimeout = time.Second
 
 // agentLeft tells from the call record of the leg that a caller was bridged with last whether its party has hung up, as an
 // agent does to end a call.
 func (c *host) agentLeft(ctx context.Context, caller *esl.Event) bool {
-	leg := caller.Var("last_bridge_to")
+	leg := caller.Var(varLastBridge)
 	if leg == "" || caller.Var("signal_bond") == leg {
 		return false
 	}

@@ -24,7 +24,7 @@ type served struct {
 // servedBy tells from a caller's call record, or the event of their end, who was bridged with them last: the switch bridges callers with agents,
 // voice agents and whom these transfer them to, and with nobody else. nil for nobody.
 func (c *host) servedBy(ctx context.Context, caller func(header string) string) *served {
-	leg := caller("variable_last_bridge_to")
+	leg := caller("variable_" + varLastBridge)
 	if leg == "" {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (c *host) servedBy(ctx context.Context, caller func(header string) string) 
 // endUnwritten has the end of a call that was found again wait until it is known who had the call, where the event says that somebody had and
 // nobody has written it; false for any other call.
 func (e *ending) endUnwritten(ctx context.Context, ev *esl.Event, rec ledger.FinalRecord) bool {
-	if !e.adopted || e.call.AgentConnectTime != nil || rec.AnswerTime == nil || ev.Var("last_bridge_to") == "" {
+	if !e.adopted || e.call.AgentConnectTime != nil || rec.AnswerTime == nil || ev.Var(varLastBridge) == "" {
 		return false
 	}
 	e.beside(func() { e.post(channelGone{record: &rec, served: e.c.servedBy(ctx, ev.Get)}) })
