@@ -114,7 +114,7 @@ type agentBridge struct {
 	// human is the call's agent; humans numbers them.
 	human  *human
 	humans uint64
-	// gaveBack: an agent has hung up, and the caller, who goes on, is on the way back from them.
+	// gaveBack: an agent, or whom the caller was transferred to after one, has hung up, and the caller, who goes on, is on the way back from them.
 	gaveBack bool
 }
 

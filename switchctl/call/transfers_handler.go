@@ -104,6 +104,9 @@ func (x *transfers) handlerTransferOver(ctx context.Context, out switchctl.Outco
 	if t.phase == transferBridged && x.sock == nil {
 		x.arm(timerSocket, socketTimeout) // it is on its way through rm_reattach
 	}
+	if t.phase == transferBridged && x.call.AgentID != nil {
+		x.line.agents.gaveBack = true
+	}
 	if t.media {
 		x.bypass.switchMediaDone(ctx)
 	}
