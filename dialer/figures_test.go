@@ -293,7 +293,7 @@ func TestFiguresEqualTheRows(t *testing.T) {
 		}
 	}
 	require.NoError(t, b.svc.Figures.Fold(t.Context()))
-	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM campaign_deltas"))
+	require.Zero(t, storetest.Count(t, b.st, "SELECT (SELECT count(*) FROM campaign_deltas) + (SELECT count(*) FROM lead_changes)"))
 	for _, campaign := range w.campaigns {
 		got := b.requireFigures(t, campaign)
 		require.Positive(t, got.Calls.Total)

@@ -442,6 +442,13 @@ type Lead struct {
 	ReservedBy           *string
 }
 
+type LeadChange struct {
+	TenantID   uuid.UUID
+	CampaignID uuid.UUID
+	Was        string
+	Became     string
+}
+
 type LiveCall struct {
 	TenantID     uuid.UUID
 	UnitID       uuid.UUID
