@@ -394,10 +394,11 @@ func (q *Queries) GateLockNumber(ctx context.Context, tenantID uuid.UUID, phoneH
 }
 
 const gateNumberShown = `-- name: GateNumberShown :exec
-UPDATE numbers SET shown_at = clock_timestamp() WHERE tenant_id = $1 AND id = $2
+UPDATE numbers n SET shown_at = clock_timestamp() WHERE n.tenant_id = $1 AND n.id = $2
+  AND EXISTS (SELECT FROM numbers o WHERE o.tenant_id = $1 AND o.id <> $2 AND o.is_active)
 `
 
-// GateNumberShown ends a number's turn.
+// GateNumberShown ends a number's turn. A tenant's only number has none.
 func (q *Queries) GateNumberShown(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) error {
 	_, err := q.db.Exec(ctx, gateNumberShown, tenantID, iD)
 	return err

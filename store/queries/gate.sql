@@ -88,9 +88,10 @@ WHERE n.tenant_id = @tenant_id AND n.is_active AND n.e164 = ANY(ARRAY(SELECT d.e
 UNION ALL
 SELECT t.id, t.e164, t.trunk_id, t.shown_at, false FROM turns t;
 
--- GateNumberShown ends a number's turn.
+-- GateNumberShown ends a number's turn. A tenant's only number has none.
 -- name: GateNumberShown :exec
-UPDATE numbers SET shown_at = clock_timestamp() WHERE tenant_id = @tenant_id AND id = @id;
+UPDATE numbers n SET shown_at = clock_timestamp() WHERE n.tenant_id = @tenant_id AND n.id = @id
+  AND EXISTS (SELECT FROM numbers o WHERE o.tenant_id = @tenant_id AND o.id <> @id AND o.is_active);
 
 -- NumberOwned finds an active number of the tenant's by the ways in which it may be written.
 -- name: NumberOwned :one
