@@ -239,7 +239,8 @@ func (q *Queries) MarkRecordingFailed(ctx context.Context, error string, tenantI
 const markRecordingReady = `-- name: MarkRecordingReady :execrows
 UPDATE recordings
 SET status = 'ready', storage_key = $1::text, bytes = $2::bigint, duration_ms = $3::bigint,
-    stereo = $4, sha256 = $5::text, ready_at = $6::timestamptz, error = NULL
+    stereo = $4, sha256 = $5::text, ready_at = $6::timestamptz, error = NULL,
+    parts = CASE WHEN jsonb_array_length(parts) = 1 AND parts->0->>'path' = local_path THEN '[]' ELSE parts END
 WHERE tenant_id = $7 AND call_id = $8 AND status IN ('processing', 'failed')
 `
 
@@ -254,7 +255,8 @@ type MarkRecordingReadyParams struct {
 	CallID     uuid.UUID
 }
 
-// A row that failed becomes ready when somebody runs its job again.
+// A row that failed becomes ready when somebody runs its job again. Of one file local_path is all that is left to know: it is cleared away next, and what
+// is written in between and after would be the whole of its description again.
 func (q *Queries) MarkRecordingReady(ctx context.Context, arg MarkRecordingReadyParams) (int64, error) {
 	result, err := q.db.Exec(ctx, markRecordingReady,
 		arg.StorageKey,

@@ -44,11 +44,13 @@ SELECT sqlc.embed(r), c.campaign_id, c.answer_time, c.end_time
 FROM recordings r LEFT JOIN calls c ON c.tenant_id = @tenant_id AND c.id = @call_id /* month of c.id */
 WHERE r.tenant_id = @tenant_id AND r.call_id = @call_id;
 
--- A row that failed becomes ready when somebody runs its job again.
+-- A row that failed becomes ready when somebody runs its job again. Of one file local_path is all that is left to know: it is cleared away next, and what
+-- is written in between and after would be the whole of its description again.
 -- name: MarkRecordingReady :execrows
 UPDATE recordings
 SET status = 'ready', storage_key = @storage_key::text, bytes = @bytes::bigint, duration_ms = @duration_ms::bigint,
-    stereo = @stereo, sha256 = @sha256::text, ready_at = @ready_at::timestamptz, error = NULL
+    stereo = @stereo, sha256 = @sha256::text, ready_at = @ready_at::timestamptz, error = NULL,
+    parts = CASE WHEN jsonb_array_length(parts) = 1 AND parts->0->>'path' = local_path THEN '[]' ELSE parts END
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND status IN ('processing', 'failed');
 
 -- name: MarkRecordingFailed :execrows

@@ -151,6 +151,9 @@ func (l *Library) process(ctx context.Context, tenantID, callID uuid.UUID, job i
 		return fmt.Errorf("process recording: decode its parts: %w", err)
 	}
 	if Status(row.Recording.Status) == StatusReady {
+		if path := row.Recording.LocalPath; path != nil && len(parts) == 0 { // the one file that it was made of
+			parts = []part{{Path: *path}}
+		}
 		return l.forget(ctx, tenantID, callID, parts, job)
 	}
 	file, err := l.assemble(ctx, row, parts)

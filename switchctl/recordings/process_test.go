@@ -389,6 +389,15 @@ func TestDeletionIsMadeUp(t *testing.T) {
 	require.NoFileExists(t, path)
 	data, _ := b.events(t)
 	require.Len(t, data, 1)
+
+	writeFile(t, b.dir, "a.wav", audio)
+	b.tx(t, func(tx *store.Tx) error {
+		_, err := tx.Pgx().Exec(t.Context(), "UPDATE recordings SET local_path = $1::text", path)
+		return err
+	})
+	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+	require.NoFileExists(t, path, "the one file that it was made of")
+	require.Nil(t, b.row(t).LocalPath)
 }
 
 // TestThroughRiver takes recordings from the transaction that closes a call to their objects, on the host that has their files.
