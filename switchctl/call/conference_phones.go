@@ -177,21 +177,38 @@ func (g *guests) phoneLeg(ctx context.Context, l memberLeg) {
 		m.attempt++
 		g.c.registry.bind(g.core, m.channel)
 		g.conference.armConference()
-		after := ""
-		if m.phone.spec.Mode != phone.OnHook {
-			after = phone.Extension
-		}
-		first := fs.Script{
-			fs.SetVars(m.channel, fs.Var{Name: varConference, Value: g.conference.name()}, fs.Var{Name: varAfterConference, Value: after},
-				fs.Var{Name: varMember, Value: m.id}, fs.Var{Name: varMemberRole, Value: m.role},
-				fs.Var{Name: varMemberBy, Value: m.source}, fs.Var{Name: varDestination, Value: m.phone.spec.Extension}),
-		}
-		last, told := fs.Transfer(m.channel, conferenceExtension, g.c.cfg.Context), g.told(m)
+		settled := memberSettled{id: m.id, attempt: m.attempt}
 		g.beside(func() {
 			g.c.silent(ctx, l.channel)
-			g.inOrder(ctx, first, last, told)
+			g.post(settled)
 		})
 	}
+}
+
+// memberSettled: a phone's leg plays its silence, see [host.silent].
+type memberSettled struct {
+	id      string
+	attempt int
+}
+
+func (memberSettled) Name() string    { return "a member's leg is silent" }
+func (memberSettled) Essential() bool { return true }
+
+// phoneSettled leads the leg into the conference, unless it has been freed meanwhile.
+func (g *guests) phoneSettled(ctx context.Context, s memberSettled) {
+	m := g.member(func(m *member) bool { return m.id == s.id && m.attempt == s.attempt && m.phase == memberJoining })
+	if m == nil || m.failed != "" {
+		return
+	}
+	after := ""
+	if m.phone.spec.Mode != phone.OnHook {
+		after = phone.Extension
+	}
+	g.inOrder(ctx, fs.Script{
+		fs.SetVars(m.channel, fs.Var{Name: varConference, Value: g.conference.name()}, fs.Var{Name: varAfterConference, Value: after},
+			fs.Var{Name: varMember, Value: m.id}, fs.Var{Name: varMemberRole, Value: m.role},
+			fs.Var{Name: varMemberBy, Value: m.source}, fs.Var{Name: varDestination, Value: m.phone.spec.Extension}),
+	}, fs.Transfer(m.channel, conferenceExtension, g.c.cfg.Context), g.told(m))
 }
 
 // takeOver makes a call that its voice agent has left the call of an agent who is in, unless it is one's already.

@@ -59,6 +59,8 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		return a.state, a.conference.guests.phoneFound(ctx, m)
 	case memberLeg:
 		a.conference.guests.phoneLeg(ctx, m)
+	case memberSettled:
+		a.conference.guests.phoneSettled(ctx, m)
 	case tapCommand, tapStop, tapMetadata, tapOpened, tapReport, tapRefused, tapHear, tapTuned, tapSay:
 		return a.taps.tapping(ctx, m)
 	case superviseCommand, superviseBegan, superviseWhisper, superviseMode, superviseLeft, superviseLost:
