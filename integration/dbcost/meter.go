@@ -81,14 +81,39 @@ func (m *Meter) Close(ctx context.Context) error { return m.conn.Close(ctx) }
 // of PostgreSQL's postgres.c).
 const CountersLimit = 10 * time.Second
 
-// Tidy does what the server would do by itself in its own time for what was written before a measurement: vacuum, analyze, checkpoint.
+// Tidy does what the server would do by itself in its own time for what was written before a measurement: vacuum, analyze, checkpoint. It does so in
+// all databases: WAL is the server's, and a new server analyzes the catalogs of each, which is no call's.
 func (m *Meter) Tidy(ctx context.Context) error {
+	rows, err := m.conn.Query(ctx, "SELECT datname::text FROM pg_database WHERE datallowconn AND datname <> current_database()")
+	if err != nil {
+		return fmt.Errorf("list the databases: %w", err)
+	}
+	others, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("list the databases: %w", err)
+	}
+	for _, name := range others {
+		if err := m.tidyOther(ctx, name); err != nil {
+			return fmt.Errorf("tidy the database %s up: %w", name, err)
+		}
+	}
 	for _, command := range []string{"VACUUM ANALYZE", "CHECKPOINT"} {
 		if _, err := m.conn.Exec(ctx, command); err != nil {
 			return fmt.Errorf("tidy the database up (%s): %w", command, err)
 		}
 	}
 	return nil
+}
+
+func (m *Meter) tidyOther(ctx context.Context, name string) error {
+	cfg := m.conn.Config().Copy()
+	cfg.Database = name
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "VACUUM ANALYZE")
+	return errors.Join(err, conn.Close(ctx))
 }
 
 // Read takes a reading. The counters of rows and transactions come from the backends within CountersLimit of their work: read them when all is
