@@ -51,3 +51,15 @@ func TestEventsOfACallAreFoundWheneverTheyWere(t *testing.T) {
 		return nil
 	}))
 }
+
+// Autovacuum, a restored dump, and from PostgreSQL 17 on whoever builds an index have no search path: what indexes call is found without one.
+func TestIndexesAreReadWithoutASearchPath(t *testing.T) {
+	t.Parallel()
+	conn, err := storetest.New(t).Pool().Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	for _, statement := range []string{"SET search_path = ''", "ANALYZE", "REINDEX TABLE public.events", "RESET search_path"} {
+		_, err = conn.Exec(t.Context(), statement)
+		require.NoError(t, err, statement)
+	}
+}

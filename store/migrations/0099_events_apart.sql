@@ -2,19 +2,16 @@
 -- others need an index by their call. Of a call of seconds none does.
 -- +goose Up
 
+-- The bodies of the two that the index has are read here, once and for all: as a text they would be read by whoever analyzes the table, builds the index or
+-- restores a dump, without a search path, and not find each other.
+
 -- uuid_after gives the smallest UUIDv7 of so many milliseconds after another one's time.
--- +goose StatementBegin
-CREATE FUNCTION uuid_after(id uuid, ms bigint) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-  SELECT (lpad(to_hex(('x' || left(replace(id::text, '-', ''), 12))::bit(48)::bigint + ms), 12, '0') || repeat('0', 20))::uuid
-$$;
--- +goose StatementEnd
+CREATE FUNCTION uuid_after(id uuid, ms bigint) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (lpad(to_hex(('x' || left(replace(id::text, '-', ''), 12))::bit(48)::bigint + ms), 12, '0') || repeat('0', 20))::uuid;
 
 -- event_apart tells an event that is not of its call's first minute.
--- +goose StatementBegin
-CREATE FUNCTION event_apart(call_id uuid, id uuid) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-  SELECT id < uuid_after(call_id, 0) OR id >= uuid_after(call_id, 60000)
-$$;
--- +goose StatementEnd
+CREATE FUNCTION event_apart(call_id uuid, id uuid) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN id < uuid_after(call_id, 0) OR id >= uuid_after(call_id, 60000);
 
 -- events_of_call finds the events of a call.
 -- +goose StatementBegin
