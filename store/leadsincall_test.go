@@ -89,3 +89,35 @@ func TestALeadInACallWritesNoIndex(t *testing.T) {
 		return nil
 	}))
 }
+
+// Leads in a call are looked up by their calls, also by a plan for whatever campaign where most have few leads: it read all those of one that has many.
+func TestLeadsInACallAreCountedByTheirCalls(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.Tenant(t, st)
+	campaigns := make([]uuid.UUID, 40)
+	for i := range campaigns {
+		campaigns[i] = storetest.Campaign(t, st, tenant, nil)
+	}
+	require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+		_, err := tx.Pgx().Exec(t.Context(), `INSERT INTO leads (tenant_id, id, campaign_id, phone_hash, phone_last4, claimed_by, last_call_id)
+			SELECT $1, lpad(n::text, 32, '0')::uuid, ($2::uuid[])[greatest(1, n - 5000)], decode(lpad(n::text, 64, '0'), 'hex'), '0000',
+				CASE WHEN n % 20 = 0 THEN 'dialing' END, lpad(n::text, 32, '0')::uuid FROM generate_series(1, 5040) n`, tenant, campaigns)
+		require.NoError(t, err)
+		for _, statement := range []string{
+			`INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, node, campaign_id, lead_id)
+			SELECT tenant_id, id, id, 'call', 'n', campaign_id, id FROM leads WHERE claimed_by IS NOT NULL`,
+			"ANALYZE leads, live_calls", "SET LOCAL plan_cache_mode = force_generic_plan",
+		} {
+			_, err := tx.Pgx().Exec(t.Context(), statement)
+			require.NoError(t, err, statement)
+		}
+		wholeBefore, before := rowsRead(t, tx, "leads")
+		n, err := tx.Q.LeadCount(t.Context(), tenant, campaigns[0], new("dialing"))
+		require.NoError(t, err)
+		require.EqualValues(t, 250, n)
+		whole, indexed := rowsRead(t, tx, "leads")
+		require.LessOrEqual(t, whole-wholeBefore+indexed-before, 260)
+		return nil
+	}))
+}

@@ -25,14 +25,17 @@ END
 $$;
 -- +goose StatementEnd
 
--- leads_in_call gives, besides, what is told in lead_changes. A lead in a call of the version before is counted by no status.
+-- leads_in_call gives, besides, what is told in lead_changes. A lead in a call of the version before is counted by no status. OFFSET 0: migration 0098.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION leads_in_call(tenant uuid, campaign uuid) RETURNS TABLE (figure text, n int) LANGUAGE sql STABLE AS $$
   SELECT 'lead:' || i.status, 1 FROM leads i WHERE i.tenant_id = tenant AND i.campaign_id = campaign AND i.status IN ('dialing', 'connected')
   UNION ALL
-  SELECT 'lead:' || f.status, f.n FROM live_calls u JOIN leads l ON l.tenant_id = u.tenant_id AND l.id = u.lead_id
+  SELECT 'lead:' || f.status, f.n FROM live_calls u
+  CROSS JOIN LATERAL (
+    SELECT d.campaign_id, d.status, d.claimed_by, d.last_call_id FROM leads d WHERE d.tenant_id = u.tenant_id AND d.id = u.lead_id OFFSET 0
+  ) l
   CROSS JOIN LATERAL (VALUES (l.claimed_by, 1), (l.status, -1)) f (status, n)
-  WHERE u.tenant_id = tenant AND l.campaign_id = campaign AND l.last_call_id = u.call_id
+  WHERE u.tenant_id = tenant AND (u.campaign_id = campaign OR u.campaign_id IS NULL) AND l.campaign_id = campaign AND l.last_call_id = u.call_id
     AND l.claimed_by IN ('dialing', 'connected') AND l.status IN ('new', 'queued', 'retry', 'callback')
   UNION ALL
   SELECT 'lead:' || f.status, f.n FROM lead_changes h CROSS JOIN LATERAL (VALUES (h.was, -1), (h.became, 1)) f (status, n)
@@ -122,9 +125,12 @@ $$;
 CREATE OR REPLACE FUNCTION leads_in_call(tenant uuid, campaign uuid) RETURNS TABLE (figure text, n int) LANGUAGE sql STABLE AS $$
   SELECT 'lead:' || i.status, 1 FROM leads i WHERE i.tenant_id = tenant AND i.campaign_id = campaign AND i.status IN ('dialing', 'connected')
   UNION ALL
-  SELECT 'lead:' || f.status, f.n FROM live_calls u JOIN leads l ON l.tenant_id = u.tenant_id AND l.id = u.lead_id
+  SELECT 'lead:' || f.status, f.n FROM live_calls u
+  CROSS JOIN LATERAL (
+    SELECT d.campaign_id, d.status, d.claimed_by, d.last_call_id FROM leads d WHERE d.tenant_id = u.tenant_id AND d.id = u.lead_id OFFSET 0
+  ) l
   CROSS JOIN LATERAL (VALUES (l.claimed_by, 1), (l.status, -1)) f (status, n)
-  WHERE u.tenant_id = tenant AND l.campaign_id = campaign AND l.last_call_id = u.call_id
+  WHERE u.tenant_id = tenant AND (u.campaign_id = campaign OR u.campaign_id IS NULL) AND l.campaign_id = campaign AND l.last_call_id = u.call_id
     AND l.claimed_by IN ('dialing', 'connected') AND l.status IN ('new', 'queued', 'retry', 'callback')
 $$;
 -- +goose StatementEnd
