@@ -1,4 +1,4 @@
-// Package store keeps Ringmaster's truth in PostgreSQL: tenants, campaigns, leads, calls, the outbox of events. It knows
+// Package store keeps Ringmaster's truth in PostgreSQL (15 or later): tenants, campaigns, leads, calls, the outbox of events. It knows
 // constraints, not business rules.
 //
 // Read it in this order: Open and Migrate, then InTenant and InSystem (every access is a transaction in the scope of one tenant

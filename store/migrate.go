@@ -57,6 +57,9 @@ func Migrate(ctx context.Context, cfg Config) (err error) {
 	if err := checkRole(ctx, pool, cfg.AllowSuperuser, log); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
+	if err := checkServer(ctx, pool); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
 	lock, err := pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", lostUnless(ctx, err))
@@ -70,6 +73,26 @@ func Migrate(ctx context.Context, cfg Config) (err error) {
 		err = errors.Join(err, unlockErr)
 	}()
 	return migrateLocked(ctx, pool, log)
+}
+
+// oldestServer is the oldest version of PostgreSQL, as server_version_num has it: migrations and queries use MERGE.
+const oldestServer = 150000
+
+func checkServer(ctx context.Context, pool *pgxpool.Pool) error {
+	var number int
+	var name string
+	const query = "SELECT current_setting('server_version_num')::int, current_setting('server_version')"
+	if err := pool.QueryRow(ctx, query).Scan(&number, &name); err != nil {
+		return fmt.Errorf("read the server's version: %w", lostUnless(ctx, err))
+	}
+	return versionError(number, name)
+}
+
+func versionError(number int, name string) error {
+	if number < oldestServer {
+		return fmt.Errorf("the database server is PostgreSQL %s: %d or later is needed", name, oldestServer/10000)
+	}
+	return nil
 }
 
 // takeMigrationLock asks again and again. A statement that waited for the lock would hold a snapshot, and the one who has the lock waits
