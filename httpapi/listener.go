@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 )
 
@@ -19,7 +20,7 @@ type ownListener struct {
 }
 
 // listenOwn binds a listener; nil where there is no address.
-func (s *Server) listenOwn(ctx context.Context, name, addr string) (*ownListener, error) {
+func listenOwn(ctx context.Context, cfg *Config, name, addr string, refused prometheus.Counter) (*ownListener, error) {
 	if addr == "" {
 		return nil, nil //nolint:nilnil // no listener is configured
 	}
@@ -29,7 +30,7 @@ func (s *Server) listenOwn(ctx context.Context, name, addr string) (*ownListener
 		return nil, fmt.Errorf("listen for %s on %s: %w", name, addr, err)
 	}
 	return &ownListener{
-		name: name, listener: newConnLimit(ln, s.cfg.MaxConns, s.cfg.MaxConnsPerClient, nil, s.metrics.refusedConns),
+		name: name, listener: newConnLimit(ln, cfg.MaxConns, cfg.MaxConnsPerClient, nil, refused),
 	}, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/valyala/fasthttp"
 
@@ -119,15 +120,15 @@ func (s *Server) Start(ctx context.Context) error {
 	if err := s.tokens.Start(ctx); err != nil {
 		return err
 	}
-	ln, err := s.listen(ctx)
+	ln, certificate, err := listen(ctx, &s.cfg, s.metrics.refusedConns)
 	if err != nil {
 		return err
 	}
-	directory, err := s.listenOwn(ctx, "the switch's directory", s.cfg.DirectoryAddr)
+	directory, err := listenOwn(ctx, &s.cfg, "the switch's directory", s.cfg.DirectoryAddr, s.metrics.refusedConns)
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	door, err := s.listenOwn(ctx, "other controllers", s.cfg.DoorAddr)
+	door, err := listenOwn(ctx, &s.cfg, "other controllers", s.cfg.DoorAddr, s.metrics.refusedConns)
 	if err != nil {
 		return errors.Join(err, ln.Close(), directory.release())
 	}
@@ -139,10 +140,10 @@ func (s *Server) Start(ctx context.Context) error {
 		}
 		s.metricsAt = sideLn.Addr()
 	}
-	s.addr = ln.Addr()
+	s.addr, s.certificate = ln.Addr(), certificate
 	s.publicURL = strings.TrimSuffix(s.cfg.PublicURL, "/")
 	if s.publicURL == "" {
-		s.publicURL = s.scheme() + "://" + s.addr.String()
+		s.publicURL = s.cfg.scheme() + "://" + s.addr.String()
 	}
 	s.state = stateServing
 
@@ -168,31 +169,33 @@ func (s *Server) Start(ctx context.Context) error {
 		s.running.Go(func() { s.certificate.run(base, s.cfg.CertificateCheck) })
 	}
 	if sideLn != nil {
-		s.side = s.newSide()
+		s.side = newSide(s.cfg.Gatherer, &s.silent)
 		s.running.Go(func() { s.report("serve metrics", s.side.Serve(sideLn)) })
 	}
 	s.cfg.Logger.InfoContext(ctx, "http server listens", "addr", s.addr.String(), "public_url", s.publicURL)
 	return nil
 }
 
-func (s *Server) listen(ctx context.Context) (net.Listener, error) {
+// listen binds the API's listener; without TLS there is no certificate.
+func listen(ctx context.Context, cfg *Config, refused prometheus.Counter) (net.Listener, *certificateFiles, error) {
 	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", s.cfg.Addr)
+	ln, err := lc.Listen(ctx, "tcp", cfg.Addr)
 	if err != nil {
-		return nil, fmt.Errorf("listen for HTTP on %s: %w", s.cfg.Addr, err)
+		return nil, nil, fmt.Errorf("listen for HTTP on %s: %w", cfg.Addr, err)
 	}
-	ln = newConnLimit(ln, s.cfg.MaxConns, s.cfg.MaxConnsPerClient, s.cfg.TrustedProxies, s.metrics.refusedConns)
-	if s.cfg.TLSCertFile == "" {
-		return heard{ln}, nil
+	ln = newConnLimit(ln, cfg.MaxConns, cfg.MaxConnsPerClient, cfg.TrustedProxies, refused)
+	if cfg.TLSCertFile == "" {
+		return heard{ln}, nil, nil
 	}
-	if s.certificate, err = loadCertificate(s.cfg.TLSCertFile, s.cfg.TLSKeyFile, s.cfg.Logger); err != nil {
-		return nil, errors.Join(err, ln.Close())
+	own, err := loadCertificate(cfg.TLSCertFile, cfg.TLSKeyFile, cfg.Logger)
+	if err != nil {
+		return nil, nil, errors.Join(err, ln.Close())
 	}
-	return heard{tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.get})}, nil
+	return heard{tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: own.get})}, own, nil
 }
 
-func (s *Server) scheme() string {
-	if s.cfg.TLSCertFile != "" {
+func (cfg *Config) scheme() string {
+	if cfg.TLSCertFile != "" {
 		return "https"
 	}
 	return "http"
@@ -228,15 +231,15 @@ func (s *Server) newMain(base context.Context, operations []operation) *fasthttp
 	return server
 }
 
-func (s *Server) newSide() *http.Server {
+func newSide(metrics prometheus.Gatherer, silent *silentConns) *http.Server {
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(s.cfg.Gatherer, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ConnState: s.silent.follow}
+	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ConnState: silent.follow}
 }
 
 func (s *Server) report(what string, err error) {
