@@ -32,10 +32,10 @@ func (b *agentBridge) agentGone(ctx context.Context, reason string) state {
 		return b.state // the caller's end answers
 	case reason == phone.HungUp && h.req.KeepCaller && h.reply != nil:
 		b.leave(switchctl.AgentEnded)
-		if b.gaveBack = true; b.sock != nil {
-			b.forgetLeft(ctx)
-			b.gaveBack = true // that socket may be the one before
+		if b.sock != nil {
+			b.forget(ctx)
 		}
+		b.gaveBack = true      // that socket may be the one before
 		b.callerComesBack(ctx) // the switch brings the caller by transfer_after_bridge
 		return b.state
 	case reason == phone.HungUp:
@@ -73,8 +73,12 @@ func (b *agentBridge) givesBack(ctx context.Context, agent uuid.UUID) bool {
 func (b *agentBridge) forgetLeft(ctx context.Context) {
 	if b.gaveBack {
 		b.gaveBack = false
-		b.quickly(ctx, fs.SetVar(b.channel, varLastBridge, ""))
+		b.forget(ctx)
 	}
+}
+
+func (b *agentBridge) forget(ctx context.Context) {
+	b.quickly(ctx, fs.SetVar(b.channel, varLastBridge, ""))
 }
 
 // part ends the agent's part with the call, whatever the reason, and answers whoever asked for them: by the outcome, or by an error. The phone is

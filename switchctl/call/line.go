@@ -328,7 +328,7 @@ func (l *callerLine) channelVanished(ctx context.Context, m channelGone) (state,
 	}
 	cause := ledger.CauseCrash
 	if !l.dial.seen && l.answerAt == nil && l.state == stateDialing {
-		if cause = ledger.CauseNetworkOutOfOrder; l.call.Environment == environmentTest {
+		if cause = ledger.CauseNetworkOutOfOrder; l.call.Environment == ledger.EnvironmentTest {
 			cause = ledger.CauseTestEnvironment
 		}
 		l.c.metrics.recovered.WithLabelValues("never_begun").Inc()

@@ -47,8 +47,8 @@ func TestTestCallLeftBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.gate.env = environmentTest
-		_, err := b.gate.Admit(t.Context(), admission.Request{TenantID: b.tenant, Purpose: admission.PurposeSingle, Environment: environmentTest})
+		b.gate.env = ledger.EnvironmentTest
+		_, err := b.gate.Admit(t.Context(), admission.Request{TenantID: b.tenant, Purpose: admission.PurposeSingle, Environment: ledger.EnvironmentTest})
 		require.NoError(t, err)
 		b.play("restart", "sleep 10s")
 		trace := strings.Join(b.trace.take(), "\n")

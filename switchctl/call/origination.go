@@ -61,12 +61,9 @@ func (d *origination) isSpent(ev *esl.Event) bool {
 	return created != "" && created != "0" && slices.Contains(d.spent, created)
 }
 
-// environmentTest is that of test keys, whose calls never reach the telephone network.
-const environmentTest = "test"
-
 // startDialing sends the originate for the current route.
 func (d *origination) startDialing(ctx context.Context) state {
-	if d.call.Environment == environmentTest {
+	if d.call.Environment == ledger.EnvironmentTest {
 		return d.closeUnseen(ctx, ledger.CauseTestEnvironment)
 	}
 	d.attempt++

@@ -99,7 +99,7 @@ func (l *Ledger) CloseLost(ctx context.Context, lost db.CallsOfLostNodesRow) (cl
 			return err
 		}
 		cause := CauseHostLost
-		if call.Environment == "test" {
+		if call.Environment == EnvironmentTest {
 			cause = CauseTestEnvironment // whatever became of its host, nobody was called
 		}
 		var err error

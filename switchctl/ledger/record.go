@@ -18,6 +18,9 @@ const (
 	StatusFailed         = "failed"
 )
 
+// EnvironmentTest is that of test keys, whose calls never reach the telephone network.
+const EnvironmentTest = "test"
+
 // Causes that Ringmaster itself gives a call.
 const (
 	CauseNormalClearing     = "NORMAL_CLEARING"
