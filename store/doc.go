@@ -77,6 +77,9 @@
 // Tx.Enqueue and Tx.Emit put jobs into River's queues, and NewJobs works them. A queue is looked into when something in it is due,
 // which jobs.go says to the workers of all controllers; polls are only the net below that.
 //
+// Events that each call has are written short (shortevents.go) once ShortEvents has said that all controllers read them: whoever reads events.data reads
+// event_data.
+//
 // What came of a call is reported to its tenant's CRM, and to what gives insights: CallEnds opens these reports with the call's end, CallChanged and
 // RecordingSettled tell what is known later. The reports' rows are a queue of their own, by when they are due (reports.go; package dialer/crm works
 // them).

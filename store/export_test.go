@@ -19,6 +19,14 @@ func SealedColumns() (names []string) {
 	return names
 }
 
+// ShortMembers names the members of the data of events that are written short.
+func ShortMembers(t EventType) (names []string) {
+	for _, m := range shortMembers(t) {
+		names = append(names, m.name)
+	}
+	return names
+}
+
 // InMonths gives a statement as it is sent.
 func InMonths(sql string, args ...any) string { return inMonths(sql, args) }
 

@@ -37,7 +37,8 @@ const (
 
 // EventTypes lists the types that can be subscribed. A new one stands here, is emitted where what it tells of is committed, and is described in
 // 50_webhooks.yaml (its name) and 51_events.yaml (its data), httpapi/README.md, and cmd/remote/listen.go, which says it in a line; one whose data has a
-// telephone number is also named where those of a tenant that becomes strict are masked (mask_event, EventsMask).
+// telephone number is also named where those of a tenant that becomes strict are masked (mask_event, EventsMask). One that each call has, or a new member of
+// such a one, is written short if shortMembers and event_data have it.
 func EventTypes() []EventType {
 	return []EventType{
 		EventCallStarted, EventCallAnswered, EventCallEnded, EventCallDispositionSet, EventCallRecordingReady, EventCampaignPaused,
@@ -86,7 +87,7 @@ func ParseEventID(s string) (uuid.UUID, error) {
 // Emit writes an event to the outbox, with a pending delivery and its place in the queue for every active subscription to its type. All of it
 // commits with the transaction, and is sent with its next statement (see Tx.Later). It gives the event's id as it stands on the wire, but for one that is held, which gets another (ReleaseEvents).
 func (t *Tx) Emit(ctx context.Context, e Event) (string, error) {
-	id, data, err := e.encode()
+	id, data, err := e.encode(t.store.shortEvents.Load())
 	if err != nil {
 		return "", err
 	}
@@ -98,7 +99,7 @@ func (t *Tx) Emit(ctx context.Context, e Event) (string, error) {
 
 // EmitTo is Emit for subscriptions that the caller names, whatever they have subscribed. It gives the ids of the deliveries, in their order.
 func (t *Tx) EmitTo(ctx context.Context, e Event, subscriptions []uuid.UUID) ([]uuid.UUID, error) {
-	id, data, err := e.encode()
+	id, data, err := e.encode(false)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +116,7 @@ func (t *Tx) EmitTo(ctx context.Context, e Event, subscriptions []uuid.UUID) ([]
 	return deliveries, nil
 }
 
-func (e Event) encode() (uuid.UUID, json.RawMessage, error) {
+func (e Event) encode(short bool) (uuid.UUID, json.RawMessage, error) {
 	data, err := json.Marshal(e.Data)
 	if err != nil {
 		return uuid.Nil, nil, fmt.Errorf("emit %s: encode its data: %w", e.Type, err)
@@ -123,6 +124,9 @@ func (e Event) encode() (uuid.UUID, json.RawMessage, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return uuid.Nil, nil, fmt.Errorf("emit %s: %w", e.Type, err)
+	}
+	if short {
+		data = e.shorten(data)
 	}
 	return id, data, nil
 }

@@ -139,7 +139,7 @@ func TestEventsKeepTheirOrder(t *testing.T) {
 		}
 		return nil
 	}))
-	var events []db.Event
+	var events []db.ListEventsOfCallRow
 	require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
 		var err error
 		events, err = tx.Q.ListEventsOfCall(t.Context(), tenantID, call)
@@ -211,8 +211,8 @@ func TestEventsWaitForTheAnswer(t *testing.T) {
 	emitOf(call, store.EventAISessionStarted, at.Add(time.Second))
 	emitOf(call, store.EventAISessionEnded, at.Add(2*time.Second))
 	emitOf(other, store.EventCallStarted, at)
-	list := func() []db.Event {
-		var events []db.Event
+	list := func() []db.ListEventsOfCallRow {
+		var events []db.ListEventsOfCallRow
 		require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
 			var err error
 			events, err = tx.Q.ListEventsOfCall(t.Context(), tenantID, call)
@@ -242,7 +242,7 @@ func TestEventsWaitForTheAnswer(t *testing.T) {
 	require.True(t, at.Add(time.Second).Equal(events[2].CreatedAt))
 	require.JSONEq(t, `{"n":1}`, string(events[2].Data))
 	require.Equal(t, "ai_session.ended", events[3].Type)
-	require.True(t, slices.IsSortedFunc(events, func(a, b db.Event) int { return bytes.Compare(a.ID[:], b.ID[:]) }))
+	require.True(t, slices.IsSortedFunc(events, func(a, b db.ListEventsOfCallRow) int { return bytes.Compare(a.ID[:], b.ID[:]) }))
 	require.Equal(t, []uuid.UUID{subscription}, deliveriesOf(t, st, tenantID, events[2].ID))
 	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM held_events"))
 	require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {

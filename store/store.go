@@ -72,6 +72,8 @@ type Store struct {
 	ended      endedTokens
 	deliveries *deliverySignal
 	reports    reportWatchers
+	// shortEvents is written by ShortEvents.
+	shortEvents atomic.Bool
 }
 
 // Open connects to the database. While that is down it tries again, with one log line per try, until ctx ends; a refusal that

@@ -444,7 +444,7 @@ UPDATE calls c SET amd_class = coalesce(amd_class, $1::text), amd_confidence = c
   amd_after_ms = coalesce(amd_after_ms, $3::int), amd_machine = coalesce(amd_machine, $4),
   answered_by_amd = CASE WHEN abandoned AND answered_by_amd = 'human' AND amd_class = 'machine' AND amd_after_ms < 4000
     AND $4::text IS NOT NULL AND NOT EXISTS (SELECT FROM events_of_call($5, $6) e
-      WHERE e.type = 'call.answered' AND e.data->>'answered_by_amd' = 'human') THEN 'machine' ELSE answered_by_amd END
+      WHERE e.type = 'call.answered' AND event_data(e.type, e.call_id, e.campaign_id, e.created_at, e.data)->>'answered_by_amd' = 'human') THEN 'machine' ELSE answered_by_amd END
 WHERE c.tenant_id = $5 AND c.id = $6 /* month of c.id */ AND (c.amd_class IS NULL OR c.amd_machine IS NULL AND $4::text IS NOT NULL)
 `
 

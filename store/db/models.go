@@ -476,6 +476,7 @@ type Node struct {
 	PeerAddr       string
 	PeerKey        []byte
 	UnitsSince     *time.Time
+	ShortSince     *time.Time
 }
 
 type Number struct {

@@ -101,20 +101,26 @@ const nodeBeat = `-- name: NodeBeat :one
 WITH before AS (SELECT id, lost_at FROM nodes b WHERE b.id = $3 FOR UPDATE)
 UPDATE nodes n SET last_seen_at = $1::timestamptz, lost_at = NULL,
   switch_seen_at = coalesce($2::timestamptz, n.switch_seen_at) FROM before WHERE n.id = before.id
-RETURNING (before.lost_at IS NOT NULL)::bool AS was_lost
+RETURNING (before.lost_at IS NOT NULL)::bool AS was_lost, (NOT EXISTS (SELECT FROM nodes o WHERE o.short_since IS DISTINCT FROM o.started_at
+  AND (o.lost_at IS NULL OR o.lost_at > now() - interval '1 day')))::bool AS short_events
 `
 
+type NodeBeatRow struct {
+	WasLost     bool
+	ShortEvents bool
+}
+
 // NodeBeat is a node's sign of life, and its switch's if it has that in sight, by the switch's clock. It takes the mark of a lost one off, and tells
-// whether it stood.
-func (q *Queries) NodeBeat(ctx context.Context, at time.Time, switchSeenAt *time.Time, iD string) (bool, error) {
+// whether it stood, and whether all nodes read short events: a lost one of the version before may be back for a day.
+func (q *Queries) NodeBeat(ctx context.Context, at time.Time, switchSeenAt *time.Time, iD string) (NodeBeatRow, error) {
 	row := q.db.QueryRow(ctx, nodeBeat, at, switchSeenAt, iD)
-	var was_lost bool
-	err := row.Scan(&was_lost)
-	return was_lost, err
+	var i NodeBeatRow
+	err := row.Scan(&i.WasLost, &i.ShortEvents)
+	return i, err
 }
 
 const nodeGet = `-- name: NodeGet :one
-SELECT id, started_at, last_seen_at, switch_core_uuid, lost_at, switch_seen_at, peer_addr, peer_key, units_since FROM nodes WHERE id = $1
+SELECT id, started_at, last_seen_at, switch_core_uuid, lost_at, switch_seen_at, peer_addr, peer_key, units_since, short_since FROM nodes WHERE id = $1
 `
 
 func (q *Queries) NodeGet(ctx context.Context, id string) (Node, error) {
@@ -130,6 +136,7 @@ func (q *Queries) NodeGet(ctx context.Context, id string) (Node, error) {
 		&i.PeerAddr,
 		&i.PeerKey,
 		&i.UnitsSince,
+		&i.ShortSince,
 	)
 	return i, err
 }
@@ -237,9 +244,10 @@ func (q *Queries) NodeSeen(ctx context.Context, at time.Time, switchCoreUuid *st
 
 const nodeStart = `-- name: NodeStart :exec
 
-INSERT INTO nodes (id, started_at, units_since, last_seen_at, peer_addr, peer_key)
-VALUES ($1, $2::timestamptz, $2::timestamptz, $2::timestamptz, $3, $4)
-ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, units_since = excluded.units_since, last_seen_at = excluded.last_seen_at, lost_at = NULL,
+INSERT INTO nodes (id, started_at, units_since, short_since, last_seen_at, peer_addr, peer_key)
+VALUES ($1, $2::timestamptz, $2::timestamptz, $2::timestamptz, $2::timestamptz, $3, $4)
+ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, units_since = excluded.units_since, short_since = excluded.short_since,
+  last_seen_at = excluded.last_seen_at, lost_at = NULL,
   peer_addr = excluded.peer_addr, peer_key = excluded.peer_key
 `
 
@@ -251,7 +259,7 @@ type NodeStartParams struct {
 }
 
 // Controllers, one per switch host.
-// NodeStart also says that the node finds open calls by their units (migration 0097).
+// NodeStart also says that the node finds open calls by their units (migration 0097), and reads short events (0101).
 func (q *Queries) NodeStart(ctx context.Context, arg NodeStartParams) error {
 	_, err := q.db.Exec(ctx, nodeStart,
 		arg.ID,

@@ -14,21 +14,29 @@ import (
 )
 
 const getEvent = `-- name: GetEvent :one
-SELECT tenant_id, id, seq, type, call_id, campaign_id, data, created_at FROM events WHERE tenant_id = $1 AND id = $2
+SELECT e.id, e.type, e.call_id, e.campaign_id, e.created_at, event_data(e.type, e.call_id, e.campaign_id, e.created_at, e.data)::jsonb AS data FROM events e
+WHERE e.tenant_id = $1 AND e.id = $2
 `
 
-func (q *Queries) GetEvent(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Event, error) {
+type GetEventRow struct {
+	ID         uuid.UUID
+	Type       string
+	CallID     *uuid.UUID
+	CampaignID *uuid.UUID
+	CreatedAt  time.Time
+	Data       json.RawMessage
+}
+
+func (q *Queries) GetEvent(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (GetEventRow, error) {
 	row := q.db.QueryRow(ctx, getEvent, tenantID, iD)
-	var i Event
+	var i GetEventRow
 	err := row.Scan(
-		&i.TenantID,
 		&i.ID,
-		&i.Seq,
 		&i.Type,
 		&i.CallID,
 		&i.CampaignID,
-		&i.Data,
 		&i.CreatedAt,
+		&i.Data,
 	)
 	return i, err
 }
@@ -195,27 +203,37 @@ func (q *Queries) InsertEventAlone(ctx context.Context, arg InsertEventAlonePara
 }
 
 const listEventsOfCall = `-- name: ListEventsOfCall :many
-SELECT e.tenant_id, e.id, e.seq, e.type, e.call_id, e.campaign_id, e.data, e.created_at FROM events_of_call($1, $2) e ORDER BY e.seq
+SELECT e.id, e.seq, e.type, e.call_id, e.campaign_id, e.created_at, event_data(e.type, e.call_id, e.campaign_id, e.created_at, e.data)::jsonb AS data
+FROM events_of_call($1, $2) e ORDER BY e.seq
 `
 
-func (q *Queries) ListEventsOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) ([]Event, error) {
+type ListEventsOfCallRow struct {
+	ID         uuid.UUID
+	Seq        int64
+	Type       string
+	CallID     *uuid.UUID
+	CampaignID *uuid.UUID
+	CreatedAt  time.Time
+	Data       json.RawMessage
+}
+
+func (q *Queries) ListEventsOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) ([]ListEventsOfCallRow, error) {
 	rows, err := q.db.Query(ctx, listEventsOfCall, tenantID, callID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []Event{}
+	items := []ListEventsOfCallRow{}
 	for rows.Next() {
-		var i Event
+		var i ListEventsOfCallRow
 		if err := rows.Scan(
-			&i.TenantID,
 			&i.ID,
 			&i.Seq,
 			&i.Type,
 			&i.CallID,
 			&i.CampaignID,
-			&i.Data,
 			&i.CreatedAt,
+			&i.Data,
 		); err != nil {
 			return nil, err
 		}

@@ -272,9 +272,9 @@ WITH batch AS (
   SELECT e.id, e.type IN ('call.started', 'ai_session.transferred', 'ai_session.ended', 'ai_session.conference_changed') AS numbered FROM events e
   WHERE e.tenant_id = $2 AND e.id > $1 ORDER BY e.id LIMIT $3::int
 ), masked AS (
-  UPDATE events f SET data = mask_event(f.type, f.data)
+  UPDATE events f SET data = mask_event(f.type, event_data(f.type, f.call_id, f.campaign_id, f.created_at, f.data))
   WHERE f.tenant_id = $2 AND f.id = ANY(ARRAY(SELECT b.id FROM batch b WHERE b.numbered)) AND f.id > $1
-    AND f.data <> mask_event(f.type, f.data)
+    AND event_data(f.type, f.call_id, f.campaign_id, f.created_at, f.data) <> mask_event(f.type, event_data(f.type, f.call_id, f.campaign_id, f.created_at, f.data))
   RETURNING f.id
 )
 SELECT (SELECT count(*) FROM masked) AS masked,

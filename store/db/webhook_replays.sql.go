@@ -258,7 +258,7 @@ func (q *Queries) InsertReplay(ctx context.Context, arg InsertReplayParams) erro
 
 const listEvents = `-- name: ListEvents :many
 
-SELECT e.id, e.type, e.created_at, e.tenant_id, e.data FROM events e
+SELECT e.id, e.type, e.created_at, e.tenant_id, event_data(e.type, e.call_id, e.campaign_id, e.created_at, e.data)::jsonb AS data FROM events e
 WHERE e.tenant_id = $1
   AND ($2::uuid IS NULL OR e.call_id = $2 AND event_apart(e.call_id, e.id)
     OR e.id >= uuid_after($2, 0) AND e.id < uuid_after($2, 60000) AND e.call_id = ANY(ARRAY[$2::uuid]))

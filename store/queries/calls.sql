@@ -27,7 +27,7 @@ UPDATE calls c SET amd_class = coalesce(amd_class, @amd_class::text), amd_confid
   amd_after_ms = coalesce(amd_after_ms, @amd_after_ms::int), amd_machine = coalesce(amd_machine, sqlc.narg('amd_machine')),
   answered_by_amd = CASE WHEN abandoned AND answered_by_amd = 'human' AND amd_class = 'machine' AND amd_after_ms < 4000
     AND sqlc.narg('amd_machine')::text IS NOT NULL AND NOT EXISTS (SELECT FROM events_of_call(@tenant_id, @id) e
-      WHERE e.type = 'call.answered' AND e.data->>'answered_by_amd' = 'human') THEN 'machine' ELSE answered_by_amd END
+      WHERE e.type = 'call.answered' AND event_data(e.type, e.call_id, e.campaign_id, e.created_at, e.data)->>'answered_by_amd' = 'human') THEN 'machine' ELSE answered_by_amd END
 WHERE c.tenant_id = @tenant_id AND c.id = @id /* month of c.id */ AND (c.amd_class IS NULL OR c.amd_machine IS NULL AND sqlc.narg('amd_machine')::text IS NOT NULL);
 
 -- CallSetInsights keeps what a voice agent says of its conversation; the last word counts.

@@ -1,10 +1,11 @@
 -- Controllers, one per switch host.
 
--- NodeStart also says that the node finds open calls by their units (migration 0097).
+-- NodeStart also says that the node finds open calls by their units (migration 0097), and reads short events (0101).
 -- name: NodeStart :exec
-INSERT INTO nodes (id, started_at, units_since, last_seen_at, peer_addr, peer_key)
-VALUES (@id, @at::timestamptz, @at::timestamptz, @at::timestamptz, @peer_addr, sqlc.narg('peer_key'))
-ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, units_since = excluded.units_since, last_seen_at = excluded.last_seen_at, lost_at = NULL,
+INSERT INTO nodes (id, started_at, units_since, short_since, last_seen_at, peer_addr, peer_key)
+VALUES (@id, @at::timestamptz, @at::timestamptz, @at::timestamptz, @at::timestamptz, @peer_addr, sqlc.narg('peer_key'))
+ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, units_since = excluded.units_since, short_since = excluded.short_since,
+  last_seen_at = excluded.last_seen_at, lost_at = NULL,
   peer_addr = excluded.peer_addr, peer_key = excluded.peer_key;
 
 -- name: NodeSeen :exec
@@ -12,12 +13,13 @@ UPDATE nodes SET last_seen_at = @at::timestamptz, switch_core_uuid = coalesce(sq
 WHERE id = @id;
 
 -- NodeBeat is a node's sign of life, and its switch's if it has that in sight, by the switch's clock. It takes the mark of a lost one off, and tells
--- whether it stood.
+-- whether it stood, and whether all nodes read short events: a lost one of the version before may be back for a day.
 -- name: NodeBeat :one
 WITH before AS (SELECT id, lost_at FROM nodes b WHERE b.id = @id FOR UPDATE)
 UPDATE nodes n SET last_seen_at = @at::timestamptz, lost_at = NULL,
   switch_seen_at = coalesce(sqlc.narg('switch_seen_at')::timestamptz, n.switch_seen_at) FROM before WHERE n.id = before.id
-RETURNING (before.lost_at IS NOT NULL)::bool AS was_lost;
+RETURNING (before.lost_at IS NOT NULL)::bool AS was_lost, (NOT EXISTS (SELECT FROM nodes o WHERE o.short_since IS DISTINCT FROM o.started_at
+  AND (o.lost_at IS NULL OR o.lost_at > now() - interval '1 day')))::bool AS short_events;
 
 -- name: NodeGet :one
 SELECT * FROM nodes WHERE id = @id;

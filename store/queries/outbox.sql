@@ -58,10 +58,12 @@ WITH taken AS (
 SELECT t.id, t.type, t.call_id, t.campaign_id, t.data, t.created_at FROM taken t ORDER BY t.seq;
 
 -- name: GetEvent :one
-SELECT * FROM events WHERE tenant_id = @tenant_id AND id = @id;
+SELECT e.id, e.type, e.call_id, e.campaign_id, e.created_at, event_data(e.type, e.call_id, e.campaign_id, e.created_at, e.data)::jsonb AS data FROM events e
+WHERE e.tenant_id = @tenant_id AND e.id = @id;
 
 -- name: ListEventsOfCall :many
-SELECT e.* FROM events_of_call(@tenant_id, @call_id) e ORDER BY e.seq;
+SELECT e.id, e.seq, e.type, e.call_id, e.campaign_id, e.created_at, event_data(e.type, e.call_id, e.campaign_id, e.created_at, e.data)::jsonb AS data
+FROM events_of_call(@tenant_id, @call_id) e ORDER BY e.seq;
 
 -- WakeQueue tells the workers of a queue that a job in it is due, on the channel and in the words that River's own insertions use.
 -- name: WakeQueue :exec

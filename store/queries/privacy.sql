@@ -133,9 +133,9 @@ WITH batch AS (
   SELECT e.id, e.type IN ('call.started', 'ai_session.transferred', 'ai_session.ended', 'ai_session.conference_changed') AS numbered FROM events e
   WHERE e.tenant_id = @tenant_id AND e.id > @after ORDER BY e.id LIMIT @batch::int
 ), masked AS (
-  UPDATE events f SET data = mask_event(f.type, f.data)
+  UPDATE events f SET data = mask_event(f.type, event_data(f.type, f.call_id, f.campaign_id, f.created_at, f.data))
   WHERE f.tenant_id = @tenant_id AND f.id = ANY(ARRAY(SELECT b.id FROM batch b WHERE b.numbered)) AND f.id > @after
-    AND f.data <> mask_event(f.type, f.data)
+    AND event_data(f.type, f.call_id, f.campaign_id, f.created_at, f.data) <> mask_event(f.type, event_data(f.type, f.call_id, f.campaign_id, f.created_at, f.data))
   RETURNING f.id
 )
 SELECT (SELECT count(*) FROM masked) AS masked,

@@ -44,7 +44,8 @@ CROSS JOIN LATERAL (
      AND n.seq NOT IN (SELECT unnest(@held::bigint[])) ORDER BY n.due_at LIMIT 1)
 ) q
 LEFT JOIN LATERAL (
-  SELECT o.type, o.created_at, l.large, CASE WHEN l.large THEN NULL WHEN t.strict THEN mask_event(o.type, o.data) ELSE o.data END AS data
+  SELECT o.type, o.created_at, l.large, CASE WHEN l.large THEN NULL WHEN t.strict THEN mask_event(o.type, event_data(o.type, o.call_id, o.campaign_id, o.created_at, o.data))
+    ELSE event_data(o.type, o.call_id, o.campaign_id, o.created_at, o.data) END AS data
   FROM events o CROSS JOIN LATERAL (SELECT pg_column_size(o.data) > 2000 OR pg_column_compression(o.data) IS NOT NULL AS large) l
   CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM tenants s WHERE s.id = q.tenant_id AND s.privacy_mode = 'strict') AS strict) t
   WHERE o.tenant_id = q.tenant_id AND o.id = q.event_id AND (q.due_at IS NULL OR q.due_at <= @due::timestamptz) OFFSET 0
@@ -53,8 +54,8 @@ ORDER BY q.seq;
 
 -- EventData gives an event's data as it is told now.
 -- name: EventData :one
-SELECT (CASE WHEN EXISTS (SELECT FROM tenants t WHERE t.id = e.tenant_id AND t.privacy_mode = 'strict') THEN mask_event(e.type, e.data) ELSE e.data END)::jsonb AS data
-FROM events e WHERE e.tenant_id = @tenant_id AND e.id = @id;
+SELECT (CASE WHEN EXISTS (SELECT FROM tenants t WHERE t.id = e.tenant_id AND t.privacy_mode = 'strict') THEN mask_event(e.type, d.data) ELSE d.data END)::jsonb AS data
+FROM events e CROSS JOIN LATERAL (SELECT event_data(e.type, e.call_id, e.campaign_id, e.created_at, e.data) AS data) d WHERE e.tenant_id = @tenant_id AND e.id = @id;
 
 -- WebhookTargets gives what deliveries to some subscriptions need; those that were removed are not in it.
 -- name: WebhookTargets :many

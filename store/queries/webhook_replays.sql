@@ -4,7 +4,7 @@
 -- the page before. Those of a call's first minute are found by their ids, the others by an index. What both conditions have in common is written in two
 -- ways: taken out of them it would leave the second without its column.
 -- name: ListEvents :many
-SELECT e.id, e.type, e.created_at, e.tenant_id, e.data FROM events e
+SELECT e.id, e.type, e.created_at, e.tenant_id, event_data(e.type, e.call_id, e.campaign_id, e.created_at, e.data)::jsonb AS data FROM events e
 WHERE e.tenant_id = @tenant_id
   AND (sqlc.narg('call_id')::uuid IS NULL OR e.call_id = sqlc.narg('call_id') AND event_apart(e.call_id, e.id)
     OR e.id >= uuid_after(sqlc.narg('call_id'), 0) AND e.id < uuid_after(sqlc.narg('call_id'), 60000) AND e.call_id = ANY(ARRAY[sqlc.narg('call_id')::uuid]))

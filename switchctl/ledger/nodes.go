@@ -22,7 +22,9 @@ func (l *Ledger) NodeBeat(ctx context.Context, node string, at, switchSeen time.
 		seen = &switchSeen
 	}
 	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
-		lost, err := tx.Q.NodeBeat(ctx, at, seen, node)
+		row, err := tx.Q.NodeBeat(ctx, at, seen, node)
+		lost := row.WasLost
+		l.st.ShortEvents(err == nil && row.ShortEvents)
 		if errors.Is(err, store.ErrNotFound) {
 			lost, err = true, l.writeStart(ctx, tx, node, at) // others have forgotten it
 		}

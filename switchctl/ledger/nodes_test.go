@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
@@ -221,6 +222,45 @@ func TestRestartTakesTheMarkOff(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, done)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM live_calls"))
+}
+
+// A controller of the version before doesn't read short events: none is written while one runs, whenever it was started, or is lost and may be back.
+func TestEventsAreShortOnceAllControllersReadThem(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	short := func(why string, want bool) {
+		t.Helper()
+		_, err := b.l.NodeBeat(t.Context(), "node-1", time.Now(), time.Now(), false)
+		require.NoError(t, err)
+		before := b.count(t, "SELECT count(*) FROM events WHERE data ? ''")
+		require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+			return emitAnswered(t.Context(), tx, b.call, time.Now(), "human", nil)
+		}))
+		require.Equal(t, want, b.count(t, "SELECT count(*) FROM events WHERE data ? ''") > before, why)
+	}
+	start := func(node string) {
+		_, err := b.l.NodeStarted(t.Context(), node, time.Now())
+		require.NoError(t, err)
+	}
+	startBefore := func(node string) { // as the version before does
+		storetest.Exec(t, b.st, b.tenant, `INSERT INTO nodes (id, started_at, units_since, last_seen_at) VALUES ($1, $2::timestamptz, $2::timestamptz, now())
+			ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, units_since = excluded.units_since, lost_at = NULL`, node, time.Now())
+	}
+	storetest.Exec(t, b.st, b.tenant, "DELETE FROM nodes WHERE id <> 'node-1'")
+	start("node-1")
+	short("alone", true)
+	startBefore("node-2")
+	short("beside one of the version before", false)
+	start("node-2")
+	short("beside one of this version", true)
+	startBefore("node-2")
+	short("beside one of the version before that has followed one of this", false)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE nodes SET lost_at = now() - interval '23 hours' WHERE id = 'node-2'")
+	short("it may be back", false)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE nodes SET lost_at = now() - interval '25 hours' WHERE id = 'node-2'")
+	short("it is gone", true)
+	startBefore("node-1")
+	short("a controller of the version before in its own place", false)
 }
 
 // TestNodesLostLongAgoAreForgotten once their calls are closed. One that is back all the same learns that it was lost.
