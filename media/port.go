@@ -67,7 +67,7 @@ type portLeg struct {
 	move      move
 	lastRTP   int64
 	silent    bool  // LegSilent was reported
-	speakAt   int64 // when we begin to send, unless the leg is heard before
+	speakAt   int64 // when we begin to send, unless the switch reads the leg before; 0 from then on
 }
 
 // fromCaller takes the caller's audio to the AI, the recording and whoever else listens.
@@ -207,10 +207,18 @@ func assemble(k *portCore) *port {
 	return p
 }
 
-// speakLimit is how long we wait for a leg's first packet before we send. A switch that bridges begins to read when it begins to
-// write: what it gets before waits, and reaches the caller in a burst, or late for the whole call (two packets, 40 ms, seen on
-// FreeSWITCH). Its first packet tells that it reads.
+// speakLimit is how long we wait for a sign that the switch reads a leg before we send. It begins to with the bridge: what it gets before waits,
+// and reaches the caller in a burst, or late for the whole call (two packets, 40 ms, seen on FreeSWITCH). That it has bridged tells it, or the
+// leg's first packet, which FreeSWITCH sends 50 ms after its CHANNEL_BRIDGE.
 const speakLimit = int64(500 * time.Millisecond)
+
+// listens notes that the switch reads the leg: the first word can leave.
+func (l *portLeg) listens() {
+	if l.up && l.speakAt != 0 {
+		l.speakAt = 0
+		l.sh.heard = append(l.sh.heard, l.port)
+	}
+}
 
 // samplesAt is a moment's position in the recording.
 func (rg *recording) samplesAt(mono int64) int64 { return (mono - rg.recStart) / dsp.SampleNS }

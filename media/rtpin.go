@@ -57,10 +57,7 @@ func (l *portLeg) packet(b []byte, from netip.AddrPort, at int64) {
 	l.sh.tally.packetsIn++
 	l.arrived(from, at)
 	l.lastRTP, l.silent = at, false
-	if l.speakAt != 0 {
-		l.speakAt = 0
-		l.sh.heard = append(l.sh.heard, l.port)
-	}
+	l.listens()
 	if !l.media.Dir.Recv {
 		return
 	}

@@ -50,7 +50,7 @@ type shard struct {
 	poll  *netio.Poller
 	byFD  []*port // by descriptor
 	ports [slots][]*port
-	heard []*port            // whose leg has just been heard for the first time
+	heard []*port            // whose leg the switch has just begun to read
 	held  map[*port]struct{} // ports whose socket may hold bytes that the poller can't tell of
 	rd    netio.Reader
 	buf   []byte
@@ -173,7 +173,7 @@ func (sh *shard) step(now, due int64) {
 	}
 }
 
-// beginSpeaking lets the sessions speak whose leg has just been heard for the first time, and keeps them in this slot: the caller hears the first word up to
+// beginSpeaking lets the sessions speak whose leg the switch has just begun to read, and keeps them in this slot: the caller hears the first word up to
 // 20 ms sooner. A slot that has many already takes no more; they wait for their own.
 func (sh *shard) beginSpeaking(now, due int64) {
 	for _, p := range sh.heard {

@@ -35,41 +35,62 @@ func TestLeastLoadedShard(t *testing.T) {
 	require.Equal(t, 1, took(0), "where a session has ended")
 }
 
-// The first word leaves in the slot in which the leg is first heard, and the session stays there, unless the slot is crowded.
+// The first word leaves in the slot in which the leg is first heard or said to be bridged, and the session stays there, unless the slot is crowded.
 func TestFirstWordLeavesAtOnce(t *testing.T) {
 	t.Parallel()
-	for ahead := range slots {
-		t.Run(fmt.Sprintf("%d slots before its own", ahead), func(t *testing.T) {
-			t.Parallel()
-			r := newPortRig(t, eightKHz())
-			sh := r.p.sh
-			r.connect()
-			r.send(aiAudio(make([]int16, dsp.FrameSamples)))
-			r.p.leg.setLeg(sip.Media{Remote: r.caller.Local, Codec: rtp.PCMU, Rate: dsp.SampleRate, Dir: sip.Direction{Send: true, Recv: true}}, r.now)
-			for range 2 * slots {
-				sh.step(r.now, r.now)
-				r.now += slotNS
-				require.Empty(t, r.heard(), "before the leg is heard")
-			}
-			sh.slot = (r.p.slot + slots - ahead) % slots
-			now := sh.slot
+	for _, tc := range []struct {
+		sign string
+		give func(t *testing.T, r *portRig)
+	}{
+		{"heard", func(t *testing.T, r *portRig) {
+			t.Helper()
 			b, err := (&pion.Header{Version: 2, SSRC: 7}).Marshal()
 			require.NoError(t, err)
 			to := netio.NewPeer(r.p.s.rtpAddr)
 			require.NoError(t, r.caller.Send(append(b, make([]byte, dsp.FrameSamples)...), &to))
-			sh.step(r.now, r.now)
-			require.Len(t, r.heard(), dsp.FrameSamples, "one frame, in the same slot")
-			require.Equal(t, now, r.p.slot)
-			for range slots - 1 {
-				r.now += slotNS
-				sh.step(r.now, r.now)
-				require.Empty(t, r.heard())
-			}
-			r.now += slotNS
-			sh.step(r.now, r.now)
-			require.Len(t, r.heard(), dsp.FrameSamples, "20 ms later the next")
-		})
+		}},
+		{"bridged", func(_ *testing.T, r *portRig) {
+			r.p.s.LegBridged()
+			r.p.sh.drain()
+		}},
+	} {
+		for ahead := range slots {
+			t.Run(fmt.Sprintf("%s, %d slots before its own", tc.sign, ahead), func(t *testing.T) {
+				t.Parallel()
+				firstWord(t, ahead, tc.give)
+			})
+		}
 	}
+}
+
+func firstWord(t *testing.T, ahead int, give func(t *testing.T, r *portRig)) {
+	t.Helper()
+	r := newPortRig(t, eightKHz())
+	sh := r.p.sh
+	r.p.s.LegBridged()
+	sh.drain() // it tells of no leg that is still to come
+	r.connect()
+	r.send(aiAudio(make([]int16, dsp.FrameSamples)))
+	r.p.leg.setLeg(sip.Media{Remote: r.caller.Local, Codec: rtp.PCMU, Rate: dsp.SampleRate, Dir: sip.Direction{Send: true, Recv: true}}, r.now)
+	for range 2 * slots {
+		sh.step(r.now, r.now)
+		r.now += slotNS
+		require.Empty(t, r.heard(), "before there is a sign")
+	}
+	sh.slot = (r.p.slot + slots - ahead) % slots
+	now := sh.slot
+	give(t, r)
+	sh.step(r.now, r.now)
+	require.Len(t, r.heard(), dsp.FrameSamples, "one frame, in the same slot")
+	require.Equal(t, now, r.p.slot)
+	for range slots - 1 {
+		r.now += slotNS
+		sh.step(r.now, r.now)
+		require.Empty(t, r.heard())
+	}
+	r.now += slotNS
+	sh.step(r.now, r.now)
+	require.Len(t, r.heard(), dsp.FrameSamples, "20 ms later the next")
 }
 
 func TestCrowdedSlotTakesNoMore(t *testing.T) {

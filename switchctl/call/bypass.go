@@ -101,6 +101,9 @@ func (bypassTried) Essential() bool { return true }
 func (b *bypass) mediaBridged(ctx context.Context, ev *esl.Event) {
 	if b.voice.ai.live() && b.voice.ai.leg != "" && (ev.Get("Bridge-B-Unique-ID") == b.voice.ai.leg || ev.Get("Bridge-A-Unique-ID") == b.voice.ai.leg) {
 		b.bridged, b.voice.ai.bridgeDue = true, false
+		if m := b.voice.ai.media; m != nil {
+			m.LegBridged()
+		}
 		b.refers.bridged(ctx)
 		b.voice.verbs.tryAgain()
 		b.line.leaveSocket()

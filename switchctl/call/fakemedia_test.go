@@ -226,6 +226,8 @@ func (s *fakeSession) HeardDTMF(digit string, dur time.Duration) {
 
 func (s *fakeSession) Ring(on bool) { s.trace.add("media rings: %t", on) }
 
+func (s *fakeSession) LegBridged() { s.trace.add("media leg is bridged") }
+
 func (s *fakeSession) StopMachineDetection() { s.trace.add("media detects no machine") }
 
 func (s *fakeSession) SetToneDetection(on bool) { s.trace.add("media listens for tones: %t", on) }

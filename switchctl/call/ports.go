@@ -82,6 +82,8 @@ type mediaSession interface {
 	SendDTMF(digits string, each time.Duration) error
 	HeardDTMF(digit string, dur time.Duration)
 	SetToneDetection(on bool)
+	// LegBridged says that the switch has bridged the session's leg.
+	LegBridged()
 	// StopMachineDetection ends it where it has said nothing.
 	StopMachineDetection()
 	SetEventPayload(pt uint8)

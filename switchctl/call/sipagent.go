@@ -385,6 +385,7 @@ func (noMedia) SendCommandResult(media.CommandResult) error { return nil }
 func (noMedia) SendDTMF(string, time.Duration) error        { return media.ErrNoLeg }
 func (noMedia) HeardDTMF(string, time.Duration)             {}
 func (noMedia) SetToneDetection(bool)                       {}
+func (noMedia) LegBridged()                                 {}
 func (noMedia) StopMachineDetection()                       {}
 func (noMedia) SetEventPayload(uint8)                       {}
 func (noMedia) SetMute(media.Direction, bool)               {}
