@@ -77,6 +77,8 @@
 // Tx.Enqueue and Tx.Emit put jobs into River's queues, and NewJobs works them. A queue is looked into when something in it is due,
 // which jobs.go says to the workers of all controllers; polls are only the net below that.
 //
+// A recording that its own host processes is none of them, but a row of recordings_due (recordingsdue.go), until it fails.
+//
 // Events that each call has are written short (shortevents.go) once ShortEvents has said that all controllers read them: whoever reads events.data reads
 // event_data.
 //

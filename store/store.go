@@ -72,6 +72,7 @@ type Store struct {
 	ended      endedTokens
 	deliveries *deliverySignal
 	reports    reportWatchers
+	recordings recordingWorkers
 	// shortEvents is written by ShortEvents.
 	shortEvents atomic.Bool
 }

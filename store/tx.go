@@ -44,6 +44,8 @@ type Tx struct {
 	credentials []func(CredentialWatcher)
 	// endedTokens are callback tokens of which others are told after the commit.
 	endedTokens []string
+	// committed are called once the commit is sure.
+	committed []func()
 	// oauth is what it revokes of OAuth's tokens.
 	oauth []revocation
 }
@@ -179,6 +181,9 @@ func (s *Store) once(ctx context.Context, in txScope, fn func(*Tx) error) error 
 	}
 	switch {
 	case err == nil:
+		for _, fn := range t.committed {
+			fn()
+		}
 		return nil
 	case tx.failed != nil && !conn.Conn().IsClosed():
 		return tx.failed // what was put off until the commit was refused

@@ -363,6 +363,7 @@ func (c *Controller) start(ctx context.Context) error {
 	if err := c.jobs.Start(background); err != nil {
 		return err
 	}
+	c.library.Start(background, c.cfg.Node, recordingWorkers)
 	c.webhooks.Start(background)
 	c.reports.Start(background)
 	c.working.Go(func() { c.keepKeys(background) })
@@ -441,6 +442,7 @@ func (c *Controller) stop(ctx context.Context) error {
 	return errors.Join(
 		drained,
 		limited(httpCloseLimit, c.http.Close),
+		limited(jobsCloseLimit, c.library.Stop),
 		limited(jobsCloseLimit, c.jobs.Stop),
 		limited(jobsCloseLimit, c.webhooks.Stop),
 		limited(jobsCloseLimit, c.reports.Stop),

@@ -349,7 +349,7 @@ func (r *callsRun) dial(ctx context.Context, duration time.Duration) error {
 func (r *callsRun) unfinished(ctx context.Context) (open, jobs int, err error) {
 	err = r.store.InTenant(ctx, r.tenant.ID, func(tx *store.Tx) error {
 		return tx.Pgx().QueryRow(ctx, `SELECT (SELECT count(*) FROM live_calls WHERE tenant_id = $1),
-			(SELECT count(*) FROM river_job WHERE state IN ('available', 'running'))`, r.tenant.ID).Scan(&open, &jobs)
+			(SELECT count(*) FROM river_job WHERE state IN ('available', 'running')) + (SELECT count(*) FROM recordings_due)`, r.tenant.ID).Scan(&open, &jobs)
 	})
 	if err != nil {
 		return 0, 0, fmt.Errorf("count what is unfinished: %w", err)

@@ -597,6 +597,12 @@ type RecordingAccess struct {
 	RemoteAddr  *string
 }
 
+type RecordingsDue struct {
+	TenantID uuid.UUID
+	CallID   uuid.UUID
+	Node     string
+}
+
 type RequestWindow struct {
 	TenantID  uuid.UUID
 	KeyID     uuid.UUID

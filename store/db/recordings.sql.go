@@ -301,6 +301,29 @@ func (q *Queries) MoveRecordingPart(ctx context.Context, arg MoveRecordingPartPa
 	return err
 }
 
+const recordingDone = `-- name: RecordingDone :execrows
+DELETE FROM recordings_due WHERE tenant_id = $1 AND call_id = $2
+`
+
+// RecordingDone tells that one is processed, or is to be by a job; of those whom the same one was given, to the first alone.
+func (q *Queries) RecordingDone(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, recordingDone, tenantID, callID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const recordingDue = `-- name: RecordingDue :exec
+INSERT INTO recordings_due (tenant_id, call_id, node) VALUES ($1, $2, $3)
+`
+
+// RecordingDue has a finished recording processed by the controller of its node, which it is told of after the commit.
+func (q *Queries) RecordingDue(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID, node string) error {
+	_, err := q.db.Exec(ctx, recordingDue, tenantID, callID, node)
+	return err
+}
+
 const recordingTenants = `-- name: RecordingTenants :many
 SELECT id, recording_retention_days::int AS days FROM tenants WHERE recording_retention_days IS NOT NULL ORDER BY id
 `
@@ -321,6 +344,36 @@ func (q *Queries) RecordingTenants(ctx context.Context) ([]RecordingTenantsRow, 
 	for rows.Next() {
 		var i RecordingTenantsRow
 		if err := rows.Scan(&i.ID, &i.Days); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const recordingsDue = `-- name: RecordingsDue :many
+SELECT tenant_id, call_id FROM recordings_due WHERE node = $1 LIMIT $2
+`
+
+type RecordingsDueRow struct {
+	TenantID uuid.UUID
+	CallID   uuid.UUID
+}
+
+// RecordingsDue lists what a node has yet to process, and needs the system's scope.
+func (q *Queries) RecordingsDue(ctx context.Context, node string, batch int32) ([]RecordingsDueRow, error) {
+	rows, err := q.db.Query(ctx, recordingsDue, node, batch)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []RecordingsDueRow{}
+	for rows.Next() {
+		var i RecordingsDueRow
+		if err := rows.Scan(&i.TenantID, &i.CallID); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -39,6 +39,18 @@ WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'recording'
 UPDATE recordings SET status = 'processing'
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'recording';
 
+-- RecordingDue has a finished recording processed by the controller of its node, which it is told of after the commit.
+-- name: RecordingDue :exec
+INSERT INTO recordings_due (tenant_id, call_id, node) VALUES (@tenant_id, @call_id, @node);
+
+-- RecordingDone tells that one is processed, or is to be by a job; of those whom the same one was given, to the first alone.
+-- name: RecordingDone :execrows
+DELETE FROM recordings_due WHERE tenant_id = @tenant_id AND call_id = @call_id;
+
+-- RecordingsDue lists what a node has yet to process, and needs the system's scope.
+-- name: RecordingsDue :many
+SELECT tenant_id, call_id FROM recordings_due WHERE node = @node LIMIT @batch;
+
 -- name: GetRecordingOfCall :one
 SELECT sqlc.embed(r), c.campaign_id, c.answer_time, c.end_time
 FROM recordings r LEFT JOIN calls c ON c.tenant_id = @tenant_id AND c.id = @call_id /* month of c.id */

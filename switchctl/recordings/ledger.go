@@ -138,9 +138,12 @@ func MarkFinished(ctx context.Context, q *db.Queries, tenantID, callID uuid.UUID
 	return changed > 0, nil
 }
 
-// Process enqueues the processing of a finished recording on the call's node, which has the files; they must be complete, unless the node is
-// lost, which then finds them as they are when it is back.
+// Process has a finished recording processed on the call's node, which has the files: at once if it is this process's (Library.Start), else by a job. They
+// must be complete, unless the node is lost, which then finds them as they are when it is back.
 func Process(ctx context.Context, tx *store.Tx, tenantID, callID uuid.UUID, node string) error {
+	if due, err := tx.RecordingDue(ctx, tenantID, callID, node); err != nil || due {
+		return err
+	}
 	if err := tx.Enqueue(ctx, ProcessArgs{TenantID: tenantID, CallID: callID}, &river.InsertOpts{Queue: queueOf(node)}); err != nil {
 		return fmt.Errorf("process recording: %w", err)
 	}

@@ -54,6 +54,8 @@ type Library struct {
 	encoding wav.Encoding
 	// notStrays are calls whose files were no strays, and when that was seen. It belongs to Adopt.
 	notStrays map[uuid.UUID]time.Time
+	// due is Start's.
+	due *due
 	// transferBase is what a transfer may take besides its bytes.
 	transferBase time.Duration
 }

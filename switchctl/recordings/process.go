@@ -78,7 +78,7 @@ func retryDelay(attempts int, at float64) time.Duration {
 // Work implements river.Worker.
 func (w *worker) Work(ctx context.Context, job *river.Job[ProcessArgs]) error {
 	l, args := w.library, job.Args
-	err := l.process(ctx, args.TenantID, args.CallID, job.ID)
+	err := l.process(ctx, args.TenantID, args.CallID, func(tx *store.Tx) error { return tx.JobDone(ctx, job.ID) })
 	if err == nil {
 		return nil
 	}
@@ -134,14 +134,14 @@ func (l *Library) fail(ctx context.Context, args ProcessArgs, cause error) error
 
 // Process takes a finished recording to its object. It may run again after any failure, also one between its steps.
 func (l *Library) Process(ctx context.Context, tenantID, callID uuid.UUID) error {
-	return l.process(ctx, tenantID, callID, 0)
+	return l.process(ctx, tenantID, callID, func(*store.Tx) error { return nil })
 }
 
-// process ends its job, if there is one, in the transaction of the last step.
-func (l *Library) process(ctx context.Context, tenantID, callID uuid.UUID, job int64) error {
+// process calls done in the transaction of the last step.
+func (l *Library) process(ctx context.Context, tenantID, callID uuid.UUID, done func(*store.Tx) error) error {
 	row, err := l.row(ctx, tenantID, callID)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // an earlier run found nothing in it
+		return l.store.InTenant(ctx, tenantID, done) // an earlier run found nothing in it
 	}
 	if err != nil {
 		return fmt.Errorf("process recording: %w", err)
@@ -154,11 +154,11 @@ func (l *Library) process(ctx context.Context, tenantID, callID uuid.UUID, job i
 		if path := row.Recording.LocalPath; path != nil && len(parts) == 0 { // the one file that it was made of
 			parts = []part{{Path: *path}}
 		}
-		return l.forget(ctx, tenantID, callID, parts, job)
+		return l.forget(ctx, tenantID, callID, parts, done)
 	}
 	file, err := l.assemble(ctx, row, parts)
 	if errors.Is(err, errNothing) {
-		return l.drop(ctx, tenantID, callID, parts)
+		return l.drop(ctx, tenantID, callID, parts, done)
 	}
 	if err != nil {
 		return fmt.Errorf("process recording: %w", err)
@@ -177,7 +177,7 @@ func (l *Library) process(ctx context.Context, tenantID, callID uuid.UUID, job i
 	if err := l.ready(ctx, row, key, file, stored); err != nil {
 		return fmt.Errorf("process recording: %w", err)
 	}
-	return l.forget(ctx, tenantID, callID, parts, job)
+	return l.forget(ctx, tenantID, callID, parts, done)
 }
 
 // assembled is the one file that is uploaded.
@@ -418,21 +418,17 @@ func (l *Library) SignAgain(ctx context.Context, tenantID, callID, eventID uuid.
 }
 
 // forget deletes the local files of a recording that is kept elsewhere, and then their names.
-func (l *Library) forget(ctx context.Context, tenantID, callID uuid.UUID, parts []part, job int64) error {
+func (l *Library) forget(ctx context.Context, tenantID, callID uuid.UUID, parts []part, done func(*store.Tx) error) error {
 	for _, p := range parts {
 		if err := removeIfThere(p.Path); err != nil {
 			return fmt.Errorf("delete a local recording: %w", err)
 		}
 	}
 	err := l.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
-		forget := func(q *db.Queries) error { return q.ForgetRecordingFiles(ctx, tenantID, callID) }
-		if job == 0 {
-			return forget(tx.Q)
-		}
-		if err := tx.Later(ctx, forget); err != nil {
+		if err := tx.Later(ctx, func(q *db.Queries) error { return q.ForgetRecordingFiles(ctx, tenantID, callID) }); err != nil {
 			return err
 		}
-		return tx.JobDone(ctx, job)
+		return done(tx)
 	})
 	if err != nil {
 		return fmt.Errorf("forget local recordings: %w", err)

@@ -2,9 +2,9 @@
 // it out again.
 //
 // ledger.go is for the transactions of the call: Begin when recording starts, AddPart when another file follows, Finish
-// in the transaction that closes the call, which also enqueues the job. process.go is that job: join, check, upload,
-// verify, mark ready and tell the subscribers in one transaction, and only then delete the local files. library.go reads
-// and signs for the API. sweep.go deletes what a tenant keeps no longer.
+// in the transaction that closes the call, which also says that there is something to process: to this process (due.go), or to another one, by a job.
+// process.go does so: join, check, upload, verify, mark ready and tell the subscribers in one transaction, and only then delete the local files.
+// library.go reads and signs for the API. sweep.go deletes what a tenant keeps no longer.
 package recordings
 
 import (

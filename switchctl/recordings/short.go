@@ -42,7 +42,7 @@ func tooShort(row db.GetRecordingOfCallRow, parts []part, i int) bool {
 }
 
 // drop makes a call whose recording holds nothing one that was never recorded.
-func (l *Library) drop(ctx context.Context, tenantID, callID uuid.UUID, parts []part) error {
+func (l *Library) drop(ctx context.Context, tenantID, callID uuid.UUID, parts []part, done func(*store.Tx) error) error {
 	for _, p := range parts {
 		if err := removeIfThere(p.Path); err != nil {
 			return fmt.Errorf("delete an empty recording: %w", err)
@@ -52,7 +52,10 @@ func (l *Library) drop(ctx context.Context, tenantID, callID uuid.UUID, parts []
 		if err := tx.Q.DropRecording(ctx, tenantID, callID); err != nil {
 			return err
 		}
-		return tx.RecordingSettled(ctx, tenantID, callID, false)
+		if err := tx.RecordingSettled(ctx, tenantID, callID, false); err != nil {
+			return err
+		}
+		return done(tx)
 	})
 	if err != nil {
 		return fmt.Errorf("drop an empty recording: %w", err)

@@ -1,0 +1,181 @@
+package recordings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/riverqueue/river"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/retry"
+)
+
+const (
+	// dueEvery is how often a node looks for recordings that are due and of which it wasn't told.
+	dueEvery = time.Minute
+	// dueWaiting bounds those that wait for a worker; further ones are found by looking.
+	dueWaiting = 1000
+	// handOverTime bounds making a job of one.
+	handOverTime = 10 * time.Second
+)
+
+// errTaken says that somebody else has a recording.
+var errTaken = errors.New("recording is another's")
+
+// errPanic says that processing a recording panicked.
+var errPanic = errors.New("panic")
+
+// due processes a node's recordings as their calls end. What has to be tried again is River's, with the pauses and the alerts of its worker.
+type due struct {
+	library *Library
+	node    string
+	work    chan store.DueRecording
+	mu      sync.Mutex // guards known
+	known   map[uuid.UUID]bool
+	// taking ends first, and then, should that take too long, working.
+	taking, working         context.Context //nolint:containedctx // the lives of its goroutines
+	stopTaking, stopWorking context.CancelFunc
+	busy                    sync.WaitGroup
+}
+
+// Start has a node's recordings processed as their calls end, so many at a time, until Stop: those that are due already at first. There is one Start.
+func (l *Library) Start(ctx context.Context, node string, workers int) {
+	d := &due{library: l, node: node, work: make(chan store.DueRecording, dueWaiting), known: map[uuid.UUID]bool{}}
+	ctx = context.WithoutCancel(ctx)
+	d.taking, d.stopTaking = context.WithCancel(ctx)
+	d.working, d.stopWorking = context.WithCancel(ctx)
+	unwatch := l.store.WorkRecordings(node, d.add)
+	for range workers {
+		d.busy.Go(d.run)
+	}
+	d.busy.Go(func() {
+		defer unwatch()
+		d.look()
+	})
+	l.due = d
+}
+
+// Stop lets those at work finish, and cancels them when ctx ends first. What is left is due at the next start.
+func (l *Library) Stop(ctx context.Context) error {
+	d := l.due
+	if d == nil {
+		return nil
+	}
+	d.stopTaking()
+	done := make(chan struct{})
+	go func() { defer close(done); d.busy.Wait() }()
+	defer func() { d.stopWorking(); <-done }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop processing recordings: %w", context.Cause(ctx))
+	}
+}
+
+// add has one processed that isn't waiting, nor being worked.
+func (d *due) add(r store.DueRecording) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.known[r.CallID] {
+		return
+	}
+	select {
+	case d.work <- r:
+		d.known[r.CallID] = true
+	default:
+	}
+}
+
+func (d *due) run() {
+	for {
+		select {
+		case <-d.taking.Done():
+			return
+		case r := <-d.work:
+			d.process(r)
+			d.mu.Lock()
+			delete(d.known, r.CallID)
+			d.mu.Unlock()
+		}
+	}
+}
+
+// look finds what is due.
+func (d *due) look() {
+	l := d.library
+	for {
+		var rows []db.RecordingsDueRow
+		err := l.store.InSystem(d.taking, func(tx *store.Tx) (err error) {
+			rows, err = tx.Q.RecordingsDue(d.taking, d.node, dueWaiting)
+			return err
+		})
+		if err != nil && d.taking.Err() == nil {
+			l.log.WarnContext(d.taking, "looking for recordings to process failed", "error", err)
+		}
+		for _, r := range rows {
+			d.add(store.DueRecording(r))
+		}
+		if retry.Pause(d.taking, dueEvery) != nil {
+			return
+		}
+	}
+}
+
+func (d *due) process(r store.DueRecording) {
+	l := d.library
+	ctx, cancel := context.WithTimeout(d.working, attemptTime)
+	defer cancel()
+	err := d.attempt(ctx, r)
+	if err == nil || d.working.Err() != nil {
+		return // it is due at the next start
+	}
+	if !permanent(err) {
+		l.metrics.count(resultRetried)
+		l.log.LogAttrs(ctx, slog.LevelWarn, "processing a recording failed, it will be tried again",
+			slog.Any("call_id", r.CallID), slog.Any("tenant_id", r.TenantID), slog.Int("attempt", 1), slog.Any("error", err))
+	}
+	if err := d.handOver(r, permanent(err)); err != nil && !errors.Is(err, errTaken) {
+		l.log.WarnContext(ctx, "making a job of a recording failed, it is due still", "call_id", r.CallID, "error", err)
+	}
+}
+
+// attempt processes one; what panics is River's, which knows how to.
+func (d *due) attempt(ctx context.Context, r store.DueRecording) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %v", errPanic, r)
+		}
+	}()
+	return d.library.process(ctx, r.TenantID, r.CallID, func(tx *store.Tx) error {
+		_, err := tx.Q.RecordingDone(ctx, r.TenantID, r.CallID)
+		return err
+	})
+}
+
+// handOver makes a job of one, which is tried again in a while, or at once to be given up.
+func (d *due) handOver(r store.DueRecording, now bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.working), handOverTime)
+	defer cancel()
+	opts := &river.InsertOpts{Queue: queueOf(d.node)}
+	if !now {
+		opts.ScheduledAt = d.library.now().Add(retryDelay(1, rand.Float64()))
+	}
+	return d.library.store.InTenant(ctx, r.TenantID, func(tx *store.Tx) error {
+		n, err := tx.Q.RecordingDone(ctx, r.TenantID, r.CallID)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return errTaken
+		}
+		return tx.Enqueue(ctx, ProcessArgs{TenantID: r.TenantID, CallID: r.CallID}, opts)
+	})
+}

@@ -1,0 +1,221 @@
+package recordings
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/riverqueue/river"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/wav/wavtest"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// start has the bundle's node, host.1, process its recordings; stop ends that.
+func (b *bundle) start(t *testing.T) (stop func()) {
+	t.Helper()
+	b.node = "host.1"
+	b.lib.Start(t.Context(), b.node, 2)
+	stop = func() { require.NoError(t, b.lib.Stop(context.WithoutCancel(t.Context()))) }
+	t.Cleanup(stop)
+	return stop
+}
+
+func (b *bundle) due(t *testing.T) int {
+	t.Helper()
+	return storetest.Count(t, b.st, "SELECT count(*) FROM recordings_due")
+}
+
+// await waits until a call's recording has a status and nothing of it is left.
+func (b *bundle) await(t *testing.T, call uuid.UUID, status Status) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		r, err := b.lib.Find(t.Context(), b.tenant, call)
+		return err == nil && r.Status == status && storetest.Count(t, b.st, "SELECT count(*) FROM recordings_due WHERE call_id = $1", call) == 0
+	}, 30*time.Second, 10*time.Millisecond)
+}
+
+func (b *bundle) recordOne(t *testing.T) (path string) {
+	t.Helper()
+	b.call = newID(t)
+	path = writeFile(t, b.dir, b.call.String()+".wav", wavtest.PCM(2, time.Second, 3))
+	b.record(t, map[time.Duration]string{0: path})
+	return path
+}
+
+// TestProcessedAsTheCallEnds: without a job, on the call's own host; another host's recording is a job there.
+func TestProcessedAsTheCallEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t, onDisk(t))
+	stop := b.start(t)
+	path := b.recordOne(t)
+	b.await(t, b.call, StatusReady)
+	require.NoFileExists(t, path)
+	require.Zero(t, b.jobs(t))
+	data, _ := b.events(t)
+	require.Len(t, data, 1)
+
+	b.node = "host.2"
+	b.recordOne(t)
+	require.Equal(t, 1, b.jobs(t))
+	require.Zero(t, b.due(t))
+
+	b.node = "host.1"
+	stop()
+	b.recordOne(t)
+	require.Equal(t, 2, b.jobs(t), "nobody processes them any more")
+}
+
+// TestProcessedAfterAKill: whatever of it was done, the rest is at the next start.
+func TestProcessedAfterAKill(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]func(b *bundle) error{
+		"before anything": func(*bundle) error { return nil },
+		"before the upload was told": func(b *bundle) error {
+			_, err := b.lib.upload(t.Context(), "key", filepath.Join(b.dir, b.call.String()+".wav"))
+			return err
+		},
+		"before the files were deleted": func(b *bundle) error {
+			storetest.Exec(t, b.st, b.tenant, `UPDATE recordings SET status = 'ready', storage_key = 'key', bytes = 1, duration_ms = 1000, ready_at = now(),
+				parts = '[]' WHERE call_id = $1`, b.call)
+			return nil
+		},
+		"before that was told": func(b *bundle) error {
+			return b.lib.Process(t.Context(), b.tenant, b.call)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, onDisk(t))
+			b.node = "host.1"
+			told := 0
+			unwatch := b.st.WorkRecordings(b.node, func(store.DueRecording) { told++ })
+			path := b.recordOne(t)
+			unwatch()
+			require.Equal(t, 1, told)
+			require.Equal(t, 1, b.due(t))
+			require.NoError(t, before(b))
+			b.start(t)
+			b.await(t, b.call, StatusReady)
+			require.NoFileExists(t, path)
+			require.Zero(t, b.jobs(t))
+		})
+	}
+}
+
+// stuck is a bucket whose writes take until they are cancelled.
+type stuck struct {
+	faulty
+	began chan struct{}
+}
+
+// Put implements Bucket.
+func (s *stuck) Put(ctx context.Context, _ string, _ io.ReadSeeker, _ int64) error {
+	s.began <- struct{}{}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// TestStopLeavesWhatItCutsOff for the next start.
+func TestStopLeavesWhatItCutsOff(t *testing.T) {
+	t.Parallel()
+	s := &stuck{began: make(chan struct{}, 1)}
+	b := setup(t, s)
+	b.node = "host.1"
+	b.lib.Start(t.Context(), b.node, 1)
+	path := b.recordOne(t)
+	<-s.began
+	ended, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	cancel()
+	require.ErrorIs(t, b.lib.Stop(ended), context.Canceled)
+	require.Equal(t, 1, b.due(t))
+	require.Zero(t, b.jobs(t))
+	require.FileExists(t, path)
+	require.Equal(t, "processing", b.row(t).Status)
+
+	b.lib.bucket = onDisk(t)
+	b.start(t)
+	b.await(t, b.call, StatusReady)
+}
+
+// TestWhatFailsIsAJob, which is tried again later, or at once where it is to be given up.
+func TestWhatFailsIsAJob(t *testing.T) {
+	t.Parallel()
+	b, f := setupFaulty(t)
+	f.set(func(f *faulty) { f.write = errStorage })
+	b.start(t)
+	b.recordOne(t)
+	failing := b.call
+	require.Eventually(t, func() bool { return b.due(t) == 0 }, 30*time.Second, 10*time.Millisecond)
+	require.True(t, b.log.has(slog.LevelWarn, "processing a recording failed, it will be tried again"))
+	require.InDelta(t, 1, testutil.ToFloat64(b.lib.metrics.processed.WithLabelValues("retried")), 0)
+	const job = "SELECT count(*) FROM river_job WHERE queue = $1 AND args->>'call_id' = $2 AND max_attempts = 80 AND scheduled_at "
+	require.Equal(t, 1, storetest.Count(t, b.st, job+"BETWEEN $3::timestamptz + interval '3 seconds' AND $3::timestamptz + interval '7 seconds'",
+		queueOf(b.node), failing.String(), b.now))
+
+	b.call = newID(t)
+	b.record(t, map[time.Duration]string{0: filepath.Join(b.dir, "missing.wav")})
+	require.Eventually(t, func() bool { return b.due(t) == 0 }, 30*time.Second, 10*time.Millisecond)
+	require.Equal(t, 1, storetest.Count(t, b.st, job+"<= now()", queueOf(b.node), b.call.String()))
+	require.Equal(t, "processing", b.row(t).Status)
+	require.ErrorIs(t, b.work(t, 1), river.JobCancel(nil))
+	require.Equal(t, "failed", b.row(t).Status)
+}
+
+// TestWhatPanicsIsAJob: a controller has calls beside.
+func TestWhatPanicsIsAJob(t *testing.T) {
+	t.Parallel()
+	b := setup(t, &panics{})
+	b.start(t)
+	b.recordOne(t)
+	require.Eventually(t, func() bool { return b.due(t) == 0 && b.jobs(t) == 1 }, 30*time.Second, 10*time.Millisecond)
+}
+
+type panics struct{ faulty }
+
+// Put implements Bucket.
+func (*panics) Put(context.Context, string, io.ReadSeeker, int64) error { panic("a fault") }
+
+// TestNothingIsDueOfACloseThatIsRolledBack.
+func TestNothingIsDueOfACloseThatIsRolledBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t, onDisk(t))
+	told := 0
+	t.Cleanup(b.st.WorkRecordings("host.1", func(store.DueRecording) { told++ }))
+	b.tx(t, func(tx *store.Tx) error { return Begin(t.Context(), tx, b.tenant, b.call, "/a.wav", true) })
+	failed := errors.New("failed")
+	require.ErrorIs(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		return errors.Join(Finish(t.Context(), tx, b.tenant, b.call, "host.1"), failed)
+	}), failed)
+	require.Zero(t, told)
+	require.Zero(t, b.due(t))
+}
+
+// TestDueRecordingsBecomeJobs as a controller of the version before works them.
+func TestDueRecordingsBecomeJobs(t *testing.T) {
+	t.Parallel()
+	b := setup(t, onDisk(t))
+	b.node = "Host.1"
+	t.Cleanup(b.st.WorkRecordings(b.node, func(store.DueRecording) {}))
+	b.recordOne(t)
+	require.NoError(t, b.st.InSystem(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.Pgx().Exec(t.Context(), "SELECT recordings_due_as_jobs()")
+		return err
+	}))
+	require.Zero(t, b.due(t))
+	workers := river.NewWorkers()
+	require.NoError(t, b.lib.AddWorker(workers))
+	jobs, err := b.st.NewJobs(store.JobsConfig{Queues: map[string]int{Queues(b.node)[0]: 1}, Workers: workers})
+	require.NoError(t, err)
+	require.NoError(t, jobs.Start(context.WithoutCancel(t.Context())))
+	t.Cleanup(func() { require.NoError(t, jobs.Stop(context.WithoutCancel(t.Context()))) })
+	b.await(t, b.call, StatusReady)
+}
