@@ -112,6 +112,7 @@ func (b *bench) controller() *Controller {
 		NodeID: "node-1", TokenKeys: tokenKeys, CDRDir: b.cdrs, RecordDir: b.recordings,
 		ControlURL: func(id uuid.UUID) string { return "http://127.0.0.1/" + id.String() }, Phones: phoneTrace{b.trace},
 		Supervisions: supervisionTrace{b.trace}, Logger: slog.New(slog.DiscardHandler),
+		SIPTarget: func(context.Context, uuid.UUID, string) (string, error) { return "bot@192.0.2.9:5060", nil },
 	}, b.gate, b.handler)
 	require.NoError(b.t, err)
 	c.sight = b.link.sight

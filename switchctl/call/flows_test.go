@@ -345,19 +345,19 @@ func (b *bench) setAgent(kv map[string]string) {
 }
 
 func (b *bench) socketInput(what string) {
-	a := b.c.registry.call(b.call.ID)
-	require.NotNil(b.t, a)
-	switch what {
-	case "down":
-		a.post(socketDown{sock: b.sock})
-		return
-	case "state":
+	if what == "state" {
 		select {
 		case <-b.sock.Done():
 			b.trace.add("socket closed")
 		default:
 			b.trace.add("socket open")
 		}
+		return
+	}
+	a := b.c.registry.call(b.call.ID)
+	require.NotNil(b.t, a)
+	if what == "down" {
+		a.post(socketDown{sock: b.sock})
 		return
 	}
 	b.sock = newFakeSocket(b.trace)
@@ -450,6 +450,9 @@ func (b *bench) mediaLegEvent(old bool, name string, headers map[string]string) 
 		leg = "0193a000-0000-7000-8000-000000000bad"
 	}
 	ev.Set("Unique-ID", leg)
+	if name != fs.ChannelAnswer && headers["answered"] == "" {
+		ev.Set("Caller-Channel-Answered-Time", "0") // that of the caller is no concern of this leg's
+	}
 	return ev
 }
 

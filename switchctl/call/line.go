@@ -94,7 +94,7 @@ func (l *callerLine) answerWaiters(err error) {
 // socketAttached takes a new outbound socket: the first one, or the one after a transfer to rm_reattach. The older one
 // is closed first, since closing it later could end the newer one's park.
 func (l *callerLine) socketAttached(ctx context.Context, m socketUp) (state, error) {
-	if l.refers.came(ctx, m) {
+	if l.refers.holds(ctx, m) || l.refers.came(ctx, m) {
 		return l.state, nil
 	}
 	return l.callerCame(ctx, m)
@@ -168,6 +168,10 @@ func (l *callerLine) callerCame(ctx context.Context, m socketUp) (state, error) 
 
 // socketLost: the switch closed the socket, because the channel is down or went to another extension, or we did.
 func (l *callerLine) socketLost(m socketDown) (state, error) {
+	if l.refers.lost(m.sock) {
+		l.arm(timerSocket, socketTimeout)
+		return l.state, nil
+	}
 	if l.sock != m.sock {
 		return l.state, nil
 	}
@@ -182,7 +186,7 @@ func (l *callerLine) socketLost(m socketDown) (state, error) {
 
 // socketDue: an answered call is without a socket for too long. It is sent to the extension that calls us again.
 func (l *callerLine) socketDue(ctx context.Context) {
-	if (l.sock != nil && !l.away && !l.recovered) || l.killCause != "" || l.steered() {
+	if (l.sock != nil && !l.away && !l.recovered) || l.killCause != "" || l.steered() || l.refers.pending() {
 		return
 	}
 	l.arm(timerSocket, socketTimeout)
@@ -292,7 +296,7 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 		l.leaveSocket() // a link that was lost is back
 		return next, nil
 	}
-	if (l.sock == nil || l.away) && l.killCause == "" {
+	if (l.sock == nil || l.away) && l.killCause == "" && !l.refers.pending() {
 		l.reattach(ctx, m.other, m.bypassed)
 	}
 	return next, nil

@@ -30,10 +30,11 @@ type memLedger struct {
 	units        map[uuid.UUID]uuid.UUID // unit → call
 	sessions     map[uuid.UUID]db.AiSession
 	closes       int
-	core         string                  // of the switch that the node's calls were compared with
-	logWrites    []int                   // entries of each write to a session's log
-	logsDropped  int                     // of the newest session that ended
-	sessionOf    map[uuid.UUID]uuid.UUID // call → its newest session
+	core         string                      // of the switch that the node's calls were compared with
+	logWrites    []int                       // entries of each write to a session's log
+	logsDropped  int                         // of the newest session that ended
+	sessionOf    map[uuid.UUID]uuid.UUID     // call → its newest session
+	agents       map[uuid.UUID]db.VoiceAgent // of the sessions
 	unitsOf      map[uuid.UUID][]uuid.UUID
 	outbox       map[uuid.UUID][]string // events of a call, in the order in which they are committed
 	held         map[uuid.UUID][]string // behind call.answered
@@ -42,7 +43,7 @@ type memLedger struct {
 func newMemLedger(t *trace) *memLedger {
 	return &memLedger{
 		trace: t, calls: map[uuid.UUID]db.Call{}, units: map[uuid.UUID]uuid.UUID{}, sessions: map[uuid.UUID]db.AiSession{},
-		sessionOf: map[uuid.UUID]uuid.UUID{}, unitsOf: map[uuid.UUID][]uuid.UUID{},
+		sessionOf: map[uuid.UUID]uuid.UUID{}, agents: map[uuid.UUID]db.VoiceAgent{}, unitsOf: map[uuid.UUID][]uuid.UUID{},
 		outbox: map[uuid.UUID][]string{}, held: map[uuid.UUID][]string{},
 	}
 }
@@ -257,6 +258,7 @@ func (l *memLedger) StartSession(ctx context.Context, s ledger.SessionStart) (le
 		}
 		l.sessions[s.ID] = g.Session
 		l.sessionOf[s.Call.ID] = s.ID
+		l.agents[s.ID] = s.Agent
 		l.trace.add("ledger session started")
 		return nil
 	})
@@ -264,7 +266,7 @@ func (l *memLedger) StartSession(ctx context.Context, s ledger.SessionStart) (le
 }
 
 func (l *memLedger) ResumeSession(_ context.Context, call db.Call, s db.AiSession) (ledger.SessionGrant, error) {
-	g := ledger.SessionGrant{Session: s, Agent: testAgent(), Token: callbacktoken.Token{JTI: *s.TokenHash}, Bypass: call.TrunkID != nil}
+	g := ledger.SessionGrant{Session: s, Agent: l.agents[s.ID], Token: callbacktoken.Token{JTI: *s.TokenHash}, Bypass: call.TrunkID != nil}
 	return g, l.do(func() error { l.trace.add("ledger session resumed"); return nil })
 }
 

@@ -80,6 +80,8 @@ type referrals struct {
 	replaces bool
 	// refused counts those that came to nothing.
 	refused int
+	// held is a caller who waits until it is known whether the voice agent has answered; nil for none.
+	held *socketUp
 }
 
 // refusedNoted is how many REFERs that came to nothing a call's session logs tell of: an endpoint that sends them without end leaves room for the rest.
@@ -105,14 +107,14 @@ func (m referAnswered) refused(*core, error) { closeQuietly(m.referral.up.sock) 
 // came takes a caller who comes because the voice agent has sent a REFER. It reports whether that is why.
 func (f *referrals) came(ctx context.Context, m socketUp) bool {
 	s, leg := f.voice.ai, m.ev.Var(varReferrer)
-	if leg == "" || m.ev.Get("Caller-Context") != referContext { // one that was refused leaves its variables
+	if !m.refers() {
 		return false
 	}
 	if s.live() && s.referring != nil && s.leg == leg { // one at a time; the switch refuses this one
 		f.beside(func() { closeQuietly(m.sock) })
 		return true
 	}
-	if s.live() && s.overSIP() && s.leg == leg && !s.answered && f.killCause == "" {
+	if s.live() && s.overSIP() && s.leg == leg && !s.answered && f.killCause == "" { // for certain: see holds
 		f.beforeAnswer(ctx, m)
 		return true
 	}
@@ -235,6 +237,9 @@ func (f *referrals) leaves(ctx context.Context, ev *esl.Event) bool {
 func (f *referrals) due(ctx context.Context) bool {
 	s := f.voice.ai
 	switch r, left := s.referring, s.left; {
+	case f.held != nil:
+		f.log.WarnContext(ctx, "voice agent's leg is gone, and nothing has said whether it had answered")
+		f.letGo()
 	case r != nil && r.answered && !r.crosswise:
 		f.log.WarnContext(ctx, "bridging caller and voice agent again takes long, trying it crosswise")
 		r.answered, r.crosswise = false, true
@@ -391,8 +396,8 @@ func (f *referrals) bridge(ctx context.Context, arg string) {
 // endLeg ends the leg of a voice agent that may send a REFER: where it has sent one the switch has parked it, and the caller's end doesn't take
 // it along.
 func (f *referrals) endLeg(ctx context.Context) {
-	s := f.voice.ai
-	if s == nil || !s.overSIP() || !s.sip.Refers() || !s.legUp {
+	s, held := f.voice.ai, f.drop()
+	if s == nil || !s.overSIP() || !s.sip.Refers() || !s.legUp && !held {
 		return
 	}
 	if r := s.referring; r != nil {

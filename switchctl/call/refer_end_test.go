@@ -1,14 +1,12 @@
 package call
 
 import (
-	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/switchctl/fs"
@@ -18,7 +16,6 @@ import (
 func sipRinging(t *testing.T) (b *bench, leg string) {
 	t.Helper()
 	b = newBench(t)
-	b.c.cfg.SIPTarget = func(context.Context, uuid.UUID, string) (string, error) { return "bot@192.0.2.9:5060", nil }
 	b.handler.agent.Transport = "sip"
 	b.handler.agent.TransportConfig = json.RawMessage(`{"sip_uri":"sip:bot@192.0.2.9","refer":"transfer"}`)
 	for _, line := range []string{"dial", "event CHANNEL_CREATE", "event CHANNEL_ANSWER", "socket up"} {
@@ -66,11 +63,11 @@ func TestReferBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, leg := sipRinging(t)
 		require.NotEmpty(t, leg)
+		b.sipLeg("ringing")
 		b.trace.take()
-		b.sock = newFakeSocket(b.trace)
-		b.c.registry.call(b.call.ID).post(socketUp{sock: b.sock, ev: b.event("CHANNEL_DATA", map[string]string{
+		b.callerComes(map[string]string{
 			"Caller-Context": "rm_refer", "variable_blind_transfer_uuid": leg, "variable_sip_refer_to": "<tel:+919876500009>",
-		})})
+		})
 		synctest.Wait()
 		did := strings.Join(b.trace.take(), "\n")
 		t.Log(did, b.state())

@@ -1,14 +1,12 @@
 package call
 
 import (
-	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/switchctl/fs"
@@ -22,7 +20,6 @@ func TestReferThatWasRefusedIsNotDoneLater(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				b.c.cfg.SIPTarget = func(context.Context, uuid.UUID, string) (string, error) { return "bot@192.0.2.9:5060", nil }
 				b.handler.agent.Transport = "sip"
 				b.handler.agent.TransportConfig = json.RawMessage(`{"sip_uri":"sip:bot@192.0.2.9","refer":"transfer"}`)
 				do := func(line string) {

@@ -236,20 +236,34 @@ func (v *voice) sipLegEvent(ctx context.Context, m channelEvent) (state, error) 
 	s := v.ai
 	switch m.ev.Name() {
 	case fs.ChannelAnswer:
-		if s.phase == phaseOpening && !s.answered {
-			s.local = localAddresses(m.ev)
-			return v.sipAnswered(ctx, fs.EventTime(m.ev)), nil
-		}
+		return v.sipAnswers(ctx, m.ev), nil
 	case fs.ChannelBridge: // the switch bridges the leg with the caller, not the caller with the leg
 		v.bypass.mediaBridged(ctx, m.ev)
 	case fs.ChannelHangupComplete:
+		next := v.state
+		if fs.Answered(m.ev) { // its event may have been lost
+			next = v.sipAnswers(ctx, m.ev)
+		}
 		if s.answered {
 			v.sipLeft(ctx, m.ev)
 		} else {
 			v.sipRefused(ctx, m.ev)
 		}
+		return next, nil
 	}
 	return v.state, nil
+}
+
+// sipAnswers takes the endpoint's answer from whatever tells it first: its event, the switch when asked for the leg, or the leg's end.
+func (v *voice) sipAnswers(ctx context.Context, leg *esl.Event) state {
+	s := v.ai
+	if s.phase != phaseOpening || s.answered {
+		return v.state
+	}
+	s.local = localAddresses(leg)
+	next := v.sipAnswered(ctx, fs.EventTime(leg, "Caller-Channel-Answered-Time"))
+	v.refers.letGo()
+	return next
 }
 
 // sipAnswered: the endpoint has taken the call, and the switch bridges it with the caller.
@@ -303,7 +317,9 @@ func (v *voice) sipRefused(ctx context.Context, ev *esl.Event) {
 	case v.killCause != "":
 		return // the caller has gone, and it with them
 	case cause == "ORIGINATOR_CANCEL": // the caller has hung up, and their own end follows
-		v.arm(timerLeg, legGone)
+		if !v.refers.letGo() { // or they have left it, by its REFER
+			v.arm(timerLeg, legGone)
+		}
 		return
 	}
 	v.noteSIP(ctx, map[string]any{"hangup_cause": cause, "sip_status": status})

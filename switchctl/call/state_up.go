@@ -85,6 +85,8 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		return a.voice.granted(ctx, m)
 	case sipTarget:
 		return a.voice.sipFound(ctx, m)
+	case legFound:
+		return a.refers.looked(ctx, m)
 	case referAnswered:
 		return a.refers.replied(ctx, m)
 	case sessionOpened:

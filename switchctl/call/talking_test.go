@@ -84,7 +84,7 @@ func (b *bench) talkInput(f []string) {
 		}
 		b.sock.say(b.event(fs.ChannelExecuteComplete, map[string]string{"Application-UUID": id, "Application-Response": response}))
 	default:
-		b.faultInput(f)
+		b.sipInput(f)
 	}
 }
 

@@ -434,6 +434,7 @@ func (v *voice) endSessionWith(ctx context.Context, end ledger.SessionEnd, reaso
 	v.supervised.sessionEnds(ctx)
 	v.machine.taps.sessionEnds(ctx)
 	s.phase, s.outcome = phaseEnded, end.Outcome
+	v.refers.letGo()
 	v.verbs.refuseVerbs()
 	for _, k := range []timerKind{timerLeg, timerRefresh, timerSession, timerOpening} {
 		v.disarm(k)

@@ -30,6 +30,11 @@ const (
 	SofiaExpire     = "sofia::expire"
 )
 
+// Answered reports whether a channel's event, or its dump, is of one that has answered, whatever has become of it since.
+func Answered(ev *esl.Event) bool {
+	return ev.Get("Answer-State") == "answered" || !ev.Micros("Caller-Channel-Answered-Time").IsZero()
+}
+
 // EventTime is the first time that an event's headers hold, else when the event was made.
 func EventTime(ev *esl.Event, headers ...string) time.Time {
 	for _, h := range append(headers, "Event-Date-Timestamp") {
