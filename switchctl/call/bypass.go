@@ -104,7 +104,7 @@ func (b *bypass) mediaBridged(ctx context.Context, ev *esl.Event) {
 		if m := b.voice.ai.media; m != nil {
 			m.LegBridged()
 		}
-		b.refers.bridged(ctx)
+		b.refers.bridged(ctx, ev)
 		b.voice.verbs.tryAgain()
 		b.line.leaveSocket()
 		b.considerBypass(ctx)

@@ -208,9 +208,10 @@ func (f *referrals) another(ctx context.Context, r *referral, now *esl.Event) {
 	f.failed(ctx, later, "INVALID_STATE")
 }
 
-// bridged: the switch has bridged caller and voice agent.
-func (f *referrals) bridged(ctx context.Context) {
-	if r := f.voice.ai.referring; r != nil {
+// bridged: the switch has bridged caller and voice agent. Word of how they were bridged before the REFER may come after that.
+func (f *referrals) bridged(ctx context.Context, ev *esl.Event) {
+	const made = "Event-Date-Timestamp"
+	if r := f.voice.ai.referring; r != nil && !ev.Micros(made).Before(r.up.ev.Micros(made)) {
 		r.bridged = true
 		f.goOn(ctx)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
@@ -75,5 +76,32 @@ func TestReferBeforeTheAnswer(t *testing.T) {
 		require.NotContains(t, did, "execute bridge")
 		require.NotContains(t, did, "originate")
 		require.Contains(t, did, "uuid_kill "+b.call.FsUuid, "ws_disconnect_action is to hang up")
+	})
+}
+
+// Word that the switch has bridged caller and endpoint for the first time comes behind a REFER that came after that: they are not together again yet.
+func TestReferBeforeWordOfTheFirstBridge(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, leg := sipRinging(t)
+		b.input([]string{"medialeg", "CHANNEL_ANSWER"})
+		bridge := func() *esl.Event {
+			return b.event(fs.ChannelBridge, map[string]string{"Bridge-A-Unique-ID": b.call.FsUuid, "Bridge-B-Unique-ID": leg})
+		}
+		first := bridge()
+		synctest.Wait()
+		b.trace.take()
+		time.Sleep(time.Millisecond) //nolint:forbidigo // the bubble's clock
+		b.callerComes(map[string]string{
+			"Caller-Context": "rm_refer", "variable_blind_transfer_uuid": leg, "variable_sip_refer_to": "<tel:+919876500009>",
+		})
+		b.c.dispatch(first)
+		synctest.Wait()
+		did := strings.Join(b.trace.take(), "\n")
+		require.Contains(t, did, "uuid_bridge")
+		require.NotContains(t, did, "originate")
+		b.c.dispatch(bridge())
+		synctest.Wait()
+		require.Contains(t, strings.Join(b.trace.take(), "\n"), "originate")
 	})
 }
