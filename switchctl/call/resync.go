@@ -165,6 +165,7 @@ func (c *Controller) classifyChannel(ctx context.Context, channel string, legs m
 		return nil // the conference takes it up
 	} else if a != nil && role != roleMember && role != roleTransfer && role != roleTap {
 		legs[a.id] = channel
+		a.post(legFound{leg: ev}) // its answer may have been missed
 		return nil
 	}
 	c.log.WarnContext(ctx, "killing a channel that belongs to no call", "channel", channel,

@@ -297,6 +297,9 @@ func (v *voice) sipResumed(ctx context.Context) {
 // adoptSIP takes up a session whose endpoint is still bridged with the caller.
 func (v *voice) adoptSIP(other string) {
 	s := v.ai
+	if s.live() && s.overSIP() && s.legUp && s.leg == other {
+		v.bypass.bridged, s.bridgeDue = true, false // its event was missed
+	}
 	if !s.live() || !s.resumed || s.phase != phaseOpening || s.legUp || !s.overSIP() || s.grant.Session.OpenedAt == nil || other == "" ||
 		v.transfers.now != nil && v.transfers.now.channel == other {
 		return
