@@ -239,6 +239,94 @@ func (q *Queries) SessionAppendLogs(ctx context.Context, tenantID uuid.UUID, ses
 	return result.RowsAffected(), nil
 }
 
+const sessionBegin = `-- name: SessionBegin :one
+WITH up AS (
+  SELECT FROM calls c WHERE c.tenant_id = $1 AND c.id = $2 /* month of c.id */ AND c.status NOT IN ('completed', 'failed') FOR UPDATE
+), begun AS (
+  INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, started_at, token_hash, parameters)
+  SELECT $1, $3, $2, $4, $5, $6, 'active', $7::timestamptz, $8::text,
+    $9
+  FROM up JOIN live_calls u ON u.tenant_id = $1 AND u.unit_id = $2 AND u.kind = 'call' AND u.voice_agent_id = $4
+  WHERE NOT EXISTS (SELECT FROM ai_sessions s WHERE s.tenant_id = $1 AND s.call_id = $2 AND s.status = 'active')
+  RETURNING tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_hash, started_at, ended_at, metadata, opened_at, parameters
+), token AS (
+  INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at, created_at)
+  SELECT b.tenant_id, $8::text, b.call_id, b.id, $10, $11, $12::timestamptz, $13::timestamptz FROM begun b
+)
+SELECT tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_hash, started_at, ended_at, metadata, opened_at, parameters FROM begun
+`
+
+type SessionBeginParams struct {
+	TenantID        uuid.UUID
+	CallID          uuid.UUID
+	ID              uuid.UUID
+	VoiceAgentID    uuid.UUID
+	ExternalAgentID *string
+	WsUrl           string
+	StartedAt       time.Time
+	TokenHash       string
+	Parameters      json.RawMessage
+	Jwt             string
+	Scope           string
+	ExpiresAt       time.Time
+	CreatedAt       time.Time
+}
+
+type SessionBeginRow struct {
+	TenantID        uuid.UUID
+	ID              uuid.UUID
+	CallID          uuid.UUID
+	VoiceAgentID    uuid.UUID
+	ExternalAgentID *string
+	WsUrl           string
+	Status          string
+	Outcome         *string
+	TokenHash       *string
+	StartedAt       time.Time
+	EndedAt         *time.Time
+	Metadata        json.RawMessage
+	OpenedAt        *time.Time
+	Parameters      json.RawMessage
+}
+
+// SessionBegin writes a session and its token in one statement where nothing has to be asked before: the call is up, has no other session, and holds
+// a unit of the voice agent. Else no row comes back, and nothing is written.
+func (q *Queries) SessionBegin(ctx context.Context, arg SessionBeginParams) (SessionBeginRow, error) {
+	row := q.db.QueryRow(ctx, sessionBegin,
+		arg.TenantID,
+		arg.CallID,
+		arg.ID,
+		arg.VoiceAgentID,
+		arg.ExternalAgentID,
+		arg.WsUrl,
+		arg.StartedAt,
+		arg.TokenHash,
+		arg.Parameters,
+		arg.Jwt,
+		arg.Scope,
+		arg.ExpiresAt,
+		arg.CreatedAt,
+	)
+	var i SessionBeginRow
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.CallID,
+		&i.VoiceAgentID,
+		&i.ExternalAgentID,
+		&i.WsUrl,
+		&i.Status,
+		&i.Outcome,
+		&i.TokenHash,
+		&i.StartedAt,
+		&i.EndedAt,
+		&i.Metadata,
+		&i.OpenedAt,
+		&i.Parameters,
+	)
+	return i, err
+}
+
 const sessionEnd = `-- name: SessionEnd :one
 UPDATE ai_sessions SET status = 'ended', outcome = $1::text, ended_at = $2::timestamptz,
   metadata = CASE WHEN $3::jsonb IS NULL THEN metadata

@@ -6,6 +6,24 @@ VALUES (@tenant_id, @id, @call_id, @voice_agent_id, sqlc.narg('external_agent_id
   @started_at::timestamptz, sqlc.narg('token_hash'), sqlc.narg('parameters'))
 RETURNING *;
 
+-- SessionBegin writes a session and its token in one statement where nothing has to be asked before: the call is up, has no other session, and holds
+-- a unit of the voice agent. Else no row comes back, and nothing is written.
+-- name: SessionBegin :one
+WITH up AS (
+  SELECT FROM calls c WHERE c.tenant_id = @tenant_id AND c.id = @call_id /* month of c.id */ AND c.status NOT IN ('completed', 'failed') FOR UPDATE
+), begun AS (
+  INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, started_at, token_hash, parameters)
+  SELECT @tenant_id, @id, @call_id, @voice_agent_id, sqlc.narg('external_agent_id'), @ws_url, 'active', @started_at::timestamptz, @token_hash::text,
+    sqlc.narg('parameters')
+  FROM up JOIN live_calls u ON u.tenant_id = @tenant_id AND u.unit_id = @call_id AND u.kind = 'call' AND u.voice_agent_id = @voice_agent_id
+  WHERE NOT EXISTS (SELECT FROM ai_sessions s WHERE s.tenant_id = @tenant_id AND s.call_id = @call_id AND s.status = 'active')
+  RETURNING *
+), token AS (
+  INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at, created_at)
+  SELECT b.tenant_id, @token_hash::text, b.call_id, b.id, @jwt, @scope, @expires_at::timestamptz, @created_at::timestamptz FROM begun b
+)
+SELECT * FROM begun;
+
 -- name: SessionOpened :execrows
 UPDATE ai_sessions SET opened_at = now() WHERE tenant_id = @tenant_id AND id = @id AND opened_at IS NULL;
 

@@ -295,6 +295,27 @@ func TestLedgerCountsASecondSession(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM live_calls WHERE voice_agent_id IS NOT NULL"))
 }
 
+// TestLedgerStartsASessionOnce: a start whose commit's answer was lost is tried again.
+func TestLedgerStartsASessionOnce(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), callbacktoken.Life)
+	require.NoError(t, err)
+	start := SessionStart{Call: b.call, Agent: b.agent, ID: storetest.NewID(t), At: time.Now().UTC(), Token: token, Parameters: map[string]string{"a": "b"}}
+	first, err := b.l.StartSession(t.Context(), start)
+	require.NoError(t, err)
+	second, err := b.l.StartSession(t.Context(), start)
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+	require.JSONEq(t, `{"a":"b"}`, string(first.Session.Parameters))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM callback_tokens WHERE call_id = $1 AND session_id = $2 AND jti_hash = $3 AND jwt = $4 AND scope = $5",
+		b.call.ID, start.ID, token.Hash(), token.Kept, callbacktoken.Scope))
+	start.ID = storetest.NewID(t)
+	_, err = b.l.StartSession(t.Context(), start)
+	require.ErrorContains(t, err, "call has another that is active")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM ai_sessions"))
+}
+
 // TestLedgerReroutes goes on only where there is room.
 func TestLedgerReroutes(t *testing.T) {
 	t.Parallel()

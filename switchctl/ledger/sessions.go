@@ -21,6 +21,11 @@ const TransportTwilio = "twilio"
 
 // StartSession takes a unit of the voice agent, unless the call holds one ([ErrAgentBusy]), and writes session and token.
 func (l *Ledger) StartSession(ctx context.Context, s SessionStart) (SessionGrant, error) {
+	if held := s.Call.VoiceAgentID; held != nil && *held == s.Agent.ID {
+		if g, begun, err := l.beginSession(ctx, s); err != nil || begun {
+			return g, err
+		}
+	}
 	var g SessionGrant
 	err := l.st.InTenant(ctx, s.Call.TenantID, func(tx *store.Tx) error {
 		g = SessionGrant{Agent: s.Agent, Token: s.Token}
@@ -59,6 +64,36 @@ func (l *Ledger) StartSession(ctx context.Context, s SessionStart) (SessionGrant
 		return l.complete(ctx, tx, s.Call, &g)
 	})
 	return g, err
+}
+
+// beginSession is StartSession in one round trip: the callee waits. It does nothing where the call doesn't hold the unit that it was admitted with
+// any more, has a session, or has ended.
+func (l *Ledger) beginSession(ctx context.Context, s SessionStart) (g SessionGrant, begun bool, err error) {
+	err = l.st.InTenant(ctx, s.Call.TenantID, func(tx *store.Tx) error {
+		g, begun = SessionGrant{Agent: s.Agent, Token: s.Token}, false
+		asks := append([]func(*db.Queries) error{func(q *db.Queries) error {
+			row, err := q.SessionBegin(ctx, db.SessionBeginParams{
+				TenantID: s.Call.TenantID, ID: s.ID, CallID: s.Call.ID, VoiceAgentID: s.Agent.ID, ExternalAgentID: s.Agent.ExternalAgentID,
+				WsUrl: s.Agent.WsUrl, StartedAt: s.At, Parameters: s.parameters(), TokenHash: s.Token.Hash(), Jwt: s.Token.Kept,
+				Scope: callbacktoken.Scope, ExpiresAt: s.Token.ExpiresAt, CreatedAt: s.Token.CreatedAt,
+			})
+			g.Session, begun = db.AiSession(row), err == nil
+			return unlessNotFound(err)
+		}}, forGrant(ctx, s.Call, &g)...)
+		if len(s.Call.PeerSealed) > 0 { // its key may have to be read
+			if err := tx.Together(ctx, asks...); err != nil || !begun {
+				return err
+			}
+			return l.complete(ctx, tx, s.Call, &g)
+		}
+		for _, ask := range asks {
+			if err := tx.Later(ctx, ask); err != nil {
+				return err
+			}
+		}
+		return l.complete(ctx, tx, s.Call, &g)
+	})
+	return g, begun, err
 }
 
 func insertSession(ctx context.Context, tx *store.Tx, s SessionStart, limit db.SessionVoiceAgentLimitRow, g *SessionGrant) error {
