@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/leads"
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -72,9 +73,22 @@ func TestRoundTripsOfACallsEnd(t *testing.T) {
 		"verdict": {2, func() func() error {
 			call := open(&agent, true)
 			require.NoError(t, l.Answered(t.Context(), call, now))
+			require.Equal(t, string(leads.StatusConnected), b.lead(t, *call.LeadID).Status)
 			session(call) // whose events are held
 			heard(&call)
 			return func() error { return l.Verdict(t.Context(), call) }
+		}},
+		"answer": {1, func() func() error {
+			call := open(&agent, true)
+			return func() error { return l.Answered(t.Context(), call, now) }
+		}},
+		"answer, told": {2, func() func() error {
+			call := open(&agent, false)
+			return func() error { return l.Answered(t.Context(), call, now) }
+		}},
+		"choice of a voice agent": {1, func() func() error {
+			call := open(&agent, true)
+			return func() error { return b.svc.Answers.Answered(t.Context(), &fakeLeg{call: call}) }
 		}},
 		"quality": {1, func() func() error {
 			call := open(&agent, false)
@@ -83,6 +97,7 @@ func TestRoundTripsOfACallsEnd(t *testing.T) {
 		"session's end": {2, func() func() error {
 			call := open(&agent, false)
 			require.NoError(t, l.Answered(t.Context(), call, now))
+			require.Equal(t, string(leads.StatusConnected), b.lead(t, *call.LeadID).Status)
 			g := session(call)
 			return func() error {
 				return l.EndSession(t.Context(), call, ledger.SessionEnd{Session: g.Session.ID, Outcome: ledger.SessionTransferredAgent, At: now, Revoke: true, Transfer: &ledger.TransferFacts{}})

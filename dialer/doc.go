@@ -43,6 +43,7 @@
 //
 //   - An admission: the tenant's gate, the number, its caller id's row, lead, unit and call, agent, trunk.
 //   - A leg on another route: gate, number, trunk, call, unit.
+//   - The answer of a call: call, trunk, lead.
 //   - The start of an AI session: call, unit, and before the unit the gate where the call holds none of the voice agent's. The call is answered by
 //     then, so no admission and no other route waits for it.
 //   - The end of a call: call, unit, session, trunk, agent, lead.

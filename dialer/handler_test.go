@@ -219,7 +219,11 @@ func TestAnsweredOutbound(t *testing.T) {
 	leg := &fakeLeg{call: call}
 	require.NoError(t, h.Answered(t.Context(), leg))
 	require.Equal(t, []uuid.UUID{*campaign.VoiceAgentID}, leg.agents)
-	require.Equal(t, string(leads.StatusConnected), b.lead(t, lead.ID).Status)
+	require.Equal(t, string(leads.StatusDialing), b.lead(t, lead.ID).Status)
+	for range 2 {
+		require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error { return h.WasAnswered(t.Context(), tx, call) }))
+		require.Equal(t, string(leads.StatusConnected), b.lead(t, lead.ID).Status, "with the answer, whatever follows it")
+	}
 
 	failing := &fakeLeg{call: call, outcomes: []switchctl.Outcome{switchctl.OutcomeFailed}}
 	require.NoError(t, h.Answered(t.Context(), failing))

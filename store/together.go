@@ -22,7 +22,16 @@ func (s *Store) ReadListByValues(ctx context.Context, tenantID uuid.UUID, reads 
 		return err
 	}
 	defer done()
-	q := &singles{store: s, scope: scope{tenant: tenantID, byValues: true}, read: true}
+	return s.readTogether(ctx, scope{tenant: tenantID, byValues: true}, reads)
+}
+
+// ReadTogether is ReadListByValues for reads that take next to nothing: they wait for no turn, and their plans are kept.
+func (s *Store) ReadTogether(ctx context.Context, tenantID uuid.UUID, reads ...func(*db.Queries) error) error {
+	return s.readTogether(ctx, scope{tenant: tenantID}, reads)
+}
+
+func (s *Store) readTogether(ctx context.Context, in scope, reads []func(*db.Queries) error) error {
+	q := &singles{store: s, scope: in, read: true}
 	for losses := 1; ; losses++ {
 		err := q.readAll(ctx, reads)
 		if !errors.Is(err, ErrUnavailable) || losses >= maxLosses || ctx.Err() != nil {

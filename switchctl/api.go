@@ -37,6 +37,8 @@ type AnswerHandler interface {
 	// returns and the call is still up with no AI session, the actor hangs up. It may run again after a restart
 	// when no AI session had been opened.
 	Answered(ctx context.Context, leg Leg) error
+	// WasAnswered runs inside the transaction that commits the answer and may be retried with it, also of a call that is answered already.
+	WasAnswered(ctx context.Context, tx *store.Tx, call db.Call) error
 	// Ended runs inside the transaction that closes the call and may be retried with it. call carries its final
 	// record; [ledger.NeverBegun] tells whether the switch ever had a channel for it.
 	Ended(ctx context.Context, tx *store.Tx, call db.Call) error

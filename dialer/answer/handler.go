@@ -240,67 +240,65 @@ type answerPlan struct {
 	campaign *db.Campaign
 }
 
-func (h *Service) plan(ctx context.Context, call db.Call) (answerPlan, error) {
-	var plan answerPlan
-	err := h.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		plan = answerPlan{}
-		var err error
-		if call.LeadID != nil { // its call was answered; the caller waits, so that no transaction of its own tells
-			if err = tx.Later(ctx, func(q *db.Queries) error {
-				_, err := q.LeadMarkConnected(ctx, call.TenantID, *call.LeadID, call.ID)
-				return err
-			}); err != nil {
-				return err
-			}
+// plan asks the database once for a campaign's call that no flow takes: the callee waits.
+func (h *Service) plan(ctx context.Context, call db.Call) (plan answerPlan, err error) {
+	var run *db.FlowRun
+	var campaign db.Campaign
+	agent := h.admittedAgent(call)
+	if err = h.Store.ReadTogether(ctx, call.TenantID, flows.OpenRun(ctx, call, &run), campaignOf(ctx, call, &campaign), agent.read(ctx)); err != nil {
+		return plan, err
+	}
+	if run != nil {
+		plan.flow, err = h.flowFrom(ctx, call, func(tx *store.Tx) (*flows.Plan, error) { return h.Flows.CutOff(ctx, tx, *run) })
+		if err != nil || plan.flow != nil {
+			return plan, err
 		}
-		var run *db.FlowRun
-		var campaign db.Campaign
-		agent := h.admittedAgent(call)
-		if err = tx.Together(ctx, flows.OpenRun(ctx, call, &run), campaignOf(ctx, call, &campaign), agent.read(ctx)); err != nil {
-			return err
-		}
-		if run != nil {
-			if plan.flow, err = h.Flows.CutOff(ctx, tx, *run); err != nil || plan.flow != nil {
-				return err
-			}
-		}
-		if call.Direction == gate.DirectionInbound {
-			stored, flowErr := tx.Q.FlowOfNumber(ctx, call.TenantID, call.ToNumber.Reveal())
-			switch {
-			case flowErr == nil:
-				plan.flow, err = h.Flows.Stored(ctx, tx, call.TenantID, stored.ID)
-			case errors.Is(flowErr, store.ErrNotFound):
-				plan.agent, err = agent.or(ctx, tx, nil)
-			default:
-				err = flowErr
-			}
-			return err
-		}
-		if call.CampaignID == nil {
-			if call.AgentID != nil {
-				plan.people = &peoplePlan{}
-				return nil
-			}
-			if call.FlowID != nil {
-				plan.flow, err = h.Flows.Stored(ctx, tx, call.TenantID, *call.FlowID)
-				return err
-			}
-			plan.agent, err = agent.or(ctx, tx, nil)
-			return err
-		}
+	}
+	switch {
+	case call.Direction == gate.DirectionInbound:
+		return h.inboundPlan(ctx, call, agent)
+	case call.CampaignID != nil:
 		plan.campaign = &campaign
-		if call.AgentID != nil {
-			plan.people = &peoplePlan{campaign: &campaign}
-			return nil
-		}
+	}
+	switch {
+	case call.AgentID != nil:
+		plan.people = &peoplePlan{campaign: plan.campaign}
+	case plan.campaign != nil:
 		switch campaigns.PostAnswerAction(campaign.PostAnswerAction) {
 		case campaigns.ActionRunFlow:
-			plan.flow, err = h.Campaigns.Flow(ctx, tx, campaign)
+			plan.flow, err = h.flowFrom(ctx, call, func(tx *store.Tx) (*flows.Plan, error) { return h.Campaigns.Flow(ctx, tx, campaign) })
 		case campaigns.ActionConnectVoiceAgent:
-			plan.agent, err = agent.or(ctx, tx, campaign.VoiceAgentID)
+			plan.agent, err = agent.or(ctx, campaign.VoiceAgentID)
 		case campaigns.ActionConnectAgent:
 			plan.people = &peoplePlan{campaign: &campaign}
 		}
+	case call.FlowID != nil:
+		plan.flow, err = h.storedFlow(ctx, call, *call.FlowID)
+	default:
+		plan.agent, err = agent.or(ctx, nil)
+	}
+	return plan, err
+}
+
+// inboundPlan is that of a carrier's call: the number's flow, or else a voice agent.
+func (h *Service) inboundPlan(ctx context.Context, call db.Call, agent *admittedAgent) (plan answerPlan, err error) {
+	stored, err := h.Store.Read(call.TenantID).FlowOfNumber(ctx, call.TenantID, call.ToNumber.Reveal())
+	switch {
+	case err == nil:
+		plan.flow, err = h.storedFlow(ctx, call, stored.ID)
+	case errors.Is(err, store.ErrNotFound):
+		plan.agent, err = agent.or(ctx, nil)
+	}
+	return plan, err
+}
+
+func (h *Service) storedFlow(ctx context.Context, call db.Call, id uuid.UUID) (*flows.Plan, error) {
+	return h.flowFrom(ctx, call, func(tx *store.Tx) (*flows.Plan, error) { return h.Flows.Stored(ctx, tx, call.TenantID, id) })
+}
+
+func (h *Service) flowFrom(ctx context.Context, call db.Call, read func(tx *store.Tx) (*flows.Plan, error)) (plan *flows.Plan, err error) {
+	err = h.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) (err error) {
+		plan, err = read(tx)
 		return err
 	})
 	return plan, err
@@ -340,9 +338,13 @@ func (a *admittedAgent) read(ctx context.Context) func(*db.Queries) error {
 }
 
 // or gives it, or the campaign's, or the tenant's.
-func (a *admittedAgent) or(ctx context.Context, tx *store.Tx, campaign *uuid.UUID) (db.VoiceAgent, error) {
+func (a *admittedAgent) or(ctx context.Context, campaign *uuid.UUID) (agent db.VoiceAgent, err error) {
 	if a.row != nil {
 		return *a.row, nil
 	}
-	return a.h.VoiceAgents.Resolve(ctx, tx, a.call.TenantID, nil, campaign)
+	err = a.h.Store.InTenant(ctx, a.call.TenantID, func(tx *store.Tx) (err error) {
+		agent, err = a.h.VoiceAgents.Resolve(ctx, tx, a.call.TenantID, nil, campaign)
+		return err
+	})
+	return agent, err
 }

@@ -123,6 +123,17 @@ func found[Row any](to **Row, read func(*db.Queries) (Row, error)) func(*db.Quer
 	}
 }
 
+// WasAnswered has a lead be connected, in the transaction that answers its call.
+func (h *Service) WasAnswered(ctx context.Context, tx *store.Tx, call db.Call) error {
+	if call.LeadID == nil {
+		return nil
+	}
+	return tx.Later(ctx, func(q *db.Queries) error {
+		_, err := q.LeadMarkConnected(ctx, call.TenantID, *call.LeadID, call.ID)
+		return err
+	})
+}
+
 // Ended gives a lead the outcome of its call, in the transaction that closes the call.
 func (h *Service) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 	e, err := h.readEnd(ctx, tx, call)

@@ -488,6 +488,8 @@ func (h *fakeHandler) Answered(ctx context.Context, leg switchctl.Leg) error {
 	return err
 }
 
+func (h *fakeHandler) WasAnswered(context.Context, *store.Tx, db.Call) error { return nil }
+
 func (h *fakeHandler) Ended(context.Context, *store.Tx, db.Call) error { return nil }
 
 func (h *fakeHandler) SetDisposition(_ context.Context, _ db.Call, disposition string, notes *string) error {

@@ -37,8 +37,9 @@ type Gate interface {
 	Readmit(ctx context.Context, leg Readmission, move func(ctx context.Context, tx *store.Tx) error) error
 }
 
-// Handler does its part inside the transaction that closes a call.
+// Handler does its part inside the transactions that answer and close a call.
 type Handler interface {
+	WasAnswered(ctx context.Context, tx *store.Tx, call db.Call) error
 	Ended(ctx context.Context, tx *store.Tx, call db.Call) error
 }
 
@@ -85,14 +86,15 @@ func (l *Ledger) Answered(ctx context.Context, call db.Call, at time.Time) error
 			return err
 		}
 		if call.Amd { // machine detection listens
-			return errors.Join(tx.Later(ctx, mark), trunkHeard(ctx, tx, call, at, false, &rested))
+			return errors.Join(tx.Later(ctx, mark), trunkHeard(ctx, tx, call, at, false, &rested), l.handler.WasAnswered(ctx, tx, call))
 		}
 		var lead *LeadContext
 		asks := []func(*db.Queries) error{mark}
 		if call.LeadID != nil {
 			asks = append(asks, readLead(ctx, call, &lead))
 		}
-		if err := errors.Join(tx.Together(ctx, asks...), trunkHeard(ctx, tx, call, at, false, &rested)); err != nil || row == nil {
+		if err := errors.Join(tx.Together(ctx, asks...), trunkHeard(ctx, tx, call, at, false, &rested),
+			l.handler.WasAnswered(ctx, tx, call)); err != nil || row == nil {
 			return err
 		}
 		return emitAnswered(ctx, tx, *row, at, *row.AnsweredByAmd, lead)

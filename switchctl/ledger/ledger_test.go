@@ -35,6 +35,8 @@ type pgBench struct {
 	fail    error     // of the handler's part
 }
 
+func (b *pgBench) WasAnswered(context.Context, *store.Tx, db.Call) error { return nil }
+
 func (b *pgBench) Ended(_ context.Context, _ *store.Tx, call db.Call) error {
 	if b.fail != nil {
 		return b.fail
