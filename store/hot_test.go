@@ -102,20 +102,79 @@ func TestACallsEndWritesNoIndex(t *testing.T) {
 	}))
 }
 
-// A tenant that is deleted leaves no units nor held events, though these name it by no foreign key.
+// Leads that were imported together are claimed together, and most of them in no index.
+func TestLeadsOfAPageAreClaimedInPlace(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.Tenant(t, st)
+	campaign := storetest.Campaign(t, st, tenant, nil)
+	storetest.Exec(t, st, tenant, `INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_hash, phone_last4, dnd_checked, dnd_clean)
+		SELECT $1, uuidv7_floor(now() + i * interval '1 ms'), $2, (9800000000 + i)::text, sha256(i::text::bytea), '0000', true, true
+		FROM generate_series(1, 1000) i`, tenant, campaign)
+	require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+		now := time.Now()
+		claimed, err := tx.Q.LeadsClaimFresh(t.Context(), db.LeadsClaimFreshParams{
+			TenantID: tenant, CampaignID: campaign, Now: now, Until: now.Add(time.Minute), Claimant: "pacer:1", Batch: 50,
+		})
+		require.NoError(t, err)
+		require.Len(t, claimed, 50)
+		updated, inNoIndex := hot(t, tx, "leads")
+		require.Equal(t, 50, updated)
+		require.Greater(t, inNoIndex, 25)
+		return nil
+	}))
+}
+
+// What is counted again and again is written in no index, nor is a session's start.
+func TestCountsAreWrittenInPlace(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.Tenant(t, st)
+	campaign := storetest.Campaign(t, st, tenant, nil)
+	for _, table := range []struct{ name, fill, change string }{
+		{"campaign_counts", "(tenant_id, campaign_id, figure, n) SELECT $1, $2, 'f' || i, 1", "n = n + 1"},
+		{"call_counts", "(tenant_id, campaign_id, agent_id, direction, status, disposition, n) SELECT $1, $2, gen_random_uuid(), 'd', 's', i::text, 1", "n = n + 1"},
+		{"call_totals", "(tenant_id, campaign_id, agent_id, direction, status, n) SELECT $1, $2, gen_random_uuid(), 'd', i::text, 1", "n = n + 1"},
+		{"ai_sessions", "(tenant_id, voice_agent_id, id, call_id, ws_url) SELECT $1, $2, gen_random_uuid(), gen_random_uuid(), 'ws://x' || i", "opened_at = now()"},
+	} {
+		storetest.Exec(t, st, tenant, "INSERT INTO "+table.name+" "+table.fill+" FROM generate_series(1, 400) i", tenant, campaign)
+		require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+			_, err := tx.Pgx().Exec(t.Context(), "UPDATE "+table.name+" SET "+table.change+" WHERE tableoid = $1::text::regclass AND ctid IN (SELECT ctid FROM "+table.name+
+				" WHERE tenant_id = $2 ORDER BY ctid LIMIT 40)", table.name, tenant)
+			require.NoError(t, err)
+			updated, inNoIndex := hot(t, tx, table.name)
+			require.Equal(t, 40, updated)
+			require.Greater(t, inNoIndex, 20, table.name)
+			return nil
+		}))
+	}
+}
+
+// A tenant that is deleted leaves nothing of those of its tables that name it by no foreign key.
 func TestUnitsGoWithTheirTenant(t *testing.T) {
 	t.Parallel()
 	st := storetest.New(t)
 	tenant, other := storetest.Tenant(t, st), storetest.Tenant(t, st)
 	for _, owner := range []uuid.UUID{tenant, other} {
 		call := storetest.OpenCall(t, st, owner, nil, nil, nil)
-		storetest.Exec(t, st, owner, "INSERT INTO held_events (tenant_id, id, type, call_id, data, created_at) VALUES ($1, $2, 'x', $2, '{}', now())", owner, call)
+		for _, row := range []string{
+			"held_events (tenant_id, id, type, call_id, data, created_at) VALUES ($1, $2, 'x', $2, '{}', now())",
+			"recordings (tenant_id, id, call_id) VALUES ($1, $2, $2)",
+			"recordings_due (tenant_id, call_id, node) VALUES ($1, $2, 'n')",
+			"ai_sessions (tenant_id, id, call_id, voice_agent_id, ws_url) VALUES ($1, $2, $2, $2, 'ws://x')",
+			"ai_session_logs (tenant_id, session_id, id, at, source, type) VALUES ($1, $2, $2, now(), 's', 't')",
+			"callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at) VALUES ($1, $2::uuid::text, $2, $2, 'j', 's', now())",
+		} {
+			storetest.Exec(t, st, owner, "INSERT INTO "+row, owner, call)
+		}
 	}
 	require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.Pgx().Exec(t.Context(), "DELETE FROM tenants WHERE id = $1", tenant)
 		return err
 	}))
-	for _, table := range []string{"live_calls", "held_events"} {
-		require.Equal(t, 1, storetest.Count(t, st, "SELECT count(*) FROM "+table))
+	for _, table := range []string{
+		"live_calls", "held_events", "recordings", "recordings_due", "ai_sessions", "ai_session_logs", "callback_tokens",
+	} {
+		require.Equal(t, 1, storetest.Count(t, st, "SELECT count(*) FROM "+table), table)
 	}
 }

@@ -33,6 +33,7 @@ func fill(t *testing.T, st *store.Store, tenantID uuid.UUID, number string) {
 	exec(`INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, trunk_id, node) VALUES ($1, $2, $3, 'transfer', $4, 'n')`, call, trunk)
 	exec(`INSERT INTO held_events (tenant_id, id, type, call_id, data, created_at) VALUES ($1, $2, 'x', $3, '{}', now())`, call)
 	exec(`INSERT INTO recordings (tenant_id, id, call_id) VALUES ($1, $2, $3)`, call)
+	exec(`INSERT INTO recordings_due (tenant_id, call_id, node) VALUES ($1, $2, 'n')`)
 	exec(`INSERT INTO recording_access (tenant_id, id, call_id, recording_id, accessor, method) VALUES ($1, $2, $3, $3, 'x', 'stream')`, call)
 	exec(`INSERT INTO audit (tenant_id, id, at, actor, action) VALUES ($1, $2, now(), 'user:1', 'user.updated')`)
 	exec(`INSERT INTO idempotent_requests (tenant_id, environment, key, scope) VALUES ($1, 'live', $2::uuid::text, 'call ' || $3::uuid)`, call)
