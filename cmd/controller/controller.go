@@ -442,14 +442,23 @@ func (c *Controller) stop(ctx context.Context) error {
 	return errors.Join(
 		drained,
 		limited(httpCloseLimit, c.http.Close),
-		limited(jobsCloseLimit, c.library.Stop),
-		limited(jobsCloseLimit, c.jobs.Stop),
+		limited(jobsCloseLimit, c.stopJobs),
 		limited(jobsCloseLimit, c.webhooks.Stop),
 		limited(jobsCloseLimit, c.reports.Stop),
 		limited(mediaCloseLimit, c.calls.Close),
 		limited(mediaCloseLimit, c.media.Close),
 		c.release(),
 	)
+}
+
+// stopJobs ends River's workers and those of recordings at the same time.
+func (c *Controller) stopJobs(ctx context.Context) error {
+	var recordings error
+	var busy sync.WaitGroup
+	busy.Go(func() { recordings = c.library.Stop(ctx) })
+	err := c.jobs.Stop(ctx)
+	busy.Wait()
+	return errors.Join(err, recordings)
 }
 
 // release closes what New opened.

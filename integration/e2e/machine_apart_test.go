@@ -185,7 +185,7 @@ func TestVanishedHost(t *testing.T) {
 	require.Zero(t, p.count(t, "SELECT count(*) FROM calls WHERE node = 'host-1' AND end_time IS NULL"))
 	lost := p.count(t, "SELECT count(*) FROM calls WHERE hangup_cause = 'HOST_LOST'")
 	require.GreaterOrEqual(t, lost, stay)
-	require.Equal(t, lost, p.count(t, `SELECT count(*) FROM events e JOIN calls c ON e.data->>'call_id' = c.id::text
+	require.Equal(t, lost, p.count(t, `SELECT count(*) FROM events e JOIN calls c ON e.call_id = c.id
 		WHERE e.type = 'call.ended' AND c.hangup_cause = 'HOST_LOST'`), "each end is told once")
 	require.Zero(t, p.count(t, `SELECT count(*) FROM leads l JOIN calls c ON c.tenant_id = l.tenant_id AND c.id = l.last_call_id
 		WHERE c.node = 'host-1' AND lead_status(l.status, l.claimed_by) IN ('dialing', 'connected')`))

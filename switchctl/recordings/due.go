@@ -162,7 +162,7 @@ func (d *due) attempt(ctx context.Context, r store.DueRecording) (err error) {
 
 // handOver makes a job of one, which is tried again in a while, or at once to be given up.
 func (d *due) handOver(r store.DueRecording, now bool) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.working), handOverTime)
+	ctx, cancel := context.WithTimeout(d.working, handOverTime)
 	defer cancel()
 	opts := &river.InsertOpts{Queue: queueOf(d.node)}
 	if !now {
