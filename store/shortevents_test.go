@@ -136,3 +136,35 @@ func TestShortEventsAreDeliveredAndMasked(t *testing.T) {
 	}))
 	require.Equal(t, []string{"••••3210"}, storetest.Query[string](t, st, tenant, "SELECT data ->> 'to' FROM events"))
 }
+
+// What CHANGELOG.md says for a way back to the version before gives every event its whole data.
+func TestShortEventsAreWholeAgainForTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	st.ShortEvents(true)
+	tenant, call := storetest.Tenant(t, st), storetest.NewID(t)
+	at := store.Moment(time.Now())
+	id := emit(t, st, store.Event{
+		TenantID: tenant, Type: store.EventCallDispositionSet, At: at, CallID: &call,
+		Data: map[string]any{"call_id": call, "disposition": "sold", "source": "agent", "notes": nil, "set_at": at},
+	})
+	require.Equal(t, []string{`{"": ["sold"]}`}, storetest.Query[string](t, st, tenant, "SELECT data::text FROM events"))
+	conn, err := st.Pool().Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	for _, table := range []string{"events", "held_events"} {
+		for _, statement := range []string{
+			"SELECT set_config('app.system', 'on', false)",
+			"UPDATE " + table + " SET data = event_data(type, call_id, campaign_id, created_at, data) WHERE data ? '' AND id >= uuidv7_floor(now() - interval '7 days')",
+			"SELECT set_config('app.system', '', false)",
+		} {
+			_, err := conn.Exec(t.Context(), statement)
+			require.NoError(t, err)
+		}
+	}
+	var data map[string]any
+	require.NoError(t, json.Unmarshal([]byte(storetest.Query[string](t, st, tenant, "SELECT data::text FROM events WHERE id = $1", id)[0]), &data))
+	require.Equal(t, map[string]any{
+		"call_id": call.String(), "disposition": "sold", "source": "agent", "notes": nil, "set_at": at.Format(time.RFC3339Nano),
+	}, data)
+}
