@@ -168,7 +168,7 @@ func TestHostDeadFor40Minutes(t *testing.T) {
 
 	require.Equal(t, 20, storetest.Count(t, st, "SELECT count(*) FROM calls WHERE end_time = $1 AND answer_time = $2", died, answered))
 	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM live_calls"))
-	require.Equal(t, 20, storetest.Count(t, st, "SELECT count(*) FROM events WHERE type = 'call.ended' AND data -> 'talk_duration_s' = '69'"))
+	require.Equal(t, 20, storetest.Count(t, st, "SELECT count(*) FROM events WHERE type = 'call.ended' AND event_data(type, call_id, campaign_id, created_at, data) -> 'talk_duration_s' = '69'"))
 	for _, id := range calls {
 		at, err := os.Stat(c.recordPath(id))
 		require.NoError(t, err)
