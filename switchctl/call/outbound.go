@@ -29,12 +29,13 @@ func (c *Controller) serveSocket(ctx context.Context, conn *esl.Conn) {
 		c.log.WarnContext(ctx, "outbound ESL handshake failed", "error", err)
 		return
 	}
-	if !c.known(ctx, ev.UUID()) {
+	callID := ev.Var("rm_call_id")
+	a := c.registry.find(ev.UUID(), callID)
+	shown := a != nil && ev.UUID() == a.channel && a.aliveAt.Load() > 0 // by the switch's own events: a callee who has answered doesn't wait for more
+	if !shown && !c.known(ctx, ev.UUID()) {
 		c.log.WarnContext(ctx, "outbound socket refused: the switch has no such channel", "channel", ev.UUID())
 		return
 	}
-	callID := ev.Var("rm_call_id")
-	a := c.registry.find(ev.UUID(), callID)
 	switch {
 	case a != nil && ev.UUID() == a.channel:
 	case a != nil:
