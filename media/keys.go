@@ -87,7 +87,7 @@ func (ks *keys) playKeys() bool {
 	case dtmf.StepRest:
 		frame := ks.sh.pcm[:ks.leg.media.Rate/dsp.FramesPerSecond]
 		clear(frame)
-		ks.tx.transmit(frame, false)
+		ks.tx.transmit(frame)
 	}
 	ks.tx.talking = false
 	ks.tx.endFrame()

@@ -75,6 +75,3 @@ func (s *Session) endLeg(cause string) {
 		l.Hangup(cause)
 	}
 }
-
-// LegBridged says that the switch has bridged the session's leg with the caller: what is sent to it is heard.
-func (s *Session) LegBridged() { s.post(s.port.leg.listens) }

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"time"
 
 	pion "github.com/pion/rtp"
 
@@ -67,7 +66,9 @@ type portLeg struct {
 	move      move
 	lastRTP   int64
 	silent    bool  // LegSilent was reported
-	speakAt   int64 // when we begin to send, unless the switch reads the leg before; 0 from then on
+	waits     bool  // the leg was not heard yet
+	primed    bool  // silence was sent ahead of the first word
+	speakAt   int64 // when we begin to speak
 }
 
 // fromCaller takes the caller's audio to the AI, the recording and whoever else listens.
@@ -207,19 +208,6 @@ func assemble(k *portCore) *port {
 	return p
 }
 
-// speakLimit is how long we wait for a sign that the switch reads a leg before we send. It begins to with the bridge: what it gets before waits,
-// and reaches the caller in a burst, or late for the whole call (two packets, 40 ms, seen on FreeSWITCH). That it has bridged tells it, or the
-// leg's first packet, which FreeSWITCH sends 50 ms after its CHANNEL_BRIDGE.
-const speakLimit = int64(500 * time.Millisecond)
-
-// listens notes that the switch reads the leg: the first word can leave.
-func (l *portLeg) listens() {
-	if l.up && l.speakAt != 0 {
-		l.speakAt = 0
-		l.sh.heard = append(l.sh.heard, l.port)
-	}
-}
-
 // samplesAt is a moment's position in the recording.
 func (rg *recording) samplesAt(mono int64) int64 { return (mono - rg.recStart) / dsp.SampleNS }
 
@@ -238,7 +226,7 @@ func (l *portLeg) setLeg(m sip.Media, now int64) {
 		l.tx.queue.DropTail()
 		l.tx.extra.forget()
 		l.rec.playPos = 0
-		l.speakAt = now + speakLimit
+		l.waits, l.primed, l.speakAt = true, false, now+speakLimit
 		l.rx.resetCaller()
 		l.ctl.peer, l.ctl.heardFrom = netio.Peer{}, netip.AddrPort{}
 		l.ctl.Begin(now, m.Remote.Addr(), l.stats.PacketsOut, l.tx.seq)

@@ -57,7 +57,10 @@ func (l *portLeg) packet(b []byte, from netip.AddrPort, at int64) {
 	l.sh.tally.packetsIn++
 	l.arrived(from, at)
 	l.lastRTP, l.silent = at, false
-	l.listens()
+	if l.waits {
+		l.waits = false
+		l.isRead(at, 0)
+	}
 	if !l.media.Dir.Recv {
 		return
 	}

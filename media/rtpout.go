@@ -49,10 +49,9 @@ func (tx *toCaller) play(due int64) {
 	// 5. Recording, at the time at which it is heard.
 	tx.rec.record(frame, heard && (n > 0 || tx.talking || tx.ai.reconnecting) || extra && tx.leg.media.Dir.Send)
 	// 6. To the leg, encoded, in its packets.
-	start := sounds && !tx.talking
 	tx.talking = sounds
 	if tx.leg.media.Dir.Send && tx.leg.media.Remote.Port() != 0 {
-		tx.transmit(frame, start)
+		tx.transmit(frame)
 	}
 	tx.endFrame()
 	if tx.wire != nil {
@@ -77,19 +76,20 @@ func (tx *toCaller) advanceClock(due int64) {
 	tx.count = tx.sh.count
 }
 
-// transmit sends a frame of the leg's rate in its codec.
-func (tx *toCaller) transmit(frame []int16, marker bool) {
+// transmit sends a frame of the leg's rate in its codec. The marker is never set: silence is sent, too (RFC 3551 section 4.1), and FreeSWITCH drops a
+// packet of audio that has it (switch_rtp.c, read_rtp_packet: it flushes what it has read).
+func (tx *toCaller) transmit(frame []int16) {
 	ts := tx.ts
-	for piece := tx.leg.media.Rate * tx.leg.media.PacketMS() / 1000; len(frame) > 0; marker = false {
+	for piece := tx.leg.media.Rate * tx.leg.media.PacketMS() / 1000; len(frame) > 0; {
 		n := min(piece, len(frame))
-		tx.sendPacket(frame[:n], ts, marker)
+		tx.sendPacket(frame[:n], ts)
 		ts += uint32(n)
 		frame = frame[n:]
 	}
 }
 
-func (tx *toCaller) sendPacket(pcm []int16, ts uint32, marker bool) {
-	b := tx.header(tx.leg.media.PT, ts, marker)
+func (tx *toCaller) sendPacket(pcm []int16, ts uint32) {
+	b := tx.header(tx.leg.media.PT, ts, false)
 	at := len(b)
 	switch tx.leg.media.Codec {
 	case rtp.PCMU:

@@ -50,7 +50,7 @@ type shard struct {
 	poll  *netio.Poller
 	byFD  []*port // by descriptor
 	ports [slots][]*port
-	heard []*port            // whose leg the switch has just begun to read
+	opens []*port            // who is about to speak for the first time
 	held  map[*port]struct{} // ports whose socket may hold bytes that the poller can't tell of
 	rd    netio.Reader
 	buf   []byte
@@ -173,10 +173,15 @@ func (sh *shard) step(now, due int64) {
 	}
 }
 
-// beginSpeaking lets the sessions speak whose leg the switch has just begun to read, and keeps them in this slot: the caller hears the first word up to
-// 20 ms sooner. A slot that has many already takes no more; they wait for their own.
+// beginSpeaking lets the sessions speak whose time has come, and keeps them in this slot: the caller hears the first word up to 20 ms sooner. A slot that
+// has many already takes no more; they wait for their own.
 func (sh *shard) beginSpeaking(now, due int64) {
-	for _, p := range sh.heard {
+	later := sh.opens[:0]
+	for _, p := range sh.opens {
+		if p.leg.up && now < p.leg.speakAt {
+			later = append(later, p)
+			continue
+		}
 		if p.slot == sh.slot || !p.leg.up || len(sh.ports[sh.slot]) > len(sh.ports[p.slot])+slotSlack || !sh.unslot(p) {
 			continue
 		}
@@ -184,8 +189,8 @@ func (sh *shard) beginSpeaking(now, due int64) {
 		sh.ports[p.slot] = append(sh.ports[p.slot], p)
 		sh.guard(p, func() { p.tick(now, due) })
 	}
-	clear(sh.heard)
-	sh.heard = sh.heard[:0]
+	clear(sh.opens[len(later):])
+	sh.opens = later
 }
 
 // Read takes the input of this slot's sessions, or that of the others.

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"bytes"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/ringmaster/ringmaster/media/rtp"
 	"github.com/ringmaster/ringmaster/media/sip"
@@ -35,62 +37,130 @@ func TestLeastLoadedShard(t *testing.T) {
 	require.Equal(t, 1, took(0), "where a session has ended")
 }
 
-// The first word leaves in the slot in which the leg is first heard or said to be bridged, and the session stays there, unless the slot is crowded.
-func TestFirstWordLeavesAtOnce(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		sign string
-		give func(t *testing.T, r *portRig)
-	}{
-		{"heard", func(t *testing.T, r *portRig) {
-			t.Helper()
-			b, err := (&pion.Header{Version: 2, SSRC: 7}).Marshal()
-			require.NoError(t, err)
-			to := netio.NewPeer(r.p.s.rtpAddr)
-			require.NoError(t, r.caller.Send(append(b, make([]byte, dsp.FrameSamples)...), &to))
-		}},
-		{"bridged", func(_ *testing.T, r *portRig) {
-			r.p.s.LegBridged()
-			r.p.sh.drain()
-		}},
-	} {
-		for ahead := range slots {
-			t.Run(fmt.Sprintf("%s, %d slots before its own", tc.sign, ahead), func(t *testing.T) {
-				t.Parallel()
-				firstWord(t, ahead, tc.give)
-			})
-		}
-	}
-}
-
-func firstWord(t *testing.T, ahead int, give func(t *testing.T, r *portRig)) {
+// opening is a session whose AI has spoken at once, and whose leg is up, but was not heard yet; its own slot is so many ahead.
+func opening(t *testing.T, ahead int) *portRig {
 	t.Helper()
 	r := newPortRig(t, eightKHz())
 	sh := r.p.sh
-	r.p.s.LegBridged()
-	sh.drain() // it tells of no leg that is still to come
 	r.connect()
-	r.send(aiAudio(make([]int16, dsp.FrameSamples)))
+	r.send(aiAudio(dsptest.Tone(1000, dsp.SampleRate, dsp.SampleRate)))
 	r.p.leg.setLeg(sip.Media{Remote: r.caller.Local, Codec: rtp.PCMU, Rate: dsp.SampleRate, Dir: sip.Direction{Send: true, Recv: true}}, r.now)
 	for range 2 * slots {
-		sh.step(r.now, r.now)
-		r.now += slotNS
-		require.Empty(t, r.heard(), "before there is a sign")
+		r.pass()
+		require.Empty(t, r.packets(), "before the leg is heard")
 	}
 	sh.slot = (r.p.slot + slots - ahead) % slots
-	now := sh.slot
-	give(t, r)
-	sh.step(r.now, r.now)
-	require.Len(t, r.heard(), dsp.FrameSamples, "one frame, in the same slot")
-	require.Equal(t, now, r.p.slot)
-	for range slots - 1 {
-		r.now += slotNS
-		sh.step(r.now, r.now)
-		require.Empty(t, r.heard())
-	}
+	return r
+}
+
+// pass lets a slot pass.
+func (r *portRig) pass() {
+	r.p.sh.step(r.now, r.now)
 	r.now += slotNS
-	sh.step(r.now, r.now)
-	require.Len(t, r.heard(), dsp.FrameSamples, "20 ms later the next")
+}
+
+// hears sends the leg's first packet.
+func (r *portRig) hears() {
+	b, err := (&pion.Header{Version: 2, SSRC: 7}).Marshal()
+	require.NoError(r.t, err)
+	to := netio.NewPeer(r.p.s.rtpAddr)
+	require.NoError(r.t, r.caller.Send(append(b, make([]byte, dsp.FrameSamples)...), &to))
+}
+
+// requirePrimed: silence is sent, and after so many slots the first word, then a frame each 20 ms, of one stream.
+func (r *portRig) requirePrimed(after int) {
+	r.t.Helper()
+	r.pass()
+	sent := r.packets()
+	require.Len(r.t, sent, primeFrames)
+	for _, pk := range sent {
+		require.Empty(r.t, bytes.Trim(pk.p, "\xff"), "silence")
+	}
+	for range after - 1 {
+		r.pass()
+		require.Empty(r.t, r.packets())
+	}
+	r.requireSpeaks(sent[primeFrames-1])
+}
+
+// requireSpeaks: in this slot and each fourth there is a frame of the word, behind the packet before.
+func (r *portRig) requireSpeaks(last heardPacket) {
+	r.t.Helper()
+	for n := range 3 * slots {
+		r.pass()
+		sent := r.packets()
+		if n%slots != 0 {
+			require.Empty(r.t, sent)
+			continue
+		}
+		require.Len(r.t, sent, 1)
+		require.NotEmpty(r.t, bytes.Trim(sent[0].p, "\xff"))
+		require.Equal(r.t, last.h.SequenceNumber+1, sent[0].h.SequenceNumber)
+		require.EqualValues(r.t, dsp.FrameSamples, sent[0].h.Timestamp-last.h.Timestamp)
+		last = sent[0]
+	}
+}
+
+// The first word leaves behind some silence, in the slot after the one in which the leg is first heard, and the session stays there, unless it is crowded.
+func TestFirstWordLeavesAtOnce(t *testing.T) {
+	t.Parallel()
+	for ahead := range slots {
+		t.Run(fmt.Sprintf("%d slots before its own", ahead), func(t *testing.T) {
+			t.Parallel()
+			r := opening(t, ahead)
+			r.hears()
+			r.requirePrimed(1)
+		})
+	}
+}
+
+// A switch that tells of its bridge reads a leg 20 ms later; one that is heard meanwhile reads it already.
+func TestFirstWordOfABridgedLeg(t *testing.T) {
+	t.Parallel()
+	for ahead := range slots {
+		t.Run(fmt.Sprintf("%d slots before its own", ahead), func(t *testing.T) {
+			t.Parallel()
+			r := opening(t, ahead)
+			r.p.s.LegBridged()
+			r.p.sh.drain()
+			r.p.s.LegBridged()
+			r.p.sh.drain()
+			r.requirePrimed(int(bridgeWait / slotNS))
+			r.p.s.LegBridged()
+			r.p.sh.drain()
+			r.hears()
+			r.pass()
+			require.LessOrEqual(t, len(r.packets()), 1, "nothing more once it has spoken")
+		})
+	}
+	t.Run("heard meanwhile", func(t *testing.T) {
+		t.Parallel()
+		r := opening(t, 2)
+		r.p.s.LegBridged()
+		r.p.sh.drain()
+		r.pass()
+		sent := r.packets()
+		require.Len(t, sent, primeFrames)
+		r.hears()
+		r.requireSpeaks(sent[primeFrames-1])
+	})
+	t.Run("without a leg", func(t *testing.T) {
+		t.Parallel()
+		r := newPortRig(t, eightKHz())
+		r.p.s.LegBridged()
+		r.p.sh.drain()
+		r.pass()
+		require.Empty(t, r.packets())
+	})
+	t.Run("neither heard nor bridged", func(t *testing.T) {
+		t.Parallel()
+		r := opening(t, 0)
+		r.now += speakLimit - 2*slots*slotNS
+		for range slots {
+			r.pass()
+		}
+		require.Len(t, r.packets(), 1)
+	})
 }
 
 func TestCrowdedSlotTakesNoMore(t *testing.T) {
@@ -100,10 +170,10 @@ func TestCrowdedSlotTakesNoMore(t *testing.T) {
 	sh, own := r.p.sh, r.p.slot
 	sh.slot = (own + 1) % slots
 	sh.ports[sh.slot] = make([]*port, 2+slotSlack)
-	sh.heard = []*port{r.p}
+	sh.opens = []*port{r.p}
 	sh.beginSpeaking(r.now, r.now)
 	require.Equal(t, own, r.p.slot)
-	require.Empty(t, sh.heard)
+	require.Empty(t, sh.opens)
 	sh.ports[sh.slot] = nil
 }
 

@@ -39,13 +39,15 @@ type twilioFrame struct {
 type twilioBot struct {
 	url   string
 	conns chan *twilioConn
+	first []byte // μ-law; what it says as soon as a stream starts
 }
 
 // twilioConn is one of its streams.
 type twilioConn struct {
-	ws   *websocket.Conn
-	head http.Header
-	over chan struct{} // closed when the stream has ended
+	ws    *websocket.Conn
+	first []byte
+	head  http.Header
+	over  chan struct{} // closed when the stream has ended
 
 	mu     sync.Mutex
 	frames []twilioFrame
@@ -61,7 +63,7 @@ func newTwilioBot(t *testing.T) *twilioBot {
 		if err != nil {
 			return
 		}
-		c := &twilioConn{ws: ws, head: r.Header, over: make(chan struct{}), ear: tone.NewListener(dsp.SampleRate, nil)}
+		c := &twilioConn{ws: ws, first: b.first, head: r.Header, over: make(chan struct{}), ear: tone.NewListener(dsp.SampleRate, nil)}
 		b.conns <- c
 		c.read()
 	}))
@@ -95,6 +97,10 @@ func (c *twilioConn) read() {
 		}
 		c.frames = append(c.frames, f)
 		c.mu.Unlock()
+		if f.Event == "start" && c.first != nil {
+			payload := map[string]string{"payload": base64.StdEncoding.EncodeToString(c.first)}
+			_ = c.ws.WriteJSON(map[string]any{"event": twilio.EventMedia, "streamSid": f.StreamSid, "media": payload}) // a closed socket's end is read
+		}
 	}
 }
 

@@ -140,13 +140,13 @@ func (ch *bridging) join(b *channel) {
 	}
 	tie(ch.channel, b, bp, "originator")
 	tie(b, ch.channel, ap, "originatee")
+	bridgeMedia(ch.media, b.media)
 	ch.events.emitWith("CHANNEL_BRIDGE", bridgeIDs(ch.channel, b), nil)
 	for _, pair := range [][2]*channel{{ch.channel, b}, {b, ch.channel}} {
 		pair[0].setAll([]header{{"bridge_channel", pair[1].name}, {"bridge_uuid", pair[1].uuid}})
 	}
 	ch.rec.retrainRecordings()
 	b.rec.retrainRecordings()
-	bridgeMedia(ch.media, b.media)
 	ch.confirm(true)
 	b.bridge.confirm(true)
 }

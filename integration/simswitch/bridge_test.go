@@ -1,6 +1,7 @@
 package simswitch
 
 import (
+	"encoding/binary"
 	"net"
 	"os"
 	"path/filepath"
@@ -456,9 +457,14 @@ func TestHopDelay(t *testing.T) {
 		a.mu.Unlock()
 		packet := make([]byte, rtpHeader+frameSamples)
 		packet[0] = 0x80
-		before, sent := m.count(), time.Now()
-		_, err := a.rtp.WriteTo(packet, net.UDPAddrFromAddrPort(remote))
-		require.NoError(t, err)
+		before := m.count()
+		var sent time.Time
+		for n := range uint32(3) { // the first two are thrown away
+			binary.BigEndian.PutUint32(packet[4:], n*frameSamples)
+			sent = time.Now()
+			_, err := a.rtp.WriteTo(packet, net.UDPAddrFromAddrPort(remote))
+			require.NoError(t, err)
+		}
 		require.Eventually(t, func() bool { return m.count() > before }, 20*time.Second, time.Millisecond)
 		if hop > 0 {
 			require.Greater(t, time.Since(sent), hop-10*time.Millisecond)

@@ -99,6 +99,7 @@ type mediaPort struct {
 	digits    []digitOut
 	eventTS   uint32 // of the telephone-event being received
 	eventSeen bool
+	reading   reading
 	recorders []*recorder
 	spies     []*spy  // in the order in which they began
 	bugs      int     // recorders and spies so far
@@ -256,6 +257,10 @@ func (m *mediaPort) receive(b []byte, from netip.AddrPort, now time.Time) {
 		return
 	}
 	if pt != uint8(codecPCMU) && pt != uint8(codecPCMA) {
+		m.mu.Unlock()
+		return
+	}
+	if !m.reading.takes(ts, b[1]&0x80 != 0) {
 		m.mu.Unlock()
 		return
 	}
@@ -418,6 +423,8 @@ func (m *mediaPort) send(pt uint8, payload []byte, ts uint32, marker bool, now t
 
 // bridgeMedia lets a's audio go to b and b's to a.
 func bridgeMedia(a, b *mediaPort) {
+	a.flushReading()
+	b.flushReading()
 	a.relayTo(b)
 	b.relayTo(a)
 }
