@@ -44,6 +44,7 @@ type call struct {
 	mu       sync.Mutex // guards what follows
 	report   Report
 	stream   *stream
+	taping   bool       // the stream is to be taped from its beginning
 	local    sip.Header // From of our requests
 	remote   sip.Header // To of our requests
 	target   sip.Uri
@@ -97,6 +98,9 @@ func (c *call) openStream(spec voiceSpec) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.taping = c.taping
 	c.stream = st
 	return nil
 }

@@ -38,17 +38,21 @@ func (st *stream) keep(ts uint32, at time.Time, pcm []int16) {
 	st.tape = append(st.tape, Taped{At: at, Timestamp: ts, PCM: b})
 }
 
-// Tape gives what a live call has heard since it was asked first, a minute at most, and begins anew.
+// Tape gives what a call has heard since it was asked first, a minute at most, and begins anew. One that rings is taped from its answer on.
 func (s *Server) Tape(key string) ([]Taped, error) {
 	c, err := s.find(key)
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	st := c.stream
-	c.mu.Unlock()
-	if st == nil {
+	switch {
+	case c.over:
 		return nil, ErrUnknownCall
+	case st == nil:
+		c.taping = true
+		return []Taped{}, nil
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
