@@ -248,6 +248,7 @@ WITH up AS (
     $9
   FROM up JOIN live_calls u ON u.tenant_id = $1 AND u.unit_id = $2 AND u.kind = 'call' AND u.voice_agent_id = $4
   WHERE NOT EXISTS (SELECT FROM ai_sessions s WHERE s.tenant_id = $1 AND s.call_id = $2 AND s.status = 'active')
+  ON CONFLICT DO NOTHING
   RETURNING tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_hash, started_at, ended_at, metadata, opened_at, parameters
 ), token AS (
   INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at, created_at)
@@ -290,7 +291,8 @@ type SessionBeginRow struct {
 }
 
 // SessionBegin writes a session and its token in one statement where nothing has to be asked before: the call is up, has no other session, and holds
-// a unit of the voice agent. Else no row comes back, and nothing is written.
+// a unit of the voice agent. Else no row comes back, and nothing is written. A session that was committed while this waited for the call's row is in
+// no snapshot of it, and is a conflict.
 func (q *Queries) SessionBegin(ctx context.Context, arg SessionBeginParams) (SessionBeginRow, error) {
 	row := q.db.QueryRow(ctx, sessionBegin,
 		arg.TenantID,

@@ -7,7 +7,8 @@ VALUES (@tenant_id, @id, @call_id, @voice_agent_id, sqlc.narg('external_agent_id
 RETURNING *;
 
 -- SessionBegin writes a session and its token in one statement where nothing has to be asked before: the call is up, has no other session, and holds
--- a unit of the voice agent. Else no row comes back, and nothing is written.
+-- a unit of the voice agent. Else no row comes back, and nothing is written. A session that was committed while this waited for the call's row is in
+-- no snapshot of it, and is a conflict.
 -- name: SessionBegin :one
 WITH up AS (
   SELECT FROM calls c WHERE c.tenant_id = @tenant_id AND c.id = @call_id /* month of c.id */ AND c.status NOT IN ('completed', 'failed') FOR UPDATE
@@ -17,6 +18,7 @@ WITH up AS (
     sqlc.narg('parameters')
   FROM up JOIN live_calls u ON u.tenant_id = @tenant_id AND u.unit_id = @call_id AND u.kind = 'call' AND u.voice_agent_id = @voice_agent_id
   WHERE NOT EXISTS (SELECT FROM ai_sessions s WHERE s.tenant_id = @tenant_id AND s.call_id = @call_id AND s.status = 'active')
+  ON CONFLICT DO NOTHING
   RETURNING *
 ), token AS (
   INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at, created_at)
