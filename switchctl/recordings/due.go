@@ -20,6 +20,8 @@ import (
 const (
 	// dueEvery is how often a node looks for recordings that are due and of which it wasn't told.
 	dueEvery = time.Minute
+	// dueAgain is how soon it does so again while there are more than it takes at a time.
+	dueAgain = time.Second
 	// dueWaiting bounds those that wait for a worker; further ones are found by looking.
 	dueWaiting = 1000
 	// handOverTime bounds making a job of one.
@@ -123,7 +125,11 @@ func (d *due) look() {
 		for _, r := range rows {
 			d.add(store.DueRecording(r))
 		}
-		if retry.Pause(d.taking, dueEvery) != nil {
+		pause := dueEvery
+		if len(rows) == dueWaiting {
+			pause = dueAgain
+		}
+		if retry.Pause(d.taking, pause) != nil {
 			return
 		}
 	}

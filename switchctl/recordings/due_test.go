@@ -219,3 +219,13 @@ func TestDueRecordingsBecomeJobs(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, jobs.Stop(context.WithoutCancel(t.Context()))) })
 	b.await(t, b.call, StatusReady)
 }
+
+// TestABacklogIsProcessedWithoutAPause: one that is longer than what waits at a time isn't worked by a thousand a minute.
+func TestABacklogIsProcessedWithoutAPause(t *testing.T) {
+	t.Parallel()
+	b := setup(t, onDisk(t))
+	storetest.Exec(t, b.st, b.tenant, "INSERT INTO recordings_due (tenant_id, call_id, node) SELECT $1, gen_random_uuid(), 'host.1' FROM generate_series(1, $2)",
+		b.tenant, dueWaiting+50)
+	b.start(t)
+	require.Eventually(t, func() bool { return b.due(t) == 0 }, dueEvery/2, 10*time.Millisecond)
+}
