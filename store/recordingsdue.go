@@ -9,8 +9,11 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-// DueRecording is a finished recording that is to be processed.
-type DueRecording struct{ TenantID, CallID uuid.UUID }
+// DueRecording is a finished recording that is to be processed, and where its row stands.
+type DueRecording struct {
+	TenantID, CallID uuid.UUID
+	Place            string
+}
 
 // recordingWorkers are told of the recordings of their nodes that are due. The zero value is ready.
 type recordingWorkers struct {
@@ -47,6 +50,19 @@ func (t *Tx) RecordingDue(ctx context.Context, tenantID, callID uuid.UUID, node 
 	if tell == nil {
 		return false, nil
 	}
-	t.committed = append(t.committed, func() { tell(DueRecording{TenantID: tenantID, CallID: callID}) })
-	return true, t.Later(ctx, func(q *db.Queries) error { return q.RecordingDue(ctx, tenantID, callID, node) })
+	due := DueRecording{TenantID: tenantID, CallID: callID}
+	t.committed = append(t.committed, func() { tell(due) })
+	return true, t.Later(ctx, func(q *db.Queries) (err error) {
+		due.Place, err = q.RecordingDue(ctx, tenantID, callID, node)
+		return err
+	})
+}
+
+// RecordingDone tells that a recording is processed, or is to be by a job; false where somebody has told so before.
+func (t *Tx) RecordingDone(ctx context.Context, r DueRecording) (bool, error) {
+	n, err := t.Q.RecordingDoneAt(ctx, r.Place, r.TenantID, r.CallID)
+	if err == nil && n == 0 { // the table was written anew
+		n, err = t.Q.RecordingDone(ctx, r.TenantID, r.CallID)
+	}
+	return n > 0, err
 }

@@ -314,14 +314,30 @@ func (q *Queries) RecordingDone(ctx context.Context, tenantID uuid.UUID, callID 
 	return result.RowsAffected(), nil
 }
 
-const recordingDue = `-- name: RecordingDue :exec
-INSERT INTO recordings_due (tenant_id, call_id, node) VALUES ($1, $2, $3)
+const recordingDoneAt = `-- name: RecordingDoneAt :execrows
+DELETE FROM recordings_due WHERE ctid = CAST($1::text AS tid) AND tenant_id = $2 AND call_id = $3
 `
 
-// RecordingDue has a finished recording processed by the controller of its node, which it is told of after the commit.
-func (q *Queries) RecordingDue(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID, node string) error {
-	_, err := q.db.Exec(ctx, recordingDue, tenantID, callID, node)
-	return err
+// RecordingDoneAt is RecordingDone for one whose row stands at its place still: no other row is read, of which there may be many while an old snapshot
+// is open, or behind a host that is gone.
+func (q *Queries) RecordingDoneAt(ctx context.Context, place string, tenantID uuid.UUID, callID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, recordingDoneAt, place, tenantID, callID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const recordingDue = `-- name: RecordingDue :one
+INSERT INTO recordings_due (tenant_id, call_id, node) VALUES ($1, $2, $3) RETURNING ctid::text AS place
+`
+
+// RecordingDue has a finished recording processed by the controller of its node, which it is told of after the commit. It gives the row's place.
+func (q *Queries) RecordingDue(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID, node string) (string, error) {
+	row := q.db.QueryRow(ctx, recordingDue, tenantID, callID, node)
+	var place string
+	err := row.Scan(&place)
+	return place, err
 }
 
 const recordingTenants = `-- name: RecordingTenants :many
@@ -355,12 +371,13 @@ func (q *Queries) RecordingTenants(ctx context.Context) ([]RecordingTenantsRow, 
 }
 
 const recordingsDue = `-- name: RecordingsDue :many
-SELECT tenant_id, call_id FROM recordings_due WHERE node = $1 LIMIT $2
+SELECT tenant_id, call_id, ctid::text AS place FROM recordings_due WHERE node = $1 LIMIT $2
 `
 
 type RecordingsDueRow struct {
 	TenantID uuid.UUID
 	CallID   uuid.UUID
+	Place    string
 }
 
 // RecordingsDue lists what a node has yet to process, and needs the system's scope.
@@ -373,7 +390,7 @@ func (q *Queries) RecordingsDue(ctx context.Context, node string, batch int32) (
 	items := []RecordingsDueRow{}
 	for rows.Next() {
 		var i RecordingsDueRow
-		if err := rows.Scan(&i.TenantID, &i.CallID); err != nil {
+		if err := rows.Scan(&i.TenantID, &i.CallID, &i.Place); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

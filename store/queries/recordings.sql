@@ -39,17 +39,22 @@ WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'recording'
 UPDATE recordings SET status = 'processing'
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'recording';
 
--- RecordingDue has a finished recording processed by the controller of its node, which it is told of after the commit.
--- name: RecordingDue :exec
-INSERT INTO recordings_due (tenant_id, call_id, node) VALUES (@tenant_id, @call_id, @node);
+-- RecordingDue has a finished recording processed by the controller of its node, which it is told of after the commit. It gives the row's place.
+-- name: RecordingDue :one
+INSERT INTO recordings_due (tenant_id, call_id, node) VALUES (@tenant_id, @call_id, @node) RETURNING ctid::text AS place;
 
 -- RecordingDone tells that one is processed, or is to be by a job; of those whom the same one was given, to the first alone.
 -- name: RecordingDone :execrows
 DELETE FROM recordings_due WHERE tenant_id = @tenant_id AND call_id = @call_id;
 
+-- RecordingDoneAt is RecordingDone for one whose row stands at its place still: no other row is read, of which there may be many while an old snapshot
+-- is open, or behind a host that is gone.
+-- name: RecordingDoneAt :execrows
+DELETE FROM recordings_due WHERE ctid = CAST(@place::text AS tid) AND tenant_id = @tenant_id AND call_id = @call_id;
+
 -- RecordingsDue lists what a node has yet to process, and needs the system's scope.
 -- name: RecordingsDue :many
-SELECT tenant_id, call_id FROM recordings_due WHERE node = @node LIMIT @batch;
+SELECT tenant_id, call_id, ctid::text AS place FROM recordings_due WHERE node = @node LIMIT @batch;
 
 -- name: GetRecordingOfCall :one
 SELECT sqlc.embed(r), c.campaign_id, c.answer_time, c.end_time

@@ -161,7 +161,7 @@ func (d *due) attempt(ctx context.Context, r store.DueRecording) (err error) {
 		}
 	}()
 	return d.library.process(ctx, r.TenantID, r.CallID, func(tx *store.Tx) error {
-		_, err := tx.Q.RecordingDone(ctx, r.TenantID, r.CallID)
+		_, err := tx.RecordingDone(ctx, r)
 		return err
 	})
 }
@@ -175,11 +175,11 @@ func (d *due) handOver(r store.DueRecording, now bool) error {
 		opts.ScheduledAt = d.library.now().Add(retryDelay(1, rand.Float64()))
 	}
 	return d.library.store.InTenant(ctx, r.TenantID, func(tx *store.Tx) error {
-		n, err := tx.Q.RecordingDone(ctx, r.TenantID, r.CallID)
+		first, err := tx.RecordingDone(ctx, r)
 		if err != nil {
 			return err
 		}
-		if n == 0 {
+		if !first {
 			return errTaken
 		}
 		return tx.Enqueue(ctx, ProcessArgs{TenantID: r.TenantID, CallID: r.CallID}, opts)

@@ -229,3 +229,36 @@ func TestABacklogIsProcessedWithoutAPause(t *testing.T) {
 	b.start(t)
 	require.Eventually(t, func() bool { return b.due(t) == 0 }, dueEvery/2, 10*time.Millisecond)
 }
+
+// TestOneThatIsDoneReadsNoOtherRow, whoever told of it: many may stand there while an old snapshot is open. One whose row was moved is found.
+func TestOneThatIsDoneReadsNoOtherRow(t *testing.T) {
+	t.Parallel()
+	b := setup(t, onDisk(t))
+	b.node = "host.1"
+	var told []store.DueRecording
+	t.Cleanup(b.st.WorkRecordings(b.node, func(r store.DueRecording) { told = append(told, r) }))
+	b.recordOne(t)
+	b.recordOne(t)
+	var moved store.DueRecording
+	b.tx(t, func(tx *store.Tx) error {
+		rows, err := tx.Q.RecordingsDue(t.Context(), b.node, 2)
+		require.NoError(t, err)
+		require.Equal(t, []store.DueRecording{store.DueRecording(rows[0]), store.DueRecording(rows[1])}, told)
+		first, err := tx.RecordingDone(t.Context(), told[0])
+		require.NoError(t, err)
+		require.True(t, first)
+		var read int
+		require.NoError(t, tx.Pgx().QueryRow(t.Context(),
+			"SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relid = 'recordings_due'::regclass").Scan(&read))
+		require.Equal(t, 2, read, "those of the list")
+		moved = told[1]
+		moved.Place = told[0].Place
+		return nil
+	})
+	b.tx(t, func(tx *store.Tx) error {
+		first, err := tx.RecordingDone(t.Context(), moved)
+		require.True(t, first)
+		return err
+	})
+	require.Zero(t, b.due(t))
+}
