@@ -19,7 +19,8 @@ const (
 	ofRecording = "recording"
 )
 
-// shortMembers gives the members of the data of events of a type, in the order of their values; nil for those that are never short.
+// shortMembers gives the members of the data of events of a type, in the order of their values, of which a new one is the last; nil for those that are
+// never short.
 func shortMembers(t EventType) []shortMember {
 	const null = "null"
 	//nolint:exhaustive // those of each call

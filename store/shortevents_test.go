@@ -168,3 +168,29 @@ func TestShortEventsAreWholeAgainForTheVersionBefore(t *testing.T) {
 		"call_id": call.String(), "disposition": "sold", "source": "agent", "notes": nil, "set_at": at.Format(time.RFC3339Nano),
 	}, data)
 }
+
+// One that is masked as it stands, by a controller of the version before of a tenant that becomes strict, is masked as its whole data would be.
+func TestShortEventsAreMaskedAsTheyStand(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	for _, c := range []struct{ typ, short, path, want string }{
+		{"call.started", `["+919876543210", "+912250001000"]`, "{to}", "••••3210"},
+		{"call.started", `["+912250001000", "+919876543210", "inbound"]`, "{from}", "••••3210"},
+		{"call.started", `["+912250001000", "+919876543210", "inbound"]`, "{to}", "+912250001000"},
+		{"call.started", `[null, null, "inbound"]`, "{direction}", "inbound"},
+		{"call.started", `[]`, "{direction}", "outbound"},
+		{"ai_session.ended", `["x", "transferred", {"final": {"destination": "+919876543210"}}]`, "{metadata,final,destination}", "••••3210"},
+		{"ai_session.ended", `["x", "ended", {"final": null}]`, "{outcome}", "ended"},
+		{"ai_session.ended", `["x"]`, "{voice_agent_id}", "x"},
+		{"call.answered", `["machine"]`, "{answered_by_amd}", "machine"},
+	} {
+		data := `{"": ` + c.short + `}`
+		const whole = "event_data($1, NULL, NULL, '2026-11-27', "
+		var got string
+		var same bool
+		require.NoError(t, st.Pool().QueryRow(t.Context(), "SELECT coalesce("+whole+"mask_event($1, $2)) #>> $3::text[], ''), coalesce("+
+			whole+"mask_event($1, $2)) = mask_event($1, "+whole+"$2)), false)", c.typ, data, c.path).Scan(&got, &same))
+		require.Equal(t, c.want, got, "%s %s", c.typ, c.short)
+		require.True(t, same, "%s %s", c.typ, c.short)
+	}
+}
