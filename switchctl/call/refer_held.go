@@ -56,8 +56,7 @@ func (f *referrals) looked(ctx context.Context, m legFound) (state, error) {
 	case m.err != nil && m.up.refers(): // the switch refuses it, and bridges both
 		f.log.WarnContext(ctx, "reading the voice agent's leg failed, its REFER is refused", "error", m.err)
 		f.drop()
-		s.bridging = true
-		f.arm(timerLeg, s.sip.RingTimeout()+fs.OriginateSlack)
+		f.stillDialed()
 	case m.leg == nil && m.err == nil:
 		f.arm(timerLeg, legGone) // its end tells, and is on the way
 	default:
@@ -88,13 +87,21 @@ func (f *referrals) drop() bool {
 	return true
 }
 
-// lost: a socket has closed. It reports whether it is that of a caller who is held.
+// lost: a socket has closed. It reports whether it is that of a caller who is held. What the endpoint has done isn't known: whoever comes next is held, too.
 func (f *referrals) lost(sock socket) bool {
 	if f.held == nil || f.held.sock != sock {
 		return false
 	}
 	f.held = nil
+	f.stillDialed()
 	return true
+}
+
+// stillDialed takes the endpoint for one that is dialed: the caller is on no socket of ours.
+func (f *referrals) stillDialed() {
+	s := f.voice.ai
+	s.bridging = true
+	f.arm(timerLeg, s.sip.RingTimeout()+fs.OriginateSlack)
 }
 
 // pending reports whether a caller is on a socket of theirs with which nothing is done yet.
