@@ -66,7 +66,6 @@ type portLeg struct {
 	move      move
 	lastRTP   int64
 	silent    bool  // LegSilent was reported
-	waits     bool  // the leg was not heard yet
 	primed    bool  // silence was sent ahead of the first word
 	speakAt   int64 // when we begin to speak
 }
@@ -226,7 +225,7 @@ func (l *portLeg) setLeg(m sip.Media, now int64) {
 		l.tx.queue.DropTail()
 		l.tx.extra.forget()
 		l.rec.playPos = 0
-		l.waits, l.primed, l.speakAt = true, false, now+speakLimit
+		l.primed, l.speakAt = false, now+speakLimit
 		l.rx.resetCaller()
 		l.ctl.peer, l.ctl.heardFrom = netio.Peer{}, netip.AddrPort{}
 		l.ctl.Begin(now, m.Remote.Addr(), l.stats.PacketsOut, l.tx.seq)

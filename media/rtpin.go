@@ -57,10 +57,7 @@ func (l *portLeg) packet(b []byte, from netip.AddrPort, at int64) {
 	l.sh.tally.packetsIn++
 	l.arrived(from, at)
 	l.lastRTP, l.silent = at, false
-	if l.waits {
-		l.waits = false
-		l.isRead(at, 0)
-	}
+	l.isRead(at)
 	if !l.media.Dir.Recv {
 		return
 	}
