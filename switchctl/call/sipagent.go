@@ -374,6 +374,7 @@ func (v *voice) sipDue(ctx context.Context) {
 	switch {
 	case s.answered:
 		v.log.WarnContext(ctx, "voice agent's leg is gone, ending the AI session")
+		v.command(ctx, jobKillLeg, fs.Kill(s.leg, ledger.CauseNormalClearing)) // or a REFER has left it parked
 		v.sipOver(ctx, ledger.SessionError)
 	case s.endpoint == "":
 		v.openFailed(ctx, errUndecided)
