@@ -47,16 +47,11 @@ func (q *Queries) CallbackTokenGet(ctx context.Context, tenantID uuid.UUID, jtiH
 }
 
 const callbackTokenInsert = `-- name: CallbackTokenInsert :one
-WITH inserted AS (
-  INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at, created_at)
-  VALUES ($1, $2, $3, $4, $5, $6, $7::timestamptz, $8::timestamptz)
-  ON CONFLICT (tenant_id, jti_hash) DO NOTHING
-  RETURNING jti_hash
-)
-SELECT i.jti_hash FROM inserted i
-UNION ALL
-SELECT c.jti_hash FROM callback_tokens c
-WHERE c.tenant_id = $1 AND c.jti_hash = $2 AND c.call_id = $3 AND c.session_id = $4 AND c.jwt = $5
+INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7::timestamptz, $8::timestamptz)
+ON CONFLICT (tenant_id, jti_hash) DO UPDATE SET jwt = excluded.jwt
+WHERE callback_tokens.call_id = excluded.call_id AND callback_tokens.session_id = excluded.session_id AND callback_tokens.jwt = excluded.jwt
+RETURNING jti_hash
 `
 
 type CallbackTokenInsertParams struct {
@@ -70,7 +65,8 @@ type CallbackTokenInsertParams struct {
 	CreatedAt time.Time
 }
 
-// CallbackTokenInsert writes a token. No row comes back where its id is another token's already; the same one may be written again.
+// CallbackTokenInsert writes a token. No row comes back where its id is another token's already; the same one may be written again, also while the
+// first writing of it is still to be committed.
 func (q *Queries) CallbackTokenInsert(ctx context.Context, arg CallbackTokenInsertParams) (string, error) {
 	row := q.db.QueryRow(ctx, callbackTokenInsert,
 		arg.TenantID,

@@ -71,18 +71,14 @@ FROM ai_session_logs WHERE tenant_id = @tenant_id AND session_id = @session_id;
 -- name: SessionSetToken :execrows
 UPDATE ai_sessions SET token_hash = @token_hash::text WHERE tenant_id = @tenant_id AND id = @id;
 
--- CallbackTokenInsert writes a token. No row comes back where its id is another token's already; the same one may be written again.
+-- CallbackTokenInsert writes a token. No row comes back where its id is another token's already; the same one may be written again, also while the
+-- first writing of it is still to be committed.
 -- name: CallbackTokenInsert :one
-WITH inserted AS (
-  INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at, created_at)
-  VALUES (@tenant_id, @jti_hash, @call_id, @session_id, @jwt, @scope, @expires_at::timestamptz, @created_at::timestamptz)
-  ON CONFLICT (tenant_id, jti_hash) DO NOTHING
-  RETURNING jti_hash
-)
-SELECT i.jti_hash FROM inserted i
-UNION ALL
-SELECT c.jti_hash FROM callback_tokens c
-WHERE c.tenant_id = @tenant_id AND c.jti_hash = @jti_hash AND c.call_id = @call_id AND c.session_id = @session_id AND c.jwt = @jwt;
+INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at, created_at)
+VALUES (@tenant_id, @jti_hash, @call_id, @session_id, @jwt, @scope, @expires_at::timestamptz, @created_at::timestamptz)
+ON CONFLICT (tenant_id, jti_hash) DO UPDATE SET jwt = excluded.jwt
+WHERE callback_tokens.call_id = excluded.call_id AND callback_tokens.session_id = excluded.session_id AND callback_tokens.jwt = excluded.jwt
+RETURNING jti_hash;
 
 -- CallbackTokenRevokeOfSession gives the hashes of those that it ends. Controllers aren't told by the transaction itself: see Tx.ForgetTokenLater.
 -- name: CallbackTokenRevokeOfSession :many

@@ -318,35 +318,6 @@ func TestLedgerStartsASessionOnce(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM ai_sessions"))
 }
 
-// TestLedgerStartsASessionBesideItself: a start whose connection was lost may still wait in the server when it is tried again.
-func TestLedgerStartsASessionBesideItself(t *testing.T) {
-	t.Parallel()
-	b := newPGBench(t)
-	token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), callbacktoken.Life)
-	require.NoError(t, err)
-	start := SessionStart{Call: b.call, Agent: b.agent, ID: storetest.NewID(t), At: time.Now().UTC(), Token: token}
-	started := make(chan error, 2)
-	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
-		_, err := tx.Q.CallLockOpen(t.Context(), b.tenant, b.call.ID)
-		for range cap(started) {
-			go func() {
-				_, err := b.l.StartSession(t.Context(), start)
-				started <- err
-			}()
-		}
-		require.Eventually(t, func() bool { // the first for the lock's holder, the next for the first
-			return storetest.Count(t, b.st, `SELECT count(*) FROM pg_locks l WHERE NOT l.granted AND l.locktype IN ('tuple', 'transactionid')
-				AND EXISTS (SELECT FROM pg_locks d WHERE d.pid = l.pid AND d.database = (SELECT oid FROM pg_database WHERE datname = current_database()))`) == cap(started)
-		}, 30*time.Second, 5*time.Millisecond)
-		return err
-	}))
-	for range cap(started) {
-		require.NoError(t, <-started)
-	}
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM ai_sessions"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM callback_tokens"))
-}
-
 // TestLedgerReroutes goes on only where there is room.
 func TestLedgerReroutes(t *testing.T) {
 	t.Parallel()
