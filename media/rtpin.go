@@ -57,7 +57,13 @@ func (l *portLeg) packet(b []byte, from netip.AddrPort, at int64) {
 	l.sh.tally.packetsIn++
 	l.arrived(from, at)
 	l.lastRTP, l.silent = at, false
-	l.isRead(at)
+	if !l.primed {
+		read, now := at, l.sh.now()
+		if now-at >= slotNS { // this thread is late
+			read = now
+		}
+		l.isRead(read)
+	}
 	if !l.media.Dir.Recv {
 		return
 	}

@@ -110,6 +110,16 @@ func TestFirstWordLeavesAtOnce(t *testing.T) {
 	}
 }
 
+// A packet that a late thread finds is older than the slot: the word stays behind the silence all the same.
+func TestFirstWordBehindALatePacket(t *testing.T) {
+	t.Parallel()
+	r := opening(t, 0)
+	b, err := (&pion.Header{Version: 2, SSRC: 7}).Marshal()
+	require.NoError(t, err)
+	r.p.leg.packet(append(b, make([]byte, dsp.FrameSamples)...), r.caller.Local, r.now-2*slotNS)
+	r.requirePrimed()
+}
+
 // A switch that tells of its bridge reads the leg.
 func TestFirstWordOfABridgedLeg(t *testing.T) {
 	t.Parallel()
