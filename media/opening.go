@@ -16,7 +16,7 @@ const (
 	// has bridged it: of 50 first words nothing was lost, half of them beside busy loops.
 	primeWait = slotNS
 	// speakLimit is how long we wait for either before we speak.
-	speakLimit = int64(2 * time.Second)
+	speakLimit = int64(500 * time.Millisecond)
 )
 
 // LegBridged says that the switch has bridged the session's leg with the caller: what is sent to it is heard soon. A leg that is heard tells that by itself,
