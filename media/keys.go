@@ -85,9 +85,7 @@ func (ks *keys) playKeys() bool {
 	case dtmf.StepEvent:
 		ks.transmitEvent(payload, ks.out.Began(), marker)
 	case dtmf.StepRest:
-		frame := ks.sh.pcm[:ks.leg.media.Rate/dsp.FramesPerSecond]
-		clear(frame)
-		ks.tx.transmit(frame)
+		ks.tx.transmitSilence()
 	}
 	ks.tx.talking = false
 	ks.tx.endFrame()

@@ -1,10 +1,6 @@
 package media
 
-import (
-	"time"
-
-	"github.com/ringmaster/ringmaster/media/dsp"
-)
+import "time"
 
 // A switch that bridges begins to read a leg when it begins to write to it. What it got before waits, and is thrown away or reaches the caller late. FreeSWITCH
 // throws away what it reads first of a leg that it has bridged, with all that waits behind it, and then one packet more if its timestamp is the next
@@ -45,10 +41,7 @@ func (tx *toCaller) prime() {
 	if !tx.leg.media.Dir.Send || tx.leg.media.Remote.Port() == 0 {
 		return
 	}
-	frame := tx.sh.pcm[:tx.leg.media.Rate/dsp.FramesPerSecond]
-	clear(frame)
 	for range primeFrames {
-		tx.transmit(frame)
-		tx.ts += uint32(len(frame)) //nolint:gosec // a frame's samples
+		tx.ts += tx.transmitSilence()
 	}
 }

@@ -57,7 +57,7 @@ func (l *portLeg) packet(b []byte, from netip.AddrPort, at int64) {
 	l.sh.tally.packetsIn++
 	l.arrived(from, at)
 	l.lastRTP, l.silent = at, false
-	if !l.primed {
+	if !l.primed && at < l.speakAt {
 		read, now := at, l.sh.now()
 		if now-at >= slotNS { // this thread is late
 			read = now

@@ -88,6 +88,14 @@ func (tx *toCaller) transmit(frame []int16) {
 	}
 }
 
+// transmitSilence sends a frame of silence, and gives its length in samples.
+func (tx *toCaller) transmitSilence() uint32 {
+	frame := tx.sh.pcm[:tx.leg.media.Rate/dsp.FramesPerSecond]
+	clear(frame)
+	tx.transmit(frame)
+	return uint32(len(frame)) //nolint:gosec // a frame's samples
+}
+
 func (tx *toCaller) sendPacket(pcm []int16, ts uint32) {
 	b := tx.header(tx.leg.media.PT, ts, false)
 	at := len(b)

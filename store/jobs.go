@@ -81,8 +81,8 @@ func (j *Jobs) Start(ctx context.Context) error {
 	j.waking.Go(func() { //nolint:contextcheck // an alarm is the store's
 		for e := range events {
 			if e.Job.FinalizedAt == nil {
-				j.store.wake(e.Job.Queue, e.Job.ScheduledAt)
-				j.store.wake(e.Job.Queue, e.Job.ScheduledAt.Add(clocksApart))
+				j.store.waker.wake(e.Job.Queue, e.Job.ScheduledAt)
+				j.store.waker.wake(e.Job.Queue, e.Job.ScheduledAt.Add(clocksApart))
 			}
 		}
 	})
@@ -124,6 +124,8 @@ func (j *Jobs) Stop(ctx context.Context) error {
 // waker tells the workers of all controllers that a job is due, at most once per wakeEvery and queue. It does so outside of the
 // transactions that enqueue: a NOTIFY within them would have their commits wait for each other.
 type waker struct {
+	log    *slog.Logger
+	tell   func(ctx context.Context, queue string) error
 	began  time.Time
 	mu     sync.Mutex
 	closed bool
@@ -140,15 +142,14 @@ type alarm struct {
 	slot  int64
 }
 
-func newWaker() *waker {
-	w := &waker{began: time.Now(), alarms: make(map[alarm]*time.Timer), last: make(map[string]int64)}
+func newWaker(log *slog.Logger, tell func(ctx context.Context, queue string) error) *waker {
+	w := &waker{log: log, tell: tell, began: time.Now(), alarms: make(map[alarm]*time.Timer), last: make(map[string]int64)}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }
 
 // wake has a queue looked into at a time, or now when that has passed.
-func (s *Store) wake(queue string, at time.Time) {
-	w := s.waker
+func (w *waker) wake(queue string, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -168,11 +169,10 @@ func (s *Store) wake(queue string, at time.Time) {
 	if wait == 0 {
 		w.last[queue] = due.slot
 	}
-	w.alarms[due] = time.AfterFunc(wait, func() { s.ring(due) })
+	w.alarms[due] = time.AfterFunc(wait, func() { w.ring(due) })
 }
 
-func (s *Store) ring(due alarm) {
-	w := s.waker
+func (w *waker) ring(due alarm) {
 	w.mu.Lock()
 	delete(w.alarms, due)
 	w.last[due.queue] = max(w.last[due.queue], due.slot)
@@ -185,17 +185,21 @@ func (s *Store) ring(due alarm) {
 	defer w.busy.Done()
 	ctx, cancel := context.WithTimeout(w.ctx, wakeTimeout)
 	defer cancel()
-	var err error
-	switch due.queue {
-	case webhookQueue:
-		err = s.deliveries.ring(ctx, db.New(s.pool))
-	case tokenWord:
-		err = db.New(s.pool).TellTokens(ctx, s.ended.take())
-	default:
-		err = db.New(s.pool).WakeQueue(ctx, due.queue)
+	if err := w.tell(ctx, due.queue); err != nil && w.ctx.Err() == nil {
+		w.log.DebugContext(ctx, "waking a queue's workers failed, they poll", "queue", due.queue, "error", err)
 	}
-	if err != nil && w.ctx.Err() == nil {
-		s.log.DebugContext(ctx, "waking a queue's workers failed, they poll", "queue", due.queue, "error", err)
+}
+
+// tellWorkers tells all controllers that something is due in a queue.
+func (s *Store) tellWorkers(ctx context.Context, queue string) error {
+	q := db.New(s.pool)
+	switch queue {
+	case webhookQueue:
+		return s.deliveries.ring(ctx, q)
+	case tokenWord:
+		return q.TellTokens(ctx, s.ended.take())
+	default:
+		return q.WakeQueue(ctx, queue)
 	}
 }
 

@@ -104,8 +104,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		pool: pool, readers: readers, lists: newListTurns(int(readers.Config().MaxConns/2), readTimeout), //nolint:mnd // half
-		master: cfg.MasterKey, keyDelay: cmp.Or(cfg.KeyDelay, defaultKeyDelay), log: log, waker: newWaker(), deliveries: newDeliverySignal(),
+		master: cfg.MasterKey, keyDelay: cmp.Or(cfg.KeyDelay, defaultKeyDelay), log: log, deliveries: newDeliverySignal(),
 	}
+	s.waker = newWaker(log, s.tellWorkers)
 	// This client enqueues. Of its own notifications the first of each queue alone is sent: once says after a commit what was enqueued.
 	s.river, err = river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: riverLogger(log), FetchCooldown: never, FetchPollInterval: never})
 	if err == nil {

@@ -22,23 +22,23 @@ func (s *Store) ReadListByValues(ctx context.Context, tenantID uuid.UUID, reads 
 		return err
 	}
 	defer done()
-	return s.readTogether(ctx, scope{tenant: tenantID, byValues: true}, reads)
+	return (&singles{store: s, scope: scope{tenant: tenantID, byValues: true}, read: true}).together(ctx, reads)
 }
 
 // ReadTogether is ReadListByValues for reads that take next to nothing: they wait for no turn, and their plans are kept.
 func (s *Store) ReadTogether(ctx context.Context, tenantID uuid.UUID, reads ...func(*db.Queries) error) error {
-	return s.readTogether(ctx, scope{tenant: tenantID}, reads)
+	return (&singles{store: s, scope: scope{tenant: tenantID}, read: true}).together(ctx, reads)
 }
 
-func (s *Store) readTogether(ctx context.Context, in scope, reads []func(*db.Queries) error) error {
-	q := &singles{store: s, scope: in, read: true}
+// together reads again where the connection is lost.
+func (q *singles) together(ctx context.Context, reads []func(*db.Queries) error) error {
 	for losses := 1; ; losses++ {
 		err := q.readAll(ctx, reads)
 		if !errors.Is(err, ErrUnavailable) || losses >= maxLosses || ctx.Err() != nil {
 			return err
 		}
 		// The pool may hold more connections to the same lost server.
-		s.readers.Reset()
+		q.store.readers.Reset()
 	}
 }
 

@@ -168,7 +168,7 @@ func (s *Store) once(ctx context.Context, in txScope, fn func(*Tx) error) error 
 		s.deliveries.tell(t.woken)
 	}
 	for _, queue := range t.enqueued { // whatever became of the commit: to look in vain costs little
-		s.wake(queue, time.Time{}) //nolint:contextcheck // it outlives the transaction
+		s.waker.wake(queue, time.Time{}) //nolint:contextcheck // it outlives the transaction
 	}
 	s.reports.tell(t.reports)
 	for _, change := range t.credentials { // as well
@@ -177,7 +177,7 @@ func (s *Store) once(ctx context.Context, in txScope, fn func(*Tx) error) error 
 	s.oauth.revoked(t.oauth)
 	if len(t.endedTokens) > 0 {
 		s.ended.add(t.endedTokens)
-		s.wake(tokenWord, time.Time{}) //nolint:contextcheck // it outlives the transaction
+		s.waker.wake(tokenWord, time.Time{}) //nolint:contextcheck // it outlives the transaction
 	}
 	switch {
 	case err == nil:
