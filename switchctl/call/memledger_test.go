@@ -298,6 +298,9 @@ func (l *memLedger) KeepInsights(_ context.Context, _ db.Call, in ledger.Insight
 func (l *memLedger) endSession(end ledger.SessionEnd) {
 	l.logsDropped = end.LogsDropped
 	s := l.sessions[end.Session]
+	if end.Unsure {
+		l.trace.add("ledger session ends, if it was started")
+	}
 	if s.Status != "active" {
 		return
 	}

@@ -449,6 +449,7 @@ func (v *voice) endSessionWith(ctx context.Context, end ledger.SessionEnd, reaso
 	}
 	if s.id != uuid.Nil { // also one that was not written in time: the journal keeps the order
 		end.Session, end.Revoke = s.id, s.agent.TokenLifetime == callbacktoken.LifetimeSocket
+		end.Unsure = !s.granted && !s.resumed
 		call := v.call
 		end.LogsDropped = s.logs.end(ctx)
 		v.record(ctx, "session end", func(ctx context.Context) error { return v.c.ledger.EndSession(ctx, call, end) }, nil)

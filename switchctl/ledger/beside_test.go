@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -12,24 +13,25 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
 
-// besideItself does the same twice at once, both behind a lock: what is tried again since its connection was lost may still wait in the server.
-func (b *pgBench) besideItself(t *testing.T, lock string, id any, do func(ctx context.Context) error) {
+// beside does several things at once, each behind the one before, and all behind a lock: what is tried again, or given up, since its connection was lost
+// may still wait in the server.
+func (b *pgBench) beside(t *testing.T, lock string, id any, all ...func(ctx context.Context) error) {
 	t.Helper()
-	done := make(chan error, 2)
+	done := make(chan error, len(all))
 	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
 		if _, err := tx.Pgx().Exec(t.Context(), lock, id); err != nil {
 			return err
 		}
-		for range cap(done) {
+		for i, do := range all {
 			go func() { done <- do(t.Context()) }()
+			require.Eventually(t, func() bool { // for us, or for one before
+				return storetest.Count(t, b.st, `SELECT count(*) FROM pg_locks l WHERE NOT l.granted AND l.locktype IN ('tuple', 'transactionid')
+				AND EXISTS (SELECT FROM pg_locks d WHERE d.pid = l.pid AND d.database = (SELECT oid FROM pg_database WHERE datname = current_database()))`) == i+1
+			}, 30*time.Second, 5*time.Millisecond)
 		}
-		require.Eventually(t, func() bool { // the first for us, the next for us or for the first
-			return storetest.Count(t, b.st, `SELECT count(*) FROM pg_locks l WHERE NOT l.granted AND l.locktype IN ('tuple', 'transactionid')
-				AND EXISTS (SELECT FROM pg_locks d WHERE d.pid = l.pid AND d.database = (SELECT oid FROM pg_database WHERE datname = current_database()))`) == cap(done)
-		}, 30*time.Second, 5*time.Millisecond)
 		return nil
 	}))
-	for range cap(done) {
+	for range all {
 		require.NoError(t, <-done)
 	}
 }
@@ -40,12 +42,48 @@ func TestLedgerStartsASessionBesideItself(t *testing.T) {
 	token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), callbacktoken.Life)
 	require.NoError(t, err)
 	start := SessionStart{Call: b.call, Agent: b.agent, ID: storetest.NewID(t), At: time.Now().UTC(), Token: token}
-	b.besideItself(t, "SELECT FROM calls WHERE id = $1 FOR UPDATE", b.call.ID, func(ctx context.Context) error {
+	try := func(ctx context.Context) error {
 		_, err := b.l.StartSession(ctx, start)
 		return err
-	})
+	}
+	b.beside(t, "SELECT FROM calls WHERE id = $1 FOR UPDATE", b.call.ID, try, try)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM ai_sessions"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM callback_tokens"))
+}
+
+// TestLedgerEndsASessionThatIsLate: a session that was given up before its start was written ends all the same, and the next one can begin.
+func TestLedgerEndsASessionThatIsLate(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	start := func(id uuid.UUID) func(ctx context.Context) error {
+		token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), callbacktoken.Life)
+		require.NoError(t, err)
+		return func(ctx context.Context) error {
+			_, err := b.l.StartSession(ctx, SessionStart{Call: b.call, Agent: b.agent, ID: id, At: time.Now().UTC(), Token: token})
+			return err
+		}
+	}
+	late, next := storetest.NewID(t), storetest.NewID(t)
+	end := SessionEnd{Session: late, Outcome: SessionError, At: time.Now().UTC(), Unsure: true}
+	giveUp := func(ctx context.Context) error { return b.l.EndSession(ctx, b.call, end) }
+	b.beside(t, "SELECT FROM calls WHERE id = $1 FOR UPDATE", b.call.ID, start(late), giveUp)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM ai_sessions WHERE status = 'ended' AND outcome = 'error'"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM live_calls WHERE voice_agent_id IS NOT NULL"))
+	require.NoError(t, start(next)(t.Context()))
+	require.NoError(t, giveUp(t.Context()), "told twice")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM live_calls WHERE voice_agent_id IS NOT NULL"), "it is the next one's")
+}
+
+// TestLedgerGivesBackAVoiceAgentThatWasNeverReached: a call whose session could not be written may go on with a person.
+func TestLedgerGivesBackAVoiceAgentThatWasNeverReached(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM live_calls WHERE voice_agent_id IS NOT NULL"))
+	end := SessionEnd{Session: storetest.NewID(t), Outcome: SessionError, At: time.Now().UTC(), Unsure: true}
+	require.NoError(t, b.l.EndSession(t.Context(), b.call, end))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM live_calls WHERE voice_agent_id IS NOT NULL"))
+	types, _ := b.events(t)
+	require.Empty(t, types)
 }
 
 func TestLedgerAddsATokenBesideItself(t *testing.T) {
@@ -54,8 +92,7 @@ func TestLedgerAddsATokenBesideItself(t *testing.T) {
 	g := b.startSession(t)
 	token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), callbacktoken.Life)
 	require.NoError(t, err)
-	b.besideItself(t, "SELECT FROM ai_sessions WHERE id = $1 FOR UPDATE", g.Session.ID, func(ctx context.Context) error {
-		return b.l.AddToken(ctx, b.call, g.Session.ID, token)
-	})
+	try := func(ctx context.Context) error { return b.l.AddToken(ctx, b.call, g.Session.ID, token) }
+	b.beside(t, "SELECT FROM ai_sessions WHERE id = $1 FOR UPDATE", g.Session.ID, try, try)
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM callback_tokens"), "the first and this one")
 }

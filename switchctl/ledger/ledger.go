@@ -105,6 +105,8 @@ type SessionEnd struct {
 	Transfer *TransferFacts
 	// LogsDropped are the log entries that the session had no room for.
 	LogsDropped int
+	// Unsure: whether its start was written isn't known. It may be still, if the connection over which that was asked for was lost.
+	Unsure bool
 }
 
 // TransferFacts are the members of ai_session.transferred.

@@ -264,18 +264,40 @@ func (l *Ledger) EndSession(ctx context.Context, call db.Call, end SessionEnd) e
 func endSession(ctx context.Context, tx *store.Tx, call db.Call, end SessionEnd) error {
 	var session db.AiSession
 	var rows []db.SessionLogsRow
-	ended := false
-	err := tx.Together(ctx, func(q *db.Queries) (err error) {
+	ended, other := false, false
+	asks := []func(*db.Queries) error{func(q *db.Queries) (err error) {
 		session, err = q.SessionEnd(ctx, end.params(call.TenantID))
 		ended = err == nil
 		return unlessNotFound(err)
 	}, func(q *db.Queries) (err error) {
 		rows, err = q.SessionLogs(ctx, call.TenantID, end.Session)
 		return err
-	})
-	if err != nil || !ended {
+	}}
+	if end.Unsure { // a start that still waits in the server has asked for the call's row before us
+		asks = append([]func(*db.Queries) error{func(q *db.Queries) error {
+			_, err := q.CallLockOpen(ctx, call.TenantID, call.ID)
+			return unlessNotFound(err)
+		}}, append(asks, func(q *db.Queries) error {
+			_, err := q.SessionActiveOfCall(ctx, call.TenantID, call.ID)
+			other = err == nil
+			return unlessNotFound(err)
+		})...)
+	}
+	if err := tx.Together(ctx, asks...); err != nil || other || !ended && !end.Unsure {
 		return err // or ended already
 	}
+	if ended {
+		if err := tellSessionEnded(ctx, tx, call, session, end, rows); err != nil {
+			return err
+		}
+	}
+	return tx.Later(ctx, func(q *db.Queries) error { // the events lock the call's row, which comes before its units
+		_, err := q.LiveUnitClearVoiceAgent(ctx, call.TenantID, call.ID)
+		return err
+	})
+}
+
+func tellSessionEnded(ctx context.Context, tx *store.Tx, call db.Call, session db.AiSession, end SessionEnd, rows []db.SessionLogsRow) error {
 	if end.Revoke {
 		if err := tx.Later(ctx, end.revoke(ctx, tx, call)); err != nil {
 			return err
@@ -285,13 +307,7 @@ func endSession(ctx context.Context, tx *store.Tx, call db.Call, end SessionEnd)
 	for i, r := range rows {
 		logs[i] = sessionLog(r)
 	}
-	if err := emitSessionEnded(ctx, tx, call, session, end, logs); err != nil {
-		return err
-	}
-	return tx.Later(ctx, func(q *db.Queries) error { // the events lock the call's row, which comes before its units
-		_, err := q.LiveUnitClearVoiceAgent(ctx, call.TenantID, call.ID)
-		return err
-	})
+	return emitSessionEnded(ctx, tx, call, session, end, logs)
 }
 
 func (end SessionEnd) params(tenant uuid.UUID) db.SessionEndParams {
