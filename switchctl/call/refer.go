@@ -80,8 +80,9 @@ type referrals struct {
 	replaces bool
 	// refused counts those that came to nothing.
 	refused int
-	// held is a caller who waits until it is known whether the voice agent has answered; nil for none.
-	held *socketUp
+	// held is a caller who waits until it is known whether the voice agent has answered; nil for none. lostHeld: one has left their socket meanwhile.
+	held     *socketUp
+	lostHeld bool
 }
 
 // refusedNoted is how many REFERs that came to nothing a call's session logs tell of: an endpoint that sends them without end leaves room for the rest.
@@ -397,8 +398,8 @@ func (f *referrals) bridge(ctx context.Context, arg string) {
 // endLeg ends the leg of a voice agent that may send a REFER: where it has sent one the switch has parked it, and the caller's end doesn't take
 // it along.
 func (f *referrals) endLeg(ctx context.Context) {
-	s, held := f.voice.ai, f.drop()
-	if s == nil || !s.overSIP() || !s.sip.Refers() || !s.legUp && !held {
+	s, held := f.voice.ai, f.drop() || f.lostHeld
+	if s == nil || !s.overSIP() || !s.sip.Refers() || !s.legUp && (!held || s.answered) {
 		return
 	}
 	if r := s.referring; r != nil {

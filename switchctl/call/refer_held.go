@@ -92,7 +92,7 @@ func (f *referrals) lost(sock socket) bool {
 	if f.held == nil || f.held.sock != sock {
 		return false
 	}
-	f.held = nil
+	f.held, f.lostHeld = nil, true
 	f.stillDialed()
 	return true
 }
