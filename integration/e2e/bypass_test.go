@@ -244,6 +244,7 @@ func (c *customer) bypassHangups(t *testing.T) {
 func (c *customer) bypassKeys(t *testing.T) {
 	t.Helper()
 	callID := c.bypassed(t, "9877000069", "/tone?hz=1000&delay=0s")
+	require.NoError(t, c.phones().Press(t.Context(), "+919877000069", simcarrier.PressRequest{Digits: "123"}))
 	eventually(t, 10*time.Second, "the AI is told three keys", func() bool {
 		return len(keysTold(t, c.sessions(t, callID)[0])) >= 3
 	})
@@ -358,6 +359,7 @@ func TestControllerKilledInBypass(t *testing.T) {
 		require.NoError(t, c.KillController())
 		eventually(t, 5*time.Second, "the callers hear nothing", func() bool { return c.hearing(t, calls, number) == 0 })
 		restarted := time.Now()
+		defer c.tellDeaf(t, campaign, calls, number)
 		require.NoError(t, c.StartController(t.Context()))
 		eventually(t, 25*time.Second, "every caller hears the AI again", func() bool { return c.hearing(t, calls, number) == calls })
 		t.Logf("all %d callers heard the AI again %s after the restart", calls, time.Since(restarted).Round(time.Millisecond))

@@ -126,6 +126,21 @@ func (c *customer) hearing(t *testing.T, calls int, number func(int) string) int
 	return n
 }
 
+// tellDeaf logs, when a test has failed, how each callee's call stands.
+func (c *customer) tellDeaf(t *testing.T, campaign string, calls int, number func(int) string) {
+	t.Helper()
+	if !t.Failed() {
+		return
+	}
+	for i := range calls {
+		r, _ := c.report(t, "+91"+number(i))
+		t.Logf("%s: live %t, hears %t, %d re-INVITEs", number(i), r.Live, r.HearsNow, r.Reinvites)
+	}
+	for _, call := range c.calls(t, campaign) {
+		t.Logf("call %s %s %s", call.ID, call.Status, deref(call.HangupCause))
+	}
+}
+
 // checkSurvivors looks at the calls after the restart: the same calls, one session each, dialed again with reconnect; those that
 // the carrier ended closed with the truth.
 func (c *customer) checkSurvivors(t *testing.T, campaign string, before []call, gone map[string]time.Time, restarted time.Time) {

@@ -30,7 +30,7 @@ const (
 	Refuses500
 	// ReinvitedLate talks, and answers each re-INVITE after 400 ms: 68.
 	ReinvitedLate
-	// OtherEvents talks and presses 1 2 3, and has telephone events under payload type 109: 69.
+	// OtherEvents talks, and has telephone events under payload type 109: 69.
 	OtherEvents
 	// Unallocated refuses with 404: 70.
 	Unallocated

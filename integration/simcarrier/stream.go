@@ -114,7 +114,7 @@ func (st *stream) behave(b Behaviour, number string) {
 	st.seq, st.ts, st.ssrc = uint16(st.rng.Uint32()), st.rng.Uint32(), st.rng.Uint32()
 	st.player = player{script: scriptFor(b, st.voice.spec.kind)}
 	st.lossy = b == Lossy
-	if b == PressesKeys || b == OtherEvents {
+	if b == PressesKeys {
 		st.keysAt = keysFrame
 	}
 }
