@@ -219,17 +219,55 @@ func TestWeSayBye(t *testing.T) {
 	require.Nil(t, r.srv.find("bye"))
 }
 
-// acknowledged tells whether the ACK of the newest re-INVITE has been taken; before, another one would be refused with 500.
-func acknowledged(sess *Session) bool {
-	sess.mu.Lock()
-	l := sess.leg
-	sess.mu.Unlock()
-	if l == nil {
-		return false
+// A new INVITE may come before the ACK of the one before it, since a request has a goroutine of its own: it is answered all the same. A switch that is
+// refused with 500 ends the call.
+func TestReinviteBeforeItsACK(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, _ := r.open(r.spec("swift"))
+	s := newSIPSocket(t, r)
+	late := func(body string) { // the ACK of the INVITE before the newest request
+		s.cseq--
+		s.request("ACK", "swift", body, "")
+		s.cseq++
 	}
-	l.Mu.Lock()
-	defer l.Mu.Unlock()
-	return l.Pending == nil
+	s.request("INVITE", "swift", s.offer("0 101", dtmfAttr), "")
+	require.Equal(t, 200, s.final("INVITE").StatusCode)
+	s.request("INVITE", "swift", s.offer("8 101", dtmfAttr), "")
+	res := s.final("INVITE")
+	require.Equal(t, 200, res.StatusCode)
+	require.Contains(t, string(res.Body()), "PCMA")
+	late("")
+	require.Equal(t, "PCMU", event[LegAnswered](t, sess).Codec)
+	s.request("ACK", "swift", "", "")
+
+	s.request("INVITE", "swift", "", "") // its ACK brings an answer, which is waited for
+	require.Equal(t, 200, s.final("INVITE").StatusCode)
+	s.request("INVITE", "swift", s.offer("0 101", dtmfAttr), "")
+	late(s.offer("8 101", dtmfAttr))
+	res = s.final("INVITE")
+	require.Equal(t, 200, res.StatusCode)
+	require.Contains(t, string(res.Body()), "PCMU")
+	s.request("ACK", "swift", "", "")
+
+	s.request("INVITE", "swift", "", "")
+	require.Equal(t, 200, s.final("INVITE").StatusCode)
+	s.request("UPDATE", "swift", "", "")
+	require.Equal(t, 200, s.final("UPDATE").StatusCode)
+	late(s.offer("8 101", dtmfAttr)) // behind the UPDATE
+	require.Eventually(t, func() bool {
+		var c rtp.Codec
+		sess.sh.do(func() { c = sess.port.leg.media.Codec })
+		return c == rtp.PCMA
+	}, soon, tick)
+
+	s.request("INVITE", "swift", "", "")
+	require.Equal(t, 200, s.final("INVITE").StatusCode)
+	s.request("INVITE", "swift", s.offer("0 101", dtmfAttr), "")
+	for res = s.final("INVITE"); res.StatusCode == 200; res = s.final("INVITE") { // the first one's, again
+	}
+	require.Equal(t, 500, res.StatusCode, "an answer that never came")
+	require.Equal(t, "1", res.GetHeader("Retry-After").Value())
 }
 
 // TestHold puts the leg on hold by re-INVITE and takes it back, then lets us make the offer.
@@ -254,7 +292,7 @@ func TestHold(t *testing.T) {
 		var dir sip.Direction
 		require.Eventually(t, func() bool {
 			sess.sh.do(func() { dir = sess.port.leg.media.Dir })
-			return dir.Send == want && acknowledged(sess)
+			return dir.Send == want
 		}, soon, tick)
 	}
 	s.request("INVITE", "hold", s.offer("18", ""), "")

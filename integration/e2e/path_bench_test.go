@@ -198,7 +198,8 @@ func (p *pathBench) measure(b *testing.B) pathFigures {
 	var stats simcarrier.Stats
 	p.cust.get(b, p.carrier+"/stats", &stats)
 	if stats.Live != p.calls {
-		b.Fatalf("%d of %d calls are left", stats.Live, p.calls)
+		p.tellEnded(b)
+		b.Fatalf("%d of %d calls are left; what the processes logged:\n%s", stats.Live, p.calls, theSuite.log.text())
 	}
 	_, err := p.esl.API(b.Context(), "hupall NORMAL_CLEARING")
 	check(b, err)
@@ -210,6 +211,19 @@ func (p *pathBench) measure(b *testing.B) pathFigures {
 		switchCPU: float64(used[0].Microseconds()) / callSeconds, ownCPU: float64(used[1].Microseconds()) / callSeconds,
 		trip: stats.RoundTrip,
 	}
+}
+
+// tellEnded logs how the newest calls ended.
+func (p *pathBench) tellEnded(b *testing.B) {
+	b.Helper()
+	db := p.database(b)
+	defer func() { check(b, db.Close(context.Background())) }()
+	rows, err := db.Query(b.Context(), `SELECT id || ' ' || status || ' ' || coalesce(hangup_cause, '') || ' ' || coalesce(hangup_disposition, '')
+		FROM calls WHERE end_time > now() - '10 seconds'::interval`)
+	check(b, err)
+	ended, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	check(b, err)
+	b.Logf("calls that ended: %v", ended)
 }
 
 // reflector is a bare SIP endpoint that sends each RTP packet straight back.

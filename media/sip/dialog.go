@@ -16,8 +16,12 @@ import (
 	"github.com/ringmaster/ringmaster/media/dtmf"
 )
 
-// byeTimeout bounds a BYE: the switch is on this machine, and the session has ended for us anyway.
-const byeTimeout = 2 * time.Second
+const (
+	// byeTimeout bounds a BYE: the switch is on this machine, and the session has ended for us anyway.
+	byeTimeout = 2 * time.Second
+	// ackTimeout is how long a new INVITE waits for the ACK of the one before it, if that brings an SDP answer.
+	ackTimeout = time.Second
+)
 
 // Leg is one SIP dialog with the switch, in which we are the called side.
 type Leg struct {
@@ -32,12 +36,13 @@ type Leg struct {
 	network string
 	contact *sip.ContactHeader
 
-	Mu       sync.Mutex
+	mu       sync.Mutex
 	local    localSDP
 	media    Media
 	remote   uint32 // the CSeq of their newest request
+	invited  uint32 // that of their newest INVITE, which its ACK has too
 	cseq     uint32 // of our own
-	Pending  chan struct{}
+	pending  chan struct{}
 	offered  bool // our 200 carried an offer; the ACK has the answer
 	answered bool
 	over     bool
@@ -58,6 +63,7 @@ func newLeg(e *Endpoint, callee Callee, req *sip.Request) *Leg {
 		target:  *req.Contact().Address.Clone(),
 		network: req.Transport(),
 		remote:  req.CSeq().SeqNo,
+		invited: req.CSeq().SeqNo,
 		cseq:    1,
 		local:   localSDP{addr: callee.RTPAddr, id: uint64(rand.Uint32())},
 	}
@@ -90,8 +96,8 @@ func (l *Leg) answer(req *sip.Request, tx sip.ServerTransaction) {
 
 // negotiate reads an offer and returns our answer, or our offer when there was none. The audio follows at once.
 func (l *Leg) negotiate(body []byte) ([]byte, int) {
-	l.Mu.Lock()
-	defer l.Mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if len(body) == 0 {
 		out, err := l.local.offer(l.media)
 		if err != nil {
@@ -120,10 +126,10 @@ func (l *Leg) negotiate(body []byte) ([]byte, int) {
 func (l *Leg) accept(req *sip.Request, tx sip.ServerTransaction, body []byte) {
 	res := l.response(req, body)
 	acked := make(chan struct{})
-	l.Mu.Lock()
-	l.Pending = acked
+	l.mu.Lock()
+	l.pending = acked
 	over := l.over
-	l.Mu.Unlock()
+	l.mu.Unlock()
 	if over {
 		return
 	}
@@ -177,55 +183,84 @@ func (l *Leg) response(req *sip.Request, body []byte) *sip.Response {
 
 // ack ends the repeating of the 200. After an offer of ours it carries the answer.
 func (l *Leg) ack(req *sip.Request) {
-	l.Mu.Lock()
-	if l.Pending == nil || l.over || req.CSeq().SeqNo != l.remote {
-		l.Mu.Unlock()
-		return
+	if err := l.acknowledged(req.CSeq().SeqNo, req.Body()); err != nil {
+		l.to.Log.Warn("reading an ACK's SDP answer failed", "error", err)
+		l.Hangup("bad_answer")
 	}
-	close(l.Pending)
-	l.Pending = nil
+}
+
+// acknowledged notes that the other side has our 200 to the INVITE with a CSeq.
+func (l *Leg) acknowledged(invite uint32, answer []byte) error {
+	l.mu.Lock()
+	if l.pending == nil || l.over || invite != l.invited {
+		l.mu.Unlock()
+		return nil
+	}
+	close(l.pending)
+	l.pending = nil
 	first := !l.answered
 	l.answered = true
 	var err error
 	if l.offered {
 		l.offered = false
 		var r *Description
-		if r, err = ReadSDP(req.Body()); err == nil {
+		if r, err = ReadSDP(answer); err == nil {
 			l.media = r.Media
 			l.to.Owner.Negotiated(r.Media)
 		}
 	}
 	codec := l.media.Codec
-	l.Mu.Unlock()
-	if err != nil {
-		l.to.Log.Warn("reading an ACK's SDP answer failed", "error", err)
-		l.Hangup("bad_answer")
-		return
-	}
-	if first {
+	l.mu.Unlock()
+	if first && err == nil {
 		l.to.Owner.Answered(codec)
+	}
+	return err
+}
+
+// overtaken ends the INVITE before a new one. Who sends another has our 200 (RFC 3261 section 14.1), though the ACK may come after it, since each request
+// has a goroutine of its own, or never: it is waited for only where it brings an SDP answer. False: that has not come.
+func (l *Leg) overtaken(req *sip.Request) bool {
+	l.mu.Lock()
+	pending, offered, before, old := l.pending, l.offered, l.invited, req.CSeq().SeqNo <= l.remote
+	l.mu.Unlock()
+	switch {
+	case pending == nil || old:
+		return true
+	case !offered:
+		return l.acknowledged(before, nil) == nil
+	}
+	timer := time.NewTimer(ackTimeout)
+	defer timer.Stop()
+	select {
+	case <-pending:
+		return true
+	case <-timer.C:
+		return false
 	}
 }
 
 // fresh tells whether a request is newer than all before it; if not, it has been answered.
 func (l *Leg) fresh(req *sip.Request, tx sip.ServerTransaction) bool {
-	l.Mu.Lock()
+	if req.IsInvite() && !l.overtaken(req) {
+		res := sip.NewResponseFromRequest(req, sip.StatusInternalServerError, "Server Internal Error", nil)
+		res.AppendHeader(sip.NewHeader("Retry-After", "1"))
+		l.ep.respond(tx, res)
+		return false
+	}
+	l.mu.Lock()
 	n := req.CSeq().SeqNo
-	busy := req.IsInvite() && l.Pending != nil
-	ok := n > l.remote && !busy && !l.over
+	ok := n > l.remote && !l.over
 	if ok {
 		l.remote = n
+		if req.IsInvite() {
+			l.invited = n
+		}
 		if c := req.Contact(); c != nil {
 			l.target = *c.Address.Clone()
 		}
 	}
-	l.Mu.Unlock()
-	switch {
-	case busy:
-		res := sip.NewResponseFromRequest(req, sip.StatusInternalServerError, "Server Internal Error", nil)
-		res.AppendHeader(sip.NewHeader("Retry-After", "1"))
-		l.ep.respond(tx, res)
-	case !ok:
+	l.mu.Unlock()
+	if !ok {
 		l.ep.reject(req, tx, sip.StatusInternalServerError, "Server Internal Error")
 	}
 	return ok
@@ -262,17 +297,17 @@ func (l *Leg) update(req *sip.Request, tx sip.ServerTransaction) {
 
 // ended takes the leg off its owner; it reports whether it was still there.
 func (l *Leg) ended(cause string, byPeer bool) bool {
-	l.Mu.Lock()
+	l.mu.Lock()
 	if l.over {
-		l.Mu.Unlock()
+		l.mu.Unlock()
 		return false
 	}
 	l.over = true
-	if l.Pending != nil {
-		close(l.Pending)
-		l.Pending = nil
+	if l.pending != nil {
+		close(l.pending)
+		l.pending = nil
 	}
-	l.Mu.Unlock()
+	l.mu.Unlock()
 	l.ep.drop(l)
 	l.to.Owner.Ended(l, cause, byPeer)
 	return true
@@ -299,10 +334,10 @@ func (l *Leg) bye(ctx context.Context) error {
 
 // request builds a request of ours within the dialog.
 func (l *Leg) request(method sip.RequestMethod) *sip.Request {
-	l.Mu.Lock()
+	l.mu.Lock()
 	l.cseq++
 	seq, target := l.cseq, l.target
-	l.Mu.Unlock()
+	l.mu.Unlock()
 	req := sip.NewRequest(method, target)
 	callID := sip.CallIDHeader(l.key.callID)
 	hops := sip.MaxForwardsHeader(70)

@@ -41,8 +41,8 @@ func (e *Endpoint) onInfo(req *sip.Request, tx sip.ServerTransaction) {
 
 // SendKeys sends digits by SIP INFO, one after the other, beside the caller.
 func (l *Leg) SendKeys(keys []dtmf.Key) error {
-	l.Mu.Lock()
-	defer l.Mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.over {
 		return ErrEnded
 	}
@@ -59,8 +59,8 @@ func (l *Leg) SendKeys(keys []dtmf.Key) error {
 
 // nextKey takes the next digit off the queue.
 func (l *Leg) nextKey() (dtmf.Key, bool) {
-	l.Mu.Lock()
-	defer l.Mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.over || len(l.keys) == 0 {
 		l.keying, l.keys = false, nil
 		return dtmf.Key{}, false
