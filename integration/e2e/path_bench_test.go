@@ -78,7 +78,12 @@ func benchmarkPath(b *testing.B, calls int) {
 	// The poll is the shipped one: the stand-ins' is quicker, and would be measured.
 	s, err := own.start(b.Context(), dir, freeswitch, stack.Config{Voice: "marker", Override: map[string]any{"dialing.poll": "1s"}})
 	check(b, err)
-	defer func() { check(b, s.Close(context.Background())) }()
+	defer func() {
+		if b.Failed() {
+			b.Log("what the processes logged:\n" + theSuite.log.text())
+		}
+		check(b, s.Close(context.Background()))
+	}()
 	p := &pathBench{
 		s: s, calls: calls, carrier: strings.TrimSuffix(s.Bootstrap.PlaceInboundCallURL, "/inbound"),
 		cust: &benchCustomer{base: s.Bootstrap.BaseURL, key: s.Bootstrap.Tenants[0].LiveKey},
@@ -199,7 +204,7 @@ func (p *pathBench) measure(b *testing.B) pathFigures {
 	p.cust.get(b, p.carrier+"/stats", &stats)
 	if stats.Live != p.calls {
 		p.tellEnded(b)
-		b.Fatalf("%d of %d calls are left; what the processes logged:\n%s", stats.Live, p.calls, theSuite.log.text())
+		b.Fatalf("%d of %d calls are left", stats.Live, p.calls)
 	}
 	_, err := p.esl.API(b.Context(), "hupall NORMAL_CLEARING")
 	check(b, err)
