@@ -69,6 +69,7 @@ func plannedByValues() map[string][]string {
 		"CountReplayFailed":    {"{tenant}" + span + ", {subscription}, '{call.1}', now() - interval '1 day', now(), 1000"},
 		"FloorFigures":         {"now() - interval '8 hours', now() - interval '1 day', {tenant}, audit_id(now() - interval '1 day')"},
 		"SupervisorAuditCount": paged(audit, ", 1000"), "SupervisorAudit": paged(audit, ", 0, 50"),
+		"RecordingDoneAt":  {"'(0,1)', {tenant}, " + someCall},
 		"SuppressionCount": {hash}, "SuppressionList": {hash + ", 'ffffffff-ffff-ffff-ffff-ffffffffffff', 0, 50"},
 	}
 }

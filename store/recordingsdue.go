@@ -60,7 +60,12 @@ func (t *Tx) RecordingDue(ctx context.Context, tenantID, callID uuid.UUID, node 
 
 // RecordingDone tells that a recording is processed, or is to be by a job; false where somebody has told so before.
 func (t *Tx) RecordingDone(ctx context.Context, r DueRecording) (bool, error) {
-	n, err := t.Q.RecordingDoneAt(ctx, r.Place, r.TenantID, r.CallID)
+	var n int64
+	// Planned each time: the table is empty again and again, and a plan of then, which reads all of it, would be kept while it fills.
+	err := t.Together(ctx, func(q *db.Queries) error { return q.PlanByValues(ctx) }, func(q *db.Queries) (err error) {
+		n, err = q.RecordingDoneAt(ctx, r.Place, r.TenantID, r.CallID)
+		return err
+	})
 	if err == nil && n == 0 { // the table was written anew
 		n, err = t.Q.RecordingDone(ctx, r.TenantID, r.CallID)
 	}

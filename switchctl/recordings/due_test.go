@@ -262,3 +262,37 @@ func TestOneThatIsDoneReadsNoOtherRow(t *testing.T) {
 	})
 	require.Zero(t, b.due(t))
 }
+
+// TestOneThatIsDoneReadsNoOtherRowOfATableThatWasEmpty: it is empty again and again, and a plan of then must not be kept while it fills.
+func TestOneThatIsDoneReadsNoOtherRowOfATableThatWasEmpty(t *testing.T) {
+	t.Parallel()
+	b := setup(t, onDisk(t))
+	storetest.Exec(t, b.st, b.tenant, "INSERT INTO recordings_due (tenant_id, call_id, node) VALUES ($1, gen_random_uuid(), 'host.1')", b.tenant)
+	storetest.Exec(t, b.st, b.tenant, "DELETE FROM recordings_due")
+	_, err := b.st.Pool().Exec(t.Context(), "VACUUM recordings_due")
+	require.NoError(t, err)
+	const waiting = 2000
+	b.tx(t, func(tx *store.Tx) error {
+		for range 10 { // a plan is kept from the sixth time on
+			first, err := tx.RecordingDone(t.Context(), store.DueRecording{TenantID: b.tenant, CallID: uuid.New(), Place: "(0,1)"})
+			require.NoError(t, err)
+			require.False(t, first)
+		}
+		_, err := tx.Pgx().Exec(t.Context(), "INSERT INTO recordings_due (tenant_id, call_id, node) SELECT $1, gen_random_uuid(), 'host.1' FROM generate_series(1, $2)",
+			b.tenant, waiting)
+		require.NoError(t, err)
+		due := store.DueRecording{TenantID: b.tenant}
+		require.NoError(t, tx.Pgx().QueryRow(t.Context(), "SELECT call_id, ctid::text FROM recordings_due OFFSET $1 LIMIT 1", waiting/2).Scan(&due.CallID, &due.Place))
+		read := func() (n int) {
+			require.NoError(t, tx.Pgx().QueryRow(t.Context(),
+				"SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relid = 'recordings_due'::regclass").Scan(&n))
+			return n
+		}
+		before := read()
+		first, err := tx.RecordingDone(t.Context(), due)
+		require.NoError(t, err)
+		require.True(t, first)
+		require.Equal(t, before, read())
+		return nil
+	})
+}
