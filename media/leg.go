@@ -53,10 +53,10 @@ func (o legOwner) Answered(codec rtp.Codec) {
 	o.s.emit(LegAnswered{At: o.s.srv.cfg.Clock(), Codec: codec.String()})
 }
 
-// Ended takes the leg off the session and stops its audio.
+// Ended stops the leg's audio and takes it off the session, in this order: that of the next leg begins behind.
 func (o legOwner) Ended(l *sip.Leg, cause string, byPeer bool) {
-	o.Release(l)
 	o.s.post(o.s.port.leg.endLeg)
+	o.Release(l)
 	o.s.emit(LegEnded{Cause: cause, ByPeer: byPeer})
 }
 

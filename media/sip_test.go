@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	siplib "github.com/emiago/sipgo/sip"
@@ -196,6 +197,28 @@ func TestNewLegAfterBye(t *testing.T) {
 		ai.text(`{"type":"mark","data":{"name":"late"}}`)
 		ai.waitText(t, "late", "cleared")
 	}
+}
+
+// TestNextLegComesBehind: a session takes no other leg before its shard is told that the one before is over, which would end the other's audio.
+func TestNextLegComesBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newPortRig(t, AudioFormat{})
+		sess, inbox := r.p.s, r.p.sh.inbox
+		sess.closed = false
+		for len(inbox) < cap(inbox) {
+			inbox <- func() {}
+		}
+		owner, first, second := legOwner{sess}, new(sip.Leg), new(sip.Leg)
+		require.True(t, owner.Claim(first))
+		go owner.Ended(first, "bye", true)
+		synctest.Wait()
+		require.False(t, owner.Claim(second))
+		r.p.sh.drain()
+		synctest.Wait()
+		require.Equal(t, LegEnded{Cause: "bye", ByPeer: true}, <-sess.events)
+		require.True(t, owner.Claim(second))
+	})
 }
 
 func TestWeSayBye(t *testing.T) {
