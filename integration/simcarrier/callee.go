@@ -285,8 +285,8 @@ func (s *endpoint) handleReinvite(req *sip.Request, tx sip.ServerTransaction, ta
 		s.respond(tx, c.response(req, 488, nil))
 		return
 	}
+	st.activate(n) // before the answer, behind which the next re-INVITE may come
 	s.respond(tx, c.response(req, 200, c.describe(&n)))
-	st.activate(n)
 }
 
 // think waits as long as a ReinvitedLate does. It is false when the call has ended meanwhile.
