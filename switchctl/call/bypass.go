@@ -205,7 +205,7 @@ func (b *bypass) bypassReply(ctx context.Context, m jobDone) {
 	reason := refusedJob(m)
 	switch {
 	case b.phase == bypassLeaving && b.stuck && m.attempt < b.serial:
-		b.stuck = false // it has come to its end after all: now the way back is open
+		b.stuck, b.tries = false, 0 // it has come to its end after all: now the way back is open, and not tried yet
 		b.takeMediaBack(ctx)
 	case b.phase != bypassEntering || m.attempt != b.serial:
 	case reason == "", errors.Is(m.err, hostlink.ErrLost): // without a reply the packets tell
