@@ -120,6 +120,24 @@ func TestFirstWordBehindALatePacket(t *testing.T) {
 	r.requirePrimed()
 }
 
+// A late thread makes up for it in slots that follow each other at once: the word isn't sent along with the silence.
+func TestFirstWordOfALateThread(t *testing.T) {
+	t.Parallel()
+	r := opening(t, 0)
+	b, err := (&pion.Header{Version: 2, SSRC: 7}).Marshal()
+	require.NoError(t, err)
+	r.p.leg.packet(append(b, make([]byte, dsp.FrameSamples)...), r.caller.Local, r.now-slotNS+1)
+	const atOnce = slotNS / 10
+	for range slots {
+		r.p.sh.step(r.now, r.now)
+		r.now += atOnce
+	}
+	r.now += slotNS - slots*atOnce
+	sent := r.packets()
+	require.Len(t, sent, primeFrames)
+	r.requireSpeaks(sent[primeFrames-1])
+}
+
 // A switch that tells of its bridge reads the leg.
 func TestFirstWordOfABridgedLeg(t *testing.T) {
 	t.Parallel()
