@@ -47,6 +47,7 @@ func (s *surface) routes() http.Handler {
 		s.reply(w, map[string]bool{"ok": true}, s.Hangup(r.PathValue("id")))
 	})
 	mux.HandleFunc("POST /calls/{id}/keys", s.postKeys)
+	mux.HandleFunc("POST /calls/{id}/stall", s.postStall)
 	mux.HandleFunc("POST /calls/{id}/tape", s.postTape)
 	mux.HandleFunc("PUT /target", s.putTarget)
 	mux.HandleFunc("PUT /rings", s.putRings)

@@ -62,7 +62,8 @@ type stream struct {
 	mu      sync.Mutex
 	media   negotiated
 	active  bool
-	paused  bool // the peer has put us on hold
+	paused  bool      // the peer has put us on hold
+	stalled time.Time // nothing is sent before
 	ear     *tone.Listener
 	clock   mediaClock
 	in      RTPIn
@@ -263,7 +264,7 @@ func (st *stream) hearInfo(d tone.Digit) {
 // send writes the frames that are due.
 func (st *stream) send(now time.Time) {
 	st.mu.Lock()
-	active, paused, n := st.active, st.paused, st.media
+	active, paused, n := st.active && !now.Before(st.stalled), st.paused, st.media
 	st.mu.Unlock()
 	if !active {
 		return

@@ -107,7 +107,7 @@ func (c *Controller) takeInbound(ctx context.Context, conn *esl.Conn, ev *esl.Ev
 	set := fs.SetVars(ev.UUID(), fs.Var{Name: "rm_call_id", Value: call.ID.String()}, fs.Var{Name: "rm_tenant_id", Value: call.TenantID.String()},
 		fs.Var{Name: "rm_node", Value: c.cfg.NodeID}, fs.Var{Name: "rm_role", Value: roleCaller},
 		fs.Var{Name: "continue_on_fail", Value: "true"}, fs.Var{Name: "rtp_notimer_during_bridge", Value: "false"},
-		fs.Var{Name: "rtp_autoflush_during_bridge", Value: "false"},
+		fs.Var{Name: "rtp_autoflush_during_bridge", Value: "true"},
 		// What a caller's INVITE says goes to nobody whom the switch dials.
 		fs.Var{Name: "sip_copy_custom_headers", Value: "false"}, fs.Var{Name: varNoHeaders, Value: "."},
 		fs.Var{Name: varAfterBridge, Value: fs.AfterBridge(reattachExtension, c.cfg.Context)})

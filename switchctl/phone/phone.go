@@ -464,7 +464,7 @@ func (p *phone) originate(channel string, ring time.Duration) fs.Variables {
 		"origination_caller_id_name":   name,
 		"media_timeout":                fs.Millis(silence),
 		"rtp_notimer_during_bridge":    "false",
-		"rtp_autoflush_during_bridge":  "false",
+		"rtp_autoflush_during_bridge":  "true",
 		"rm_role":                      Role,
 		"rm_node":                      p.book.host.NodeID,
 		"rm_tenant_id":                 p.spec.TenantID.String(),
