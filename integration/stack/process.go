@@ -118,21 +118,30 @@ func (p *process) kill() error {
 	return err
 }
 
-// lastLine passes on what a child says on its standard error, and keeps the last line of it, which tells why it ended. Read it when the child has.
+// lastLine passes on what a child says on its standard error, and keeps the line of it that tells why it ended: a panic's first one, or else the last. Read
+// it when the child has.
 type lastLine struct {
-	to   io.Writer
-	line []byte
+	to       io.Writer
+	line     []byte // that has no end yet
+	last     []byte
+	panicked bool
 }
 
 // maxLastLine is what of a line is kept.
 const maxLastLine = 2000
 
 func (l *lastLine) Write(b []byte) (int, error) {
-	l.line = append(l.line, b...)
-	if whole := bytes.TrimRight(l.line, "\n"); len(whole) > 0 {
-		l.line = append(l.line[:0], l.line[bytes.LastIndexByte(whole, '\n')+1:]...)
+	for part := range bytes.Lines(b) {
+		l.line = append(l.line, part[:min(len(part), maxLastLine)]...)
+		if part[len(part)-1] != '\n' {
+			break
+		}
+		if whole := bytes.TrimSpace(l.line); len(whole) > 0 && !l.panicked {
+			l.last = append(l.last[:0], whole[:min(len(whole), maxLastLine)]...)
+			l.panicked = bytes.HasPrefix(whole, []byte("panic: ")) || bytes.HasPrefix(whole, []byte("fatal error: "))
+		}
+		l.line = l.line[:0]
 	}
-	l.line = l.line[:min(len(l.line), maxLastLine)]
 	n, err := l.to.Write(b)
 	if err != nil {
 		return n, fmt.Errorf("pass on what a child says: %w", err)
@@ -140,6 +149,11 @@ func (l *lastLine) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-func (l *lastLine) text() string { return string(bytes.TrimSpace(l.line)) }
+func (l *lastLine) text() string {
+	if end := bytes.TrimSpace(l.line); len(end) > 0 && !l.panicked {
+		return string(end)
+	}
+	return string(l.last)
+}
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
