@@ -7,8 +7,11 @@ import (
 	"time"
 )
 
-// actEvery lies between two verbs of /act.
-const actEvery = 500 * time.Millisecond
+// actEvery lies between two verbs of /act. The last one ends the socket, so those before it have longer for their answers.
+const (
+	actEvery = 500 * time.Millisecond
+	actEnd   = 3 * time.Second
+)
 
 // actScript is what a voice agent at /act does in a call of a lead: ten verbs by command frames, one after the other; the last one ends the call.
 // Each is answered by a command_result with its id, act-1 to act-10.
@@ -30,5 +33,6 @@ func actScript() []cue {
 		frame := fmt.Sprintf(`{"type":"command","id":"act-%s","data":%s}`, strconv.Itoa(i+1), verb)
 		script[i] = cue{after: time.Second + time.Duration(i)*actEvery, frame: json.RawMessage(frame)}
 	}
+	script[len(script)-1].after += actEnd
 	return script
 }
