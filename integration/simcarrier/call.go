@@ -44,6 +44,7 @@ type call struct {
 	mu       sync.Mutex // guards what follows
 	report   Report
 	stream   *stream
+	port     int        // of its stream, also once that has ended
 	taping   bool       // the stream is to be taped from its beginning
 	local    sip.Header // From of our requests
 	remote   sip.Header // To of our requests
@@ -101,7 +102,7 @@ func (c *call) openStream(spec voiceSpec) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.taping = c.taping
-	c.stream = st
+	c.stream, c.port = st, st.port
 	return nil
 }
 
@@ -112,9 +113,9 @@ func (c *call) describe(n *negotiated) []byte {
 	defer c.mu.Unlock()
 	c.version++
 	if n == nil {
-		return localSDP(c.s.cfg.RTPIP, c.stream.port, c.session, c.version, c.s.cfg.Codecs, c.behaviour.eventType(), "sendrecv")
+		return localSDP(c.s.cfg.RTPIP, c.port, c.session, c.version, c.s.cfg.Codecs, c.behaviour.eventType(), "sendrecv")
 	}
-	return localSDP(c.s.cfg.RTPIP, c.stream.port, c.session, c.version, []string{n.codec.name}, n.event, n.answerDirection())
+	return localSDP(c.s.cfg.RTPIP, c.port, c.session, c.version, []string{n.codec.name}, n.event, n.answerDirection())
 }
 
 // answer marks the call as answered and starts its audio.

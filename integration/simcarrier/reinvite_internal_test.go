@@ -46,3 +46,16 @@ func TestReinviteHoldsBeforeItsAnswer(t *testing.T) {
 	}}, c.localTag)
 	require.True(t, answered)
 }
+
+// A call may end while a re-INVITE of it is answered: its SDP is written all the same.
+func TestDescribesACallThatHasEnded(t *testing.T) {
+	t.Parallel()
+	s, err := New(Config{})
+	require.NoError(t, err)
+	c := s.newCall(Callee, "id", "+918000000001", "+919845000000")
+	c.port = 4000
+	n, err := parseSDP(c.describe(nil), s.cfg.Codecs)
+	require.NoError(t, err)
+	require.EqualValues(t, 4000, n.remote.Port())
+	require.Contains(t, string(c.describe(&n)), "m=audio 4000 ")
+}
