@@ -83,7 +83,18 @@ func newRehearsal(t *testing.T, c *customer) *rehearsal {
 	r.events = newReceiver(t, accept)
 	c.subscribe(t, r.events.URL, "ai_session.*")
 	r.supervisor = c.supervise(t)
-	r.before = c.goroutines(t)
+	eventually(t, patience, "the controller does all that it does beside calls", func() bool {
+		r.before = c.goroutines(t)
+		begun := map[string]int{}
+		for what, n := range r.before {
+			for _, work := range []string{"esl/read.go", "recordings/due.go", "recordings/strays.go"} {
+				if strings.Contains(what, work) {
+					begun[work] += n
+				}
+			}
+		}
+		return begun["esl/read.go"] > 1 && begun["recordings/due.go"] > 1 && begun["recordings/strays.go"] > 0
+	})
 	r.campaign = c.campaign(t, c.voiceAgent(t, "/tone?hz=1000", nil), nil)
 	c.start(t, r.campaign)
 	t.Cleanup(func() {
