@@ -25,13 +25,7 @@ func (c *host) callerVariables(a *core) fs.Variables {
 		varAfterBridge: fs.AfterBridge(reattachExtension, c.cfg.Context),
 		// A media leg that is refused leaves the caller to us.
 		"continue_on_fail": "true",
-		// A leg that the switch waits for without a timer can't hang up: its BYE is taken up with its next packet, which never
-		// comes, or after 5 s (switch_rtp.c, rtp_common_read).
-		"rtp_notimer_during_bridge": "false",
-		// What has come in one go after a stall of the network is read a little faster than it is spoken, until nothing waits (rtp_common_read,
-		// hot_hits). It would be heard that much later for the rest of the call.
-		"rtp_autoflush_during_bridge": "true",
-	}
+	}.With(fs.WhileBridged()...)
 	if a.call.CampaignID != nil {
 		v["rm_campaign_id"] = a.call.CampaignID.String()
 	}

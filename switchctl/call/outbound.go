@@ -104,14 +104,15 @@ func (c *Controller) takeInbound(ctx context.Context, conn *esl.Conn, ev *esl.Ev
 		return nil
 	}
 	a.log.InfoContext(ctx, "inbound call admitted", "tenant_id", call.TenantID.String())
-	set := fs.SetVars(ev.UUID(), fs.Var{Name: "rm_call_id", Value: call.ID.String()}, fs.Var{Name: "rm_tenant_id", Value: call.TenantID.String()},
-		fs.Var{Name: "rm_node", Value: c.cfg.NodeID}, fs.Var{Name: "rm_role", Value: roleCaller},
-		fs.Var{Name: "continue_on_fail", Value: "true"}, fs.Var{Name: "rtp_notimer_during_bridge", Value: "false"},
-		fs.Var{Name: "rtp_autoflush_during_bridge", Value: "true"},
+	set := append([]fs.Var{
+		{Name: "rm_call_id", Value: call.ID.String()}, {Name: "rm_tenant_id", Value: call.TenantID.String()},
+		{Name: "rm_node", Value: c.cfg.NodeID}, {Name: "rm_role", Value: roleCaller},
+		{Name: "continue_on_fail", Value: "true"},
 		// What a caller's INVITE says goes to nobody whom the switch dials.
-		fs.Var{Name: "sip_copy_custom_headers", Value: "false"}, fs.Var{Name: varNoHeaders, Value: "."},
-		fs.Var{Name: varAfterBridge, Value: fs.AfterBridge(reattachExtension, c.cfg.Context)})
-	if _, err := c.link.API(ctx, set); err != nil {
+		{Name: "sip_copy_custom_headers", Value: "false"}, {Name: varNoHeaders, Value: "."},
+		{Name: varAfterBridge, Value: fs.AfterBridge(reattachExtension, c.cfg.Context)},
+	}, fs.WhileBridged()...)
+	if _, err := c.link.API(ctx, fs.SetVars(ev.UUID(), set...)); err != nil {
 		a.log.WarnContext(ctx, "setting variables of an inbound call failed", "error", err)
 	}
 	return a.core

@@ -40,6 +40,21 @@ func NativeEavesdrop(channel, side string) string {
 // Extension is the target of a leg that goes to an extension of a context.
 func Extension(name, context string) string { return name + " XML " + context }
 
+// With sets more variables, and returns v.
+func (v Variables) With(vars ...Var) Variables {
+	for _, one := range vars {
+		v[one.Name] = one.Value
+	}
+	return v
+}
+
+// WhileBridged are the variables of a leg by which the switch reads it in a bridge (switch_rtp.c, rtp_common_read). It does so by a timer: a leg whose packets
+// it waits for can't hang up, since a BYE is taken up with the next packet, which never comes, or after 5 s. And what has come in one go after a stall of the
+// network is read a little faster than it is spoken (hot_hits), until nothing waits: it would be heard that much later for the rest of the call.
+func WhileBridged() []Var {
+	return []Var{{"rtp_notimer_during_bridge", "false"}, {"rtp_autoflush_during_bridge", "true"}}
+}
+
 // AfterBridge is the value of transfer_after_bridge: where a channel goes when a bridge of it ends.
 func AfterBridge(extension, context string) string { return extension + ":XML:" + context }
 

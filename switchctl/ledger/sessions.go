@@ -283,13 +283,16 @@ func endSession(ctx context.Context, tx *store.Tx, call db.Call, end SessionEnd)
 			return unlessNotFound(err)
 		})...)
 	}
-	if err := tx.Together(ctx, asks...); err != nil || other || !ended && !end.Unsure {
+	if err := tx.Together(ctx, asks...); err != nil || !ended && !end.Unsure {
 		return err // or ended already
 	}
 	if ended {
 		if err := tellSessionEnded(ctx, tx, call, session, end, rows); err != nil {
 			return err
 		}
+	}
+	if other { // whose unit it is
+		return nil
 	}
 	return tx.Later(ctx, func(q *db.Queries) error { // the events lock the call's row, which comes before its units
 		_, err := q.LiveUnitClearVoiceAgent(ctx, call.TenantID, call.ID)

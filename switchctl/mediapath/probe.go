@@ -223,8 +223,7 @@ func (p *probe) connect(ctx context.Context) error {
 	err := p.originate(ctx, fs.Variables{
 		"origination_uuid": p.caller, "ignore_early_media": "true", "originate_timeout": fs.RingSeconds(p.req.RingTimeout),
 		"origination_caller_id_number": p.req.From, "origination_caller_id_name": p.req.From, "sip_copy_custom_headers": "false",
-		"rtp_notimer_during_bridge": "false", "rtp_autoflush_during_bridge": "true",
-	}, p.req.Endpoint, p.req.RingTimeout+originateSlack)
+	}.With(fs.WhileBridged()...), p.req.Endpoint, p.req.RingTimeout+originateSlack)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotAnswered, p.step("call the number", began, "", err))
 	}

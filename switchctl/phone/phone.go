@@ -463,8 +463,6 @@ func (p *phone) originate(channel string, ring time.Duration) fs.Variables {
 		"origination_caller_id_number": number,
 		"origination_caller_id_name":   name,
 		"media_timeout":                fs.Millis(silence),
-		"rtp_notimer_during_bridge":    "false",
-		"rtp_autoflush_during_bridge":  "true",
 		"rm_role":                      Role,
 		"rm_node":                      p.book.host.NodeID,
 		"rm_tenant_id":                 p.spec.TenantID.String(),
@@ -472,7 +470,7 @@ func (p *phone) originate(channel string, ring time.Duration) fs.Variables {
 		"rm_extension":                 p.spec.Extension,
 		"rm_domain":                    p.spec.Domain,
 		"rm_phone_mode":                string(p.spec.Mode),
-	}
+	}.With(fs.WhileBridged()...)
 	if p.spec.Mode == Held {
 		v["sip_auto_answer"] = "true" // Call-Info with answer-after=0 (mod_sofia.c)
 		v["sip_h_Alert-Info"] = "info=alert-autoanswer;delay=0"
