@@ -105,11 +105,14 @@ func (c *Controller) takeInbound(ctx context.Context, conn *esl.Conn, ev *esl.Ev
 	}
 	a.log.InfoContext(ctx, "inbound call admitted", "tenant_id", call.TenantID.String())
 	set := append([]fs.Var{
-		{Name: "rm_call_id", Value: call.ID.String()}, {Name: "rm_tenant_id", Value: call.TenantID.String()},
-		{Name: "rm_node", Value: c.cfg.NodeID}, {Name: "rm_role", Value: roleCaller},
+		{Name: "rm_call_id", Value: call.ID.String()},
+		{Name: "rm_tenant_id", Value: call.TenantID.String()},
+		{Name: "rm_node", Value: c.cfg.NodeID},
+		{Name: "rm_role", Value: roleCaller},
 		{Name: "continue_on_fail", Value: "true"},
 		// What a caller's INVITE says goes to nobody whom the switch dials.
-		{Name: "sip_copy_custom_headers", Value: "false"}, {Name: varNoHeaders, Value: "."},
+		{Name: "sip_copy_custom_headers", Value: "false"},
+		{Name: varNoHeaders, Value: "."},
 		{Name: varAfterBridge, Value: fs.AfterBridge(reattachExtension, c.cfg.Context)},
 	}, fs.WhileBridged()...)
 	if _, err := c.link.API(ctx, fs.SetVars(ev.UUID(), set...)); err != nil {
