@@ -87,17 +87,21 @@ func (l *Leg) answer(req *sip.Request, tx sip.ServerTransaction) {
 		l.to.Log.Warn("answering an INVITE failed", "status", status)
 		l.ep.drop(l)
 		l.to.Owner.Release(l)
-		l.ep.reject(req, tx, status, "Not Acceptable Here")
+		l.refuse(req, tx, status)
 		return
 	}
 	l.ep.cfg.Invites.WithLabelValues("200").Inc()
 	l.accept(req, tx, body)
 }
 
-// negotiate reads an offer and returns our answer, or our offer when there was none. The audio follows at once.
+// negotiate reads an offer and returns our answer, or our offer when there was none. The audio follows at once, but not that of a leg which has ended
+// while its request was on the way here: it would go on without an end, or over the next leg's.
 func (l *Leg) negotiate(body []byte) ([]byte, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.over {
+		return nil, sip.StatusCallTransactionDoesNotExists
+	}
 	if len(body) == 0 {
 		out, err := l.local.offer(l.media)
 		if err != nil {
@@ -121,6 +125,15 @@ func (l *Leg) negotiate(body []byte) ([]byte, int) {
 	return out, sip.StatusOK
 }
 
+// refuse answers a request that has come to no negotiation.
+func (l *Leg) refuse(req *sip.Request, tx sip.ServerTransaction, status int) {
+	reason := "Not Acceptable Here"
+	if status == sip.StatusCallTransactionDoesNotExists {
+		reason = "Call/Transaction Does Not Exist"
+	}
+	l.ep.reject(req, tx, status, reason)
+}
+
 // accept sends the 200 and repeats it until the ACK comes (RFC 3261 section 13.3.1.4). It runs in the request's own
 // goroutine.
 func (l *Leg) accept(req *sip.Request, tx sip.ServerTransaction, body []byte) {
@@ -131,6 +144,7 @@ func (l *Leg) accept(req *sip.Request, tx sip.ServerTransaction, body []byte) {
 	over := l.over
 	l.mu.Unlock()
 	if over {
+		l.refuse(req, tx, sip.StatusCallTransactionDoesNotExists)
 		return
 	}
 	if err := tx.Respond(res); err != nil {
@@ -273,7 +287,7 @@ func (l *Leg) reinvite(req *sip.Request, tx sip.ServerTransaction) {
 	}
 	body, status := l.negotiate(req.Body())
 	if status != sip.StatusOK {
-		l.ep.reject(req, tx, status, "Not Acceptable Here")
+		l.refuse(req, tx, status)
 		return
 	}
 	l.accept(req, tx, body)
@@ -288,7 +302,7 @@ func (l *Leg) update(req *sip.Request, tx sip.ServerTransaction) {
 	if len(req.Body()) > 0 {
 		var status int
 		if body, status = l.negotiate(req.Body()); status != sip.StatusOK {
-			l.ep.reject(req, tx, status, "Not Acceptable Here")
+			l.refuse(req, tx, status)
 			return
 		}
 	}
