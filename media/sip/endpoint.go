@@ -80,6 +80,12 @@ type Endpoint struct {
 
 	mu   sync.Mutex
 	legs map[dialogKey]*Leg
+
+	strangers struct { // whose attempts were refused
+		mu     sync.Mutex
+		noted  time.Time // when one was
+		unsaid int       // how many there were since
+	}
 }
 
 // dialogKey names a dialog on our side (RFC 3261 section 12).
@@ -149,7 +155,11 @@ func (e *Endpoint) build() error {
 	server.OnOptions(e.guard(e.onOptions))
 	server.OnInfo(e.guard(e.onInfo))
 	server.OnUpdate(e.guard(e.onUpdate))
-	e.wg.Go(func() { e.served(server.ServeUDP(steadyConn{PacketConn: e.udp, log: e.log, closing: e.closing})) })
+	e.wg.Go(func() {
+		e.served(server.ServeUDP(steadyConn{
+			PacketConn: e.udp, peers: e.cfg.Peers, refused: e.refused, log: e.log, closing: e.closing,
+		}))
+	})
 	e.wg.Go(func() { e.served(server.ServeTCP(e.cfg.Peers.Listener(e.tcp, e.refused))) })
 	return nil
 }
@@ -183,13 +193,6 @@ func (e *Endpoint) guard(h sipgo.RequestHandler) sipgo.RequestHandler {
 				e.log.Error("panic in a SIP request", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 			}
 		}()
-		if source := req.Source(); !e.cfg.Peers.Allow(source) {
-			e.refused(source)
-			if !req.IsAck() {
-				e.respond(tx, sip.NewResponseFromRequest(req, sip.StatusForbidden, "Forbidden", nil))
-			}
-			return
-		}
 		if !complete(req) {
 			if !req.IsAck() {
 				e.respond(tx, sip.NewResponseFromRequest(req, sip.StatusBadRequest, "Bad Request", nil))
@@ -200,9 +203,22 @@ func (e *Endpoint) guard(h sipgo.RequestHandler) sipgo.RequestHandler {
 	}
 }
 
+// strangersEvery is how often a stranger's attempt is noted at most: how many there are is theirs to decide.
+const strangersEvery = 10 * time.Second
+
 // refused notes a stranger's attempt.
 func (e *Endpoint) refused(peer string) {
-	e.log.Warn("SIP request refused: peer is outside the switch's networks", "peer", peer)
+	s, now := &e.strangers, time.Now()
+	s.mu.Lock()
+	if !s.noted.IsZero() && now.Sub(s.noted) < strangersEvery {
+		s.unsaid++
+		s.mu.Unlock()
+		return
+	}
+	unsaid := s.unsaid
+	s.noted, s.unsaid = now, 0
+	s.mu.Unlock()
+	e.log.Warn("SIP refused: peer is outside the switch's networks (media.sip_allow)", "peer", peer, "others_meanwhile", unsaid)
 }
 
 // complete tells whether a request has the headers that no request may lack (RFC 3261 section 8.1.1).

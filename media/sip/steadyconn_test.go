@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/netguard"
 )
 
 // faultyConn fails some reads, then gives one datagram, then is closed.
@@ -22,7 +24,7 @@ func (c *faultyConn) ReadFrom(p []byte) (int, net.Addr, error) {
 	case c.faults >= 0:
 		return 0, nil, errors.New("no buffer space available")
 	case c.faults == -1:
-		return copy(p, "OPTIONS"), &net.UDPAddr{Port: 5060}, nil
+		return copy(p, "OPTIONS"), &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 5060}, nil
 	}
 	return 0, nil, net.ErrClosed
 }
@@ -34,7 +36,7 @@ func TestSIPReadsGoOn(t *testing.T) {
 }
 
 func readsGoOn(t *testing.T) {
-	c := steadyConn{PacketConn: &faultyConn{faults: 2}, log: slog.New(slog.DiscardHandler)}
+	c := steadyConn{PacketConn: &faultyConn{faults: 2}, peers: netguard.Loopback(), log: slog.New(slog.DiscardHandler)}
 	buf := make([]byte, 100)
 	n, _, err := c.ReadFrom(buf)
 	require.NoError(t, err)
