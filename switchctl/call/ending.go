@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
@@ -78,9 +79,10 @@ func (e *ending) beginClose(ctx context.Context, rec ledger.FinalRecord) state {
 func (e *ending) commitClose(ctx context.Context, c ledger.Closing) {
 	var session mediaSession
 	var reason media.CloseReason
+	var owed []chan struct{}
 	partDone := true
 	if s := e.voice.ai; s != nil && s.media != nil {
-		session, reason, partDone = s.media, s.closeReason, s.partDone
+		session, reason, partDone, owed = s.media, s.closeReason, s.partDone, slices.Clone(s.owed)
 	}
 	e.voice.sayEnded()
 	answered, sessions := c.Record.AnswerTime, e.voice.sessions
@@ -90,6 +92,7 @@ func (e *ending) commitClose(ctx context.Context, c ledger.Closing) {
 			if left && answered != nil {
 				e.finishLeft(ctx, *answered, c.Record.EndTime)
 			}
+			e.c.awaitAnswers(owed)
 			q, stats := measured(c.Call.Quality, sessions, reason)
 			c.Quality = q.Column()
 			e.c.metrics.quality.observe(q, stats)

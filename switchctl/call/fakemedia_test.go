@@ -208,6 +208,12 @@ func (s *fakeSession) SendCommandResult(r media.CommandResult) error {
 		return err
 	}
 	holdText("command_result", raw)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		s.trace.add("command_result is lost")
+		return media.ErrSessionClosed
+	}
 	s.trace.add("command_result %s", raw)
 	return nil
 }

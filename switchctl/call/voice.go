@@ -91,6 +91,8 @@ type aiSession struct {
 	// partDone: the recording was finished when the call was transferred.
 	partDone bool
 	logs     *sessionLog
+	// owed are the verbs on its socket whose answers are still to be sent. Who closes the socket waits for them: see awaitAnswers.
+	owed []chan struct{}
 	// sip is how a voice agent that is a SIP endpoint is dialed; endpoint is where, empty until that is known.
 	sip      sipagent.Config
 	endpoint string
@@ -487,7 +489,10 @@ func (v *voice) closeMedia() {
 	if s == nil || s.media == nil || s.phase != phaseEnded {
 		return
 	}
-	m, reason := s.media, s.closeReason
+	m, reason, owed := s.media, s.closeReason, slices.Clone(s.owed)
 	v.sayEnded()
-	v.beside(func() { m.Close(reason) })
+	v.beside(func() {
+		v.c.awaitAnswers(owed)
+		m.Close(reason)
+	})
 }

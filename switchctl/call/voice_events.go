@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
@@ -18,8 +19,11 @@ import (
 // mediaReport is an event of the session's socket or leg.
 func (v *voice) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
 	s := v.ai
-	if s == nil || s.media != m.media || s.phase == phaseEnded {
-		return v.state, nil // of a session that is over
+	if s == nil || s.media != m.media || s.phase == phaseEnded { // of a session that is over
+		if t, ok := m.ev.(media.Text); ok && t.Type == "command" {
+			v.commandResult(m.media, t.ID, nil, switchctl.ErrSessionTerminated)
+		}
+		return v.state, nil
 	}
 	switch ev := m.ev.(type) {
 	case media.LegAnswered:
@@ -112,9 +116,10 @@ func (v *voice) commandFrame(ctx context.Context, t media.Text) {
 		return
 	}
 	req.Source = ledger.SourceAI
-	reply := make(chan controlResult, 1)
+	reply, sent := make(chan controlResult, 1), v.ai.owe()
 	v.verbs.control(ctx, controlCommand{req: req, reply: reply})
 	v.beside(func() {
+		defer close(sent)
 		select {
 		case r := <-reply:
 			v.commandResult(m, t.ID, r.result, r.err)
@@ -122,6 +127,40 @@ func (v *voice) commandFrame(ctx context.Context, t media.Text) {
 		case <-ctx.Done():
 		}
 	})
+}
+
+// answersWait is how long a socket is kept for the answers to verbs that came before its session's end: most wait for the database alone.
+const answersWait = time.Second
+
+// owe notes that a verb's answer is to be sent, or can't be: that is when its channel is closed.
+func (s *aiSession) owe() (sent chan struct{}) {
+	s.owed = slices.DeleteFunc(s.owed, func(sent chan struct{}) bool {
+		select {
+		case <-sent:
+			return true
+		default:
+			return false
+		}
+	})
+	sent = make(chan struct{})
+	s.owed = append(s.owed, sent)
+	return sent
+}
+
+// awaitAnswers waits, beside the actor, for the answers that a session's voice agent is owed.
+func (c *host) awaitAnswers(owed []chan struct{}) {
+	if len(owed) == 0 {
+		return
+	}
+	late := make(chan struct{})
+	defer c.clock.AfterFunc(answersWait, func() { close(late) }).Stop()
+	for _, sent := range owed {
+		select {
+		case <-sent:
+		case <-late:
+			return
+		}
+	}
 }
 
 // resultSender takes the answer to a command frame.
