@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
@@ -72,6 +73,39 @@ func TestLedgerEndsASessionThatIsLate(t *testing.T) {
 	require.NoError(t, start(next)(t.Context()))
 	require.NoError(t, giveUp(t.Context()), "told twice")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM live_calls WHERE voice_agent_id IS NOT NULL"), "it is the next one's")
+}
+
+// TestLedgerStartsASessionInPlaceOfALateOne: the controller that has adopted the call starts the next one, while that of the one which died still waits in the
+// server. The late one is nobody's, whichever voice agent it was to be of.
+func TestLedgerStartsASessionInPlaceOfALateOne(t *testing.T) {
+	t.Parallel()
+	for name, other := range map[string]bool{"of the same voice agent": false, "of another": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newPGBench(t)
+			agent := b.agent
+			if other {
+				agent.ID = storetest.VoiceAgent(t, b.st, b.tenant, "ws://127.0.0.1:9/")
+			}
+			now := time.Now().UTC()
+			start := func(id uuid.UUID, agent db.VoiceAgent, at time.Time) func(ctx context.Context) error {
+				token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, at, callbacktoken.Life)
+				require.NoError(t, err)
+				return func(ctx context.Context) error {
+					_, err := b.l.StartSession(ctx, SessionStart{Call: b.call, Agent: agent, ID: id, At: at, Token: token})
+					return err
+				}
+			}
+			late, next := storetest.NewID(t), storetest.NewID(t)
+			b.beside(t, "SELECT FROM calls WHERE id = $1 FOR UPDATE", b.call.ID, start(late, b.agent, now.Add(-time.Second)), start(next, agent, now))
+			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM ai_sessions WHERE id = $1 AND status = 'ended' AND outcome = 'error'", late))
+			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM ai_sessions WHERE id = $1 AND status = 'active'", next))
+			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM live_calls WHERE voice_agent_id = $1", agent.ID))
+			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM callback_tokens WHERE revoked_at IS NULL"), "the next one's")
+			types, _ := b.events(t)
+			require.Equal(t, []string{"ai_session.ended"}, types)
+		})
+	}
 }
 
 // TestLedgerGivesBackAVoiceAgentThatWasNeverReached: a call whose session could not be written may go on with a person.

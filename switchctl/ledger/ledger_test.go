@@ -312,6 +312,7 @@ func TestLedgerStartsASessionOnce(t *testing.T) {
 	require.JSONEq(t, `{"a":"b"}`, string(first.Session.Parameters))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM callback_tokens WHERE call_id = $1 AND session_id = $2 AND jti_hash = $3 AND jwt = $4 AND scope = $5",
 		b.call.ID, start.ID, token.Hash(), token.Kept, callbacktoken.Scope))
+	require.NoError(t, b.l.SessionOpened(t.Context(), b.call, first.Session, ""))
 	start.ID = storetest.NewID(t)
 	_, err = b.l.StartSession(t.Context(), start)
 	require.ErrorContains(t, err, "call has another that is active")

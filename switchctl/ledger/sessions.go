@@ -54,9 +54,15 @@ func (l *Ledger) StartSession(ctx context.Context, s SessionStart) (SessionGrant
 		switch {
 		case existing != nil && existing.ID == s.ID:
 			g.Session = *existing // the commit before this try did arrive
-		case existing != nil:
+		case existing != nil && existing.OpenedAt != nil:
 			return fmt.Errorf("switchctl: start AI session: call has another that is active: %s", existing.ID)
 		default:
+			if existing != nil { // of a controller that died while its start waited here: nobody knows of it, and nobody will open it
+				if err := endSession(ctx, tx, s.Call, s.insteadOf(*existing)); err != nil {
+					return err
+				}
+				limit.Held = nil // given back with it
+			}
 			if err := insertSession(ctx, tx, s, limit, &g); err != nil {
 				return err
 			}
@@ -94,6 +100,15 @@ func (l *Ledger) beginSession(ctx context.Context, s SessionStart) (g SessionGra
 		return l.complete(ctx, tx, s.Call, &g)
 	})
 	return g, begun, err
+}
+
+// insteadOf is the end of a session that was never opened, in whose place another one starts.
+func (s SessionStart) insteadOf(lost db.AiSession) SessionEnd {
+	at := s.At
+	if at.Before(lost.StartedAt) {
+		at = lost.StartedAt
+	}
+	return SessionEnd{Session: lost.ID, Outcome: SessionError, At: at, Revoke: true}
 }
 
 func insertSession(ctx context.Context, tx *store.Tx, s SessionStart, limit db.SessionVoiceAgentLimitRow, g *SessionGrant) error {
