@@ -236,6 +236,11 @@ func (d *Dispatcher) loop(ctx context.Context) {
 			d.hear()
 		case then := <-d.back:
 			d.aside--
+			select { // an edit that was told of before a look's end counts for what it has read
+			case <-d.woken.C:
+				d.hear()
+			default:
+			}
 			then()
 		case <-timer.C:
 		}

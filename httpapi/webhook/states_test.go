@@ -61,6 +61,16 @@ func (c *clocked) after(t *testing.T, sub uuid.UUID, attempts int) (d delivery) 
 	return d
 }
 
+// edit edits a subscription, and tells of it, as whoever edits one does.
+func (c *clocked) edit(t *testing.T, sub uuid.UUID, set string) {
+	t.Helper()
+	require.NoError(t, c.st.InTenant(t.Context(), c.tenant, func(tx *store.Tx) error {
+		_, err := tx.Pgx().Exec(t.Context(), "UPDATE webhook_subscriptions SET "+set+" WHERE id = $1", sub)
+		tx.WebhookEdited(sub)
+		return err
+	}))
+}
+
 // A delivery is pending until it is delivered, or dead_lettered after the fourth attempt; each attempt is made when the one before says, and not a
 // millisecond earlier. A replay begins anew, and what is no longer kept is neither tried nor replayed.
 func TestStatesOfADelivery(t *testing.T) {
@@ -126,7 +136,7 @@ func TestDeliveriesOfADisabledSubscription(t *testing.T) {
 	sub := c.subscribe(t, r.URL)
 	c.emit(t, storetest.NewID(t), store.EventCallEnded)
 	require.Equal(t, "pending", c.after(t, sub, 1).status)
-	storetest.Exec(t, c.st, c.tenant, "UPDATE webhook_subscriptions SET is_active = false, disabled_at = now(), disabled_reason = 'x' WHERE id = $1", sub)
+	c.edit(t, sub, "is_active = false, disabled_at = now(), disabled_reason = 'x'")
 	c.passes(t, time.Second)
 	d := c.after(t, sub, 2)
 	require.Equal(t, "dead_lettered", d.status)
@@ -134,7 +144,7 @@ func TestDeliveriesOfADisabledSubscription(t *testing.T) {
 	require.Len(t, r.requests(), 1)
 	_, err := service.Replay(t.Context(), c.tenant, d.id)
 	require.ErrorContains(t, err, "not active")
-	storetest.Exec(t, c.st, c.tenant, "UPDATE webhook_subscriptions SET is_active = true, disabled_at = NULL, disabled_reason = NULL WHERE id = $1", sub)
+	c.edit(t, sub, "is_active = true, disabled_at = NULL, disabled_reason = NULL")
 	_, err = service.Replay(t.Context(), c.tenant, d.id)
 	require.NoError(t, err)
 	require.Equal(t, "delivered", c.after(t, sub, 3).status)

@@ -114,5 +114,5 @@ func TestMoreTexts(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, len(said), 500)
+	require.Greater(t, len(said), 400, "espeak-ng alone, which needs not be installed to be planned for, says 489")
 }
