@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,7 +19,7 @@ import (
 )
 
 const (
-	// dueEvery is how often a node looks for recordings that are due and of which it wasn't told.
+	// dueEvery is how often a node looks for recordings that are due and of which it wasn't told, or whose processing failed without becoming a job.
 	dueEvery = time.Minute
 	// dueAgain is how soon it does so again while there are more than it takes at a time.
 	dueAgain = time.Second
@@ -40,28 +41,38 @@ type due struct {
 	node    string
 	work    chan store.DueRecording
 	mu      sync.Mutex // guards known
-	known   map[uuid.UUID]bool
+	// known are those that wait or are being worked here, and those that were made jobs of at the start.
+	known map[uuid.UUID]bool
+	// begun: what is due by now has come since the start. It is look's.
+	begun bool
+	// troubled: making a job of one has failed since look looked last.
+	troubled atomic.Bool
 	// taking ends first, and then, should that take too long, working.
 	taking, working         context.Context //nolint:containedctx // the lives of its goroutines
 	stopTaking, stopWorking context.CancelFunc
 	busy                    sync.WaitGroup
 }
 
-// Start has a node's recordings processed as their calls end, so many at a time, until Stop: those that are due already at first. There is one Start.
+// Start has a node's recordings processed as their calls end, so many at a time, until Stop. Those that are due already become jobs. There is one Start.
 func (l *Library) Start(ctx context.Context, node string, workers int) {
-	d := &due{library: l, node: node, work: make(chan store.DueRecording, dueWaiting), known: map[uuid.UUID]bool{}}
-	ctx = context.WithoutCancel(ctx)
-	d.taking, d.stopTaking = context.WithCancel(ctx)
-	d.working, d.stopWorking = context.WithCancel(ctx)
+	d := l.newDue(ctx, node)
 	unwatch := l.store.WorkRecordings(node, d.add)
 	for range workers {
 		d.busy.Go(d.run)
 	}
-	d.busy.Go(func() {
+	d.busy.Go(func() { //nolint:contextcheck // it ends with Stop
 		defer unwatch()
 		d.look()
 	})
 	l.due = d
+}
+
+func (l *Library) newDue(ctx context.Context, node string) *due {
+	d := &due{library: l, node: node, work: make(chan store.DueRecording, dueWaiting), known: map[uuid.UUID]bool{}}
+	ctx = context.WithoutCancel(ctx)
+	d.taking, d.stopTaking = context.WithCancel(ctx)
+	d.working, d.stopWorking = context.WithCancel(ctx)
+	return d
 }
 
 // Stop lets those at work finish, and cancels them when ctx ends first. What is left is due at the next start.
@@ -110,29 +121,52 @@ func (d *due) run() {
 	}
 }
 
-// look finds what is due.
 func (d *due) look() {
+	for retry.Pause(d.taking, d.find()) == nil {
+	}
+}
+
+// find finds what is due, and tells how long it takes until it is worth while to look again: where jobs can't be made, a database in trouble is to be left alone.
+func (d *due) find() time.Duration {
 	l := d.library
-	for {
-		var rows []db.RecordingsDueRow
-		err := l.store.InSystem(d.taking, func(tx *store.Tx) (err error) {
-			rows, err = tx.Q.RecordingsDue(d.taking, d.node, dueWaiting)
-			return err
-		})
-		if err != nil && d.taking.Err() == nil {
-			l.log.WarnContext(d.taking, "looking for recordings to process failed", "error", err)
-		}
-		for _, r := range rows {
+	var rows []db.RecordingsDueRow
+	err := l.store.InSystem(d.taking, func(tx *store.Tx) (err error) {
+		rows, err = tx.Q.RecordingsDue(d.taking, d.node, dueWaiting)
+		return err
+	})
+	if err != nil && d.taking.Err() == nil {
+		l.log.WarnContext(d.taking, "looking for recordings to process failed", "error", err)
+	}
+	for _, r := range rows {
+		if d.begun {
 			d.add(store.DueRecording(r))
-		}
-		pause := dueEvery
-		if len(rows) == dueWaiting {
-			pause = dueAgain
-		}
-		if retry.Pause(d.taking, pause) != nil {
-			return
+		} else {
+			d.leave(store.DueRecording(r))
 		}
 	}
+	d.begun = d.begun || err == nil && len(rows) < dueWaiting
+	if d.troubled.Swap(false) || len(rows) < dueWaiting {
+		return dueEvery
+	}
+	return dueAgain
+}
+
+// leave makes a job of one that was due before the start, unless it came meanwhile: it may have ended the process that had it, and whoever tries it next. A
+// job's tries are counted.
+func (d *due) leave(r store.DueRecording) {
+	d.mu.Lock()
+	known := d.known[r.CallID]
+	d.known[r.CallID] = true
+	d.mu.Unlock()
+	if known || d.taking.Err() != nil {
+		return
+	}
+	if d.makeJob(r, true) {
+		return // it stays known: word of it may still come
+	}
+	d.mu.Lock()
+	delete(d.known, r.CallID)
+	d.mu.Unlock()
 }
 
 func (d *due) process(r store.DueRecording) {
@@ -148,9 +182,18 @@ func (d *due) process(r store.DueRecording) {
 		l.log.LogAttrs(ctx, slog.LevelWarn, "processing a recording failed, it will be tried again",
 			slog.Any("call_id", r.CallID), slog.Any("tenant_id", r.TenantID), slog.Int("attempt", 1), slog.Any("error", err))
 	}
-	if err := d.handOver(r, permanent(err)); err != nil && !errors.Is(err, errTaken) {
-		l.log.WarnContext(ctx, "making a job of a recording failed, it is due still", "call_id", r.CallID, "error", err)
+	d.makeJob(r, permanent(err))
+}
+
+// makeJob is handOver that tells whether the recording is off our hands.
+func (d *due) makeJob(r store.DueRecording, now bool) bool {
+	err := d.handOver(r, now)
+	if err == nil || errors.Is(err, errTaken) {
+		return true
 	}
+	d.troubled.Store(true)
+	d.library.log.WarnContext(d.working, "making a job of a recording failed, it is due still", "call_id", r.CallID, "error", err)
+	return false
 }
 
 // attempt processes one; what panics is River's, which knows how to.

@@ -2,6 +2,7 @@ package recordings
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/wav/wavtest"
@@ -74,7 +76,7 @@ func TestProcessedAsTheCallEnds(t *testing.T) {
 	require.Equal(t, 2, b.jobs(t), "nobody processes them any more")
 }
 
-// TestProcessedAfterAKill: whatever of it was done, the rest is at the next start.
+// TestProcessedAfterAKill: whatever of it was done, the rest is at the next start, by a job: it may have been what ended the process.
 func TestProcessedAfterAKill(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(b *bundle) error{
@@ -104,11 +106,50 @@ func TestProcessedAfterAKill(t *testing.T) {
 			require.Equal(t, 1, b.due(t))
 			require.NoError(t, before(b))
 			b.start(t)
-			b.await(t, b.call, StatusReady)
+			b.workLeft(t)
+			require.Equal(t, "ready", b.row(t).Status)
 			require.NoFileExists(t, path)
-			require.Zero(t, b.jobs(t))
 		})
 	}
+}
+
+// workLeft waits until the one recording that was left to a start is a job, and works that.
+func (b *bundle) workLeft(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { return b.due(t) == 0 }, 30*time.Second, 10*time.Millisecond)
+	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM river_job WHERE queue = $1 AND args->>'call_id' = $2 AND scheduled_at <= now()",
+		queueOf(b.node), b.call.String()))
+	require.NoError(t, b.work(t, 1))
+}
+
+// TestGivesUpWhatEndsTheController: a recording over which the process ends is not tried for ever. One that somebody has tried again after that is.
+func TestGivesUpWhatEndsTheController(t *testing.T) {
+	t.Parallel()
+	b := setup(t, onDisk(t))
+	b.node = "host.1"
+	unwatch := b.st.WorkRecordings(b.node, func(store.DueRecording) {})
+	path := b.recordOne(t)
+	unwatch()
+	stop := b.start(t)
+	require.Eventually(t, func() bool { return b.jobs(t) == 1 }, 30*time.Second, 10*time.Millisecond)
+	stop()
+	lost := rivertype.AttemptError{At: b.now, Attempt: 1, Error: rescued}
+	raw, err := json.Marshal(lost)
+	require.NoError(t, err)
+	storetest.Exec(t, b.st, b.tenant, `UPDATE river_job SET state = 'running', attempt = 3, attempted_at = now() - interval '1 hour', attempted_by = '{gone}',
+		errors = ARRAY[$1::jsonb, $1::jsonb]`, raw)
+	workers := river.NewWorkers()
+	require.NoError(t, b.lib.AddWorker(workers))
+	jobs, err := b.st.NewJobs(store.JobsConfig{Queues: map[string]int{Queues(b.node)[0]: 1}, Workers: workers})
+	require.NoError(t, err)
+	require.NoError(t, jobs.Start(context.WithoutCancel(t.Context()))) // River's rescuer tells of the third
+	t.Cleanup(func() { require.NoError(t, jobs.Stop(context.WithoutCancel(t.Context()))) })
+	b.await(t, b.call, StatusFailed)
+	require.True(t, b.log.has(slog.LevelError, "processing a recording failed for good"))
+	require.FileExists(t, path)
+	require.Contains(t, *b.row(t).Error, ErrLost.Error())
+	require.Equal(t, 3, lostAttempts([]rivertype.AttemptError{lost, {Error: "else"}, lost, lost, lost}))
+	require.Zero(t, lostAttempts([]rivertype.AttemptError{lost, lost, lost, {Error: *b.row(t).Error}}), "one that is tried again")
 }
 
 // stuck is a bucket whose writes take until they are cancelled.
@@ -143,7 +184,8 @@ func TestStopLeavesWhatItCutsOff(t *testing.T) {
 
 	b.lib.bucket = onDisk(t)
 	b.start(t)
-	b.await(t, b.call, StatusReady)
+	b.workLeft(t)
+	require.Equal(t, "ready", b.row(t).Status)
 }
 
 // TestWhatFailsIsAJob, which is tried again later, or at once where it is to be given up.
@@ -226,8 +268,38 @@ func TestABacklogIsProcessedWithoutAPause(t *testing.T) {
 	b := setup(t, onDisk(t))
 	storetest.Exec(t, b.st, b.tenant, "INSERT INTO recordings_due (tenant_id, call_id, node) SELECT $1, gen_random_uuid(), 'host.1' FROM generate_series(1, $2)",
 		b.tenant, dueWaiting+50)
-	b.start(t)
-	require.Eventually(t, func() bool { return b.due(t) == 0 }, dueEvery/2, 10*time.Millisecond)
+	d := b.lib.newDue(t.Context(), "host.1")
+	d.begun = true
+	require.Equal(t, dueAgain, d.find())
+	for range dueWaiting {
+		d.process(<-d.work)
+	}
+	require.Equal(t, dueEvery, d.find())
+	require.Len(t, d.work, 50)
+}
+
+// TestABacklogInADatabaseInTroubleWaits: what can't be made jobs of isn't tried again as fast as it fails.
+func TestABacklogInADatabaseInTroubleWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t, onDisk(t))
+	storetest.Exec(t, b.st, b.tenant, "INSERT INTO recordings_due (tenant_id, call_id, node) SELECT $1, gen_random_uuid(), 'host.1' FROM generate_series(1, $2)",
+		b.tenant, dueWaiting+50)
+	for _, sql := range []string{
+		"CREATE FUNCTION trouble() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trouble'; END $$",
+		"CREATE TRIGGER trouble BEFORE DELETE ON recordings_due FOR EACH ROW EXECUTE FUNCTION trouble()",
+	} {
+		_, err := b.st.Pool().Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	d := b.lib.newDue(t.Context(), "host.1")
+	require.Equal(t, dueEvery, d.find(), "those that were left to the start")
+	require.Empty(t, d.work)
+	require.False(t, d.begun)
+	d.begun = true
+	require.Equal(t, dueAgain, d.find())
+	d.process(<-d.work)
+	require.Equal(t, dueEvery, d.find())
+	require.True(t, b.log.has(slog.LevelWarn, "making a job of a recording failed, it is due still"))
 }
 
 // TestOneThatIsDoneReadsNoOtherRow, whoever told of it: many may stand there while an old snapshot is open. One whose row was moved is found.

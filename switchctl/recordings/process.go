@@ -13,10 +13,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
 
 	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/media/wav"
@@ -32,12 +34,17 @@ const (
 	// 115 MB, which a slow object store takes its time for.
 	transferBase = time.Minute
 	transferRate = 128 << 10
+	// maxLost is how many attempts in a row may end with their process, before a recording is given up: each one may have been what ended it.
+	maxLost = 3
 	// retryFirst and retryMost are the pauses between attempts, which double, by a fifth more or less.
 	retryFirst, retryMost = 5 * time.Second, time.Hour
 )
 
 // ErrNoFile says that a recording's files are all missing. Trying again does not help.
 var ErrNoFile = errors.New("none of the recording's files exists")
+
+// ErrLost says that whoever processed a recording was gone before the end: that may have been what ended the controller.
+var ErrLost = errors.New("the process ended, or had no end, while it tried")
 
 // ErrVerify says that the object read back is not what was written.
 var ErrVerify = errors.New("stored recording differs from its file")
@@ -78,6 +85,9 @@ func retryDelay(attempts int, at float64) time.Duration {
 // Work implements river.Worker.
 func (w *worker) Work(ctx context.Context, job *river.Job[ProcessArgs]) error {
 	l, args := w.library, job.Args
+	if n := lostAttempts(job.Errors); n >= maxLost {
+		return l.giveUpLost(ctx, args, n)
+	}
 	err := l.process(ctx, args.TenantID, args.CallID, func(tx *store.Tx) error { return tx.JobDone(ctx, job.ID) })
 	if err == nil {
 		return nil
@@ -105,6 +115,31 @@ func (w *worker) Work(ctx context.Context, job *river.Job[ProcessArgs]) error {
 		return river.JobCancel(err)
 	}
 	return err
+}
+
+// rescued is the error of an attempt that River's rescuer has taken for dead.
+const rescued = "Stuck job rescued by JobRescuer"
+
+// lostAttempts counts the last attempts in a row that told of no end: the process that made them was gone, or they took no notice of their time. One that
+// somebody has tried again after it was given up begins anew.
+func lostAttempts(attempts []rivertype.AttemptError) (n int) {
+	for _, a := range slices.Backward(attempts) {
+		if a.Error != rescued {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// giveUpLost gives up a recording that may be what ends the controller.
+func (l *Library) giveUpLost(ctx context.Context, args ProcessArgs, attempts int) error {
+	cause := fmt.Errorf("process recording: %w: %d times in a row", ErrLost, attempts)
+	if err := l.fail(ctx, args, cause); err != nil { // an error would be an attempt that came to an end
+		l.log.WarnContext(ctx, "giving up a recording failed, trying again", "call_id", args.CallID, "error", err)
+		return river.JobSnooze(retryFirst)
+	}
+	return river.JobCancel(cause)
 }
 
 // permanent tells errors that no later attempt can mend.
