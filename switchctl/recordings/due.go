@@ -144,8 +144,9 @@ func (d *due) find() time.Duration {
 			d.leave(store.DueRecording(r))
 		}
 	}
-	d.begun = d.begun || err == nil && len(rows) < dueWaiting
-	if d.troubled.Swap(false) || len(rows) < dueWaiting {
+	troubled := d.troubled.Swap(false)
+	d.begun = d.begun || err == nil && !troubled && len(rows) < dueWaiting
+	if troubled || len(rows) < dueWaiting {
 		return dueEvery
 	}
 	return dueAgain
