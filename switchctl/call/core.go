@@ -47,6 +47,8 @@ type core struct {
 	answerAt *time.Time
 	// killCause is set once we have decided to end the call.
 	killCause string
+	// kills counts how often the switch was asked again to end it.
+	kills int
 	// attempt numbers the originates of the call: a reply to an earlier one is late.
 	attempt int
 	// codec is the carrier's, as the switch names it; empty before it is known.

@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"time"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
@@ -80,9 +81,12 @@ func (k *core) kill(ctx context.Context, cause string) {
 	k.sendKill(ctx)
 }
 
+// killMost is how long a switch that doesn't end a channel is left alone at the most before it is asked again: asking doesn't free one that is stuck.
+const killMost = 30 * time.Second
+
 // sendKill asks over the host link; the caller's own socket is the second way.
 func (k *core) sendKill(ctx context.Context) {
-	k.arm(timerKill, fs.KillTimeout)
+	k.arm(timerKill, min(fs.KillTimeout<<min(k.kills, 8), killMost))
 	if k.c.link.Generation() == 0 && k.sock != nil {
 		sock, cause := k.sock, k.killCause
 		k.beside(func() {

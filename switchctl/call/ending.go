@@ -157,7 +157,7 @@ func (e *ending) closed(ctx context.Context, m closeCommitted) {
 		"hangup_disposition", disposition)
 }
 
-// killAgain: the kill timed out. While there is no link, resynchronising does it.
+// killAgain: the kill timed out. While there is no link, resynchronising does it. It is repeated ever more rarely.
 func (e *ending) killAgain(ctx context.Context) {
 	if e.killCause == "" {
 		return
@@ -167,6 +167,8 @@ func (e *ending) killAgain(ctx context.Context) {
 		e.arm(timerKill, fs.KillTimeout)
 		return
 	}
+	e.kills++
+	e.log.WarnContext(ctx, "the switch has not ended the channel, killing it again", "hangup_cause", e.killCause, "repeats", e.kills)
 	e.sendKill(ctx)
 }
 
