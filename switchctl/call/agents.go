@@ -366,7 +366,7 @@ func (b *agentBridge) agentConfirmed(ctx context.Context, at time.Time) state {
 	b.music.playing, b.music.on = false, false // the bridge has cut it off
 	b.c.metrics.agentConnect.Observe(max(0, b.c.clock.Now().Sub(h.asked).Seconds()))
 	b.writeAgent(ctx, at)
-	b.machine.agentConnected(ctx)
+	b.machine.personConnected(ctx)
 	b.log.InfoContext(ctx, "call is connected with an agent", "agent_id", h.agent.String())
 	return stateAgentConnected
 }

@@ -191,11 +191,11 @@ func (mc *machine) heardEnough() bool {
 	return mc.call.AmdClass != nil && mc.phase != machineGreets && !mc.awaitsBeep()
 }
 
-// awaitsBeep tells whether a beep would still decide: who was called a machine less surely than it takes is listened to until an agent has them.
+// awaitsBeep tells whether a beep would still decide: who was called a machine less surely than it takes is listened to until a person has them.
 func (mc *machine) awaitsBeep() bool {
 	class := mc.call.AmdClass
 	unsure := class != nil && *class == string(amd.ClassMachine) && !switchctl.MachineSure(mc.call)
-	return unsure && mc.action != nil && mc.phase == machineNone && !mc.agentHas()
+	return unsure && mc.action != nil && mc.phase == machineNone && !mc.personHas()
 }
 
 // afterVerdict ends a tap that was there for detection alone, or has it listen on for the beep, for as long as a greeting lasts at the most.
@@ -208,11 +208,13 @@ func (mc *machine) afterVerdict(ctx context.Context, t *tap) {
 	}
 }
 
-// agentHas tells whether a person hears the callee.
-func (mc *machine) agentHas() bool { return mc.call.AgentID != nil && mc.call.AgentConnectTime != nil }
+// personHas tells whether a person hears the callee: an agent, or whom they were led to.
+func (mc *machine) personHas() bool {
+	return mc.call.AgentID != nil && mc.call.AgentConnectTime != nil || mc.transfers.now.bridged()
+}
 
-// agentConnected ends what listens for the beep alone, which changes nothing any more.
-func (mc *machine) agentConnected(ctx context.Context) {
+// personConnected ends what listens for the beep alone, which changes nothing any more.
+func (mc *machine) personConnected(ctx context.Context) {
 	if mc.heardEnough() {
 		mc.disarm(timerMachine)
 		mc.taps.endDetection(ctx)

@@ -59,8 +59,8 @@ func newParts(k *core) parts {
 	*p.rec = recorder{core: k, voice: p.voice}
 	*p.sound = sound{core: k, conference: p.conference, machine: p.machine, transfers: p.transfers, voice: p.voice}
 	*p.transfers = transfers{
-		core: k, bypass: p.bypass, conference: p.conference, dial: p.dial, handling: p.handling, line: p.line, music: p.music, parties: who,
-		rec: p.rec, refers: p.refers, talking: p.talking, voice: p.voice,
+		core: k, bypass: p.bypass, conference: p.conference, dial: p.dial, handling: p.handling, line: p.line, machine: p.machine, music: p.music,
+		parties: who, rec: p.rec, refers: p.refers, talking: p.talking, voice: p.voice,
 	}
 	*p.talking = talking{core: k, bypass: p.bypass, keypad: p.keypad, machine: p.machine, music: p.music, parties: who, rec: p.rec}
 	*p.machine = machine{

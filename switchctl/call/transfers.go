@@ -73,6 +73,7 @@ type transfers struct {
 	dial       *origination
 	handling   *handling
 	line       *callerLine
+	machine    *machine
 	music      *musicPlayer
 	parties    *parties
 	refers     *referrals
@@ -372,6 +373,7 @@ func (x *transfers) bridged(ctx context.Context, ev *esl.Event) (state, error) {
 	x.bypass.forget()
 	x.disarm(timerTransfer)
 	x.disarm(timerLeg)
+	x.machine.personConnected(ctx)
 	at := fs.EventTime(ev)
 	ours := at.Add(x.ahead()) // recordings and sessions go by our clock
 	if t.handler {
