@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
@@ -134,7 +135,8 @@ func TestSIPReferAndBye(t *testing.T) {
 func TestSIPReferAtOnce(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
 		bot := newSIPBot(t)
-		const number, other = "9876192330", "9876192331"
+		run := rand.IntN(1e6) // what was heard in another run isn't heard in this one
+		number, other := fmt.Sprintf("98%06d30", run), fmt.Sprintf("98%06d31", run)
 		agent := c.sipAgent(t, bot, map[string]any{"refer": "transfer"}, nil)
 		campaign, _ := c.sipCampaignOf(t, c.campaign(t, agent, map[string]any{"amd": false}), number)
 		s := bot.next(t)
