@@ -180,3 +180,46 @@ func TestToneDetectionIsChosen(t *testing.T) {
 	sess.SetToneDetection(false)
 	require.False(t, detects())
 }
+
+// TestDigitsOfAFlood: a caller whose packets are full of events takes no audio from others: 360 digits fit into a packet, and 50 of these come in a second.
+func TestDigitsOfAFlood(t *testing.T) {
+	t.Parallel()
+	r := newPortRig(t, AudioFormat{})
+	r.connect()
+	r.call()
+	var full []byte
+	for i := range 360 {
+		full = append(full, telephoneEvent(byte(i%len(dtmf.Digits)), true, 0)...)
+	}
+	h := pion.Header{Version: 2, SSRC: 7, PayloadType: eventPT}
+	flood := func() (digits int) {
+		before := len(r.texts)
+		for range 50 {
+			h.SequenceNumber++
+			h.Timestamp += dsp.FrameSamples
+			r.packet(h, full)
+			r.turn()
+			r.aiReads()
+		}
+		for _, text := range r.texts[before:] {
+			digits += strings.Count(text, `"type":"dtmf"`)
+		}
+		return digits
+	}
+	require.InDelta(t, digitBurst+50*digitRate, flood(), 2)
+	require.InDelta(t, 50*digitRate, flood(), 2)
+	require.Empty(t, r.closes)
+	for range digitBurst {
+		r.turn()
+	}
+	r.aiReads()
+	r.texts = nil
+	for _, ev := range []byte{1, 2, 3} { // a person's, later
+		h.SequenceNumber++
+		h.Timestamp += 10 * dsp.FrameSamples
+		r.packet(h, telephoneEvent(ev, true, 800))
+	}
+	r.turn()
+	r.aiReads()
+	require.Len(t, r.texts, 3)
+}

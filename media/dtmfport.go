@@ -17,7 +17,18 @@ type keypad struct {
 	toneCaller bool
 	out        dtmf.Sender
 	pt         uint8 // of the events that we send, in place of the negotiated one; 0: that one
+	left       int   // how many digits may come now
 }
+
+// digitBurst is how many digits may come at once, digitRate how many in each 20 ms for as long as the caller likes. Nobody presses as many, but a packet in
+// bypass media, where the switch doesn't sort them, has room for 360: each is a text for the AI, and an event for the call.
+const (
+	digitBurst = 64
+	digitRate  = 1
+)
+
+// tick lets the next digits come.
+func (ks *keys) tick() { ks.left = min(digitBurst, ks.left+digitRate) }
 
 // events takes the telephone-events of a packet; there may be more than one, each beginning where the one before ends.
 func (ks *keys) events(ts uint32, payload []byte, at int64) {
@@ -50,6 +61,11 @@ func (ks *keys) reportKey(d keyPress, way dtmf.Way, now int64) {
 		ks.sh.srv.metrics.digits.WithLabelValues("repeated").Inc()
 		return
 	}
+	if ks.left == 0 {
+		ks.sh.srv.metrics.digits.WithLabelValues("dropped").Inc()
+		return
+	}
+	ks.left--
 	ks.sh.srv.metrics.digits.WithLabelValues(way.String()).Inc()
 	ks.s.emit(DTMF{Digit: string(rune(d.digit)), Duration: d.dur})
 	ks.toAI.sendDigit(d)

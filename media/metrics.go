@@ -27,7 +27,7 @@ type metrics struct {
 	opens          *prometheus.CounterVec // result: ok, refused, untrusted, timeout, failed
 	reconnects     *prometheus.CounterVec // result: ok, failed
 	invites        *prometheus.CounterVec // status: 200, 400, 404, 420, 481, 486, 488, 500
-	digits         *prometheus.CounterVec // way: rtp, info, switch, tone, repeated, sent_rtp, sent_info
+	digits         *prometheus.CounterVec // way: rtp, info, switch, tone, repeated, dropped, sent_rtp, sent_info
 	recordings     record.Metrics
 	amd            *prometheus.CounterVec // event: verdict, greeting_end, beep; class: human, machine, unknown
 	limits         *prometheus.CounterVec // limit: limitLabels
@@ -104,7 +104,7 @@ func (m *metrics) initialise() {
 		m.reconnects: {"ok", "failed"},
 		m.limits:     limitLabels(),
 		m.invites:    {"200", "400", "404", "420", "481", "486", "488", "500"},
-		m.digits:     {"rtp", "info", "switch", "tone", "repeated", "sent_rtp", "sent_info"},
+		m.digits:     {"rtp", "info", "switch", "tone", "repeated", "dropped", "sent_rtp", "sent_info"},
 	} {
 		for _, v := range values {
 			vec.WithLabelValues(v)

@@ -306,6 +306,7 @@ func (p *port) tick(now, due int64) {
 		p.ai.tickClosing(now)
 		return
 	}
+	p.keys.tick()
 	if p.leg.up {
 		p.rx.pump(now)
 		if d, ok := p.keys.in.Expire(now); ok {

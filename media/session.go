@@ -146,7 +146,7 @@ func newPort(sess *Session, rtpSock *netio.Socket) (*port, error) {
 	if p.toAI.dialect, err = newDialect(&sess.spec); err != nil {
 		return nil, err
 	}
-	p.leg.rtp, p.marks.left = rtpSock, p.toAI.dialect.marksAtOnce()
+	p.leg.rtp, p.marks.left, p.keys.left = rtpSock, p.toAI.dialect.marksAtOnce(), digitBurst
 	p.rx.amd, p.rx.up = detector, up
 	p.tx.down, p.tx.queue, p.tx.noise = down, playout.New(&sess.sh.pool, sess.spec.Audio.SampleRateHz), 1
 	return p, sess.spec.tap.begin(p)
