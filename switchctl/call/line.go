@@ -30,6 +30,7 @@ type callerLine struct {
 	talking    *talking
 	transfers  *transfers
 	voice      *voice
+	newest     uint64         // the order of the newest socket
 	waiters    []chan<- error // of Leg.Answer
 	reattaches int            // uuid_transfer to rm_reattach without a socket so far
 	again      int            // how often the caller was looked for anew, since whoever they were bridged with had left
@@ -92,8 +93,13 @@ func (l *callerLine) answerWaiters(err error) {
 }
 
 // socketAttached takes a new outbound socket: the first one, or the one after a transfer to rm_reattach. The older one
-// is closed first, since closing it later could end the newer one's park.
+// is closed first, since closing it later could end the newer one's park. One that comes behind a newer one is of no use: the channel has left it.
 func (l *callerLine) socketAttached(ctx context.Context, m socketUp) (state, error) {
+	if m.order < l.newest {
+		closeQuietly(m.sock)
+		return l.state, nil
+	}
+	l.newest = m.order
 	if l.refers.holds(ctx, m) || l.refers.came(ctx, m) {
 		return l.state, nil
 	}

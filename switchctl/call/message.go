@@ -130,6 +130,8 @@ func (k jobKind) String() string {
 type socketUp struct {
 	sock socket
 	ev   *esl.Event
+	// order is that in which the switch has made the sockets. Each is shaken hands with by itself, so that they may come in another one.
+	order uint64
 }
 
 func (socketUp) Name() string    { return "socket" }

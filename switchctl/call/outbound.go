@@ -50,7 +50,7 @@ func (c *Controller) serveSocket(ctx context.Context, conn *esl.Conn) {
 		c.hangupSocket(ctx, conn, ledger.CauseTemporaryFailure)
 		return
 	}
-	if err := a.box.Put(socketUp{sock: conn, ev: ev}); err != nil {
+	if err := a.box.Put(socketUp{sock: conn, ev: ev, order: conn.Order()}); err != nil {
 		c.hangupSocket(ctx, conn, ledger.CauseNormalClearing)
 		return
 	}

@@ -19,6 +19,14 @@ func (b *bench) sipInput(f []string) {
 		b.callerComes(map[string]string{
 			"Caller-Context": "rm_refer", "variable_blind_transfer_uuid": b.sock.leg(), "variable_sip_refer_to": f[1],
 		})
+	case "refers": // two of its leg, one right behind the other: the second one's socket comes first
+		a, ahead := b.c.registry.call(b.call.ID), newFakeSocket(b.trace)
+		b.callerCame(2, map[string]string{
+			"Caller-Context": "rm_refer", "variable_blind_transfer_uuid": b.sock.leg(), "variable_sip_refer_to": f[2],
+		})
+		a.post(socketUp{sock: ahead, order: 1, ev: b.event("CHANNEL_DATA", map[string]string{
+			"Caller-Context": "rm_refer", "variable_blind_transfer_uuid": b.sock.leg(), "variable_sip_refer_to": f[1],
+		})})
 	case "back": // the caller comes from a bridge that has ended
 		b.callerComes(map[string]string{"Caller-Context": "ringmaster", "Caller-Destination-Number": "rm_reattach"})
 	default:
@@ -27,13 +35,15 @@ func (b *bench) sipInput(f []string) {
 }
 
 // callerComes brings a socket of the caller's, who has been led to the same leg as before.
-func (b *bench) callerComes(headers map[string]string) {
+func (b *bench) callerComes(headers map[string]string) { b.callerCame(0, headers) }
+
+func (b *bench) callerCame(order uint64, headers map[string]string) {
 	a := b.c.registry.call(b.call.ID)
 	require.NotNil(b.t, a)
 	before := b.sock
 	b.sock = newFakeSocket(b.trace)
 	b.sock.bridged = before.leg()
-	a.post(socketUp{sock: b.sock, ev: b.event("CHANNEL_DATA", headers)})
+	a.post(socketUp{sock: b.sock, ev: b.event("CHANNEL_DATA", headers), order: order})
 	a.post(socketDown{sock: before})
 }
 

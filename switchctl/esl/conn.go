@@ -61,6 +61,7 @@ type Conn struct {
 	log     *slog.Logger
 	timeout time.Duration
 	queue   *queue
+	order   uint64
 
 	closing    chan struct{} // closed when no more replies will come
 	done       chan struct{} // closed when every goroutine of the connection has ended
@@ -95,6 +96,10 @@ func newConn(nc net.Conn, br *bufio.Reader, o Options) *Conn {
 	go c.read()
 	return c
 }
+
+// Order grows with each connection that a listener has taken: of two of one channel, the one of the lower order was made before. It is 0 for a connection that
+// we have made.
+func (c *Conn) Order() uint64 { return c.order }
 
 // Handle sets the handler of this connection's events, as Options.OnEvent does. It is called once, before events are
 // subscribed to; events that come without a handler are dropped.

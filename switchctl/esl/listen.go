@@ -55,7 +55,7 @@ func (l *Listener) Serve(ctx context.Context, o Options, handle func(context.Con
 		_ = l.Close()
 	})()
 	backoff := time.Duration(0)
-	for {
+	for order := uint64(1); ; order++ {
 		nc, err := l.ln.Accept()
 		if err == nil {
 			backoff = 0
@@ -64,7 +64,7 @@ func (l *Listener) Serve(ctx context.Context, o Options, handle func(context.Con
 				_ = nc.Close() // a stranger's
 				continue
 			}
-			conns.Go(func() { serveConn(ctx, nc, o, handle) })
+			conns.Go(func() { serveConn(ctx, nc, order, o, handle) })
 			continue
 		}
 		select {
@@ -86,8 +86,9 @@ func (l *Listener) Serve(ctx context.Context, o Options, handle func(context.Con
 	}
 }
 
-func serveConn(ctx context.Context, nc net.Conn, o Options, handle func(context.Context, *Conn)) {
+func serveConn(ctx context.Context, nc net.Conn, order uint64, o Options, handle func(context.Context, *Conn)) {
 	c := newConn(nc, bufio.NewReaderSize(nc, readBuffer), o)
+	c.order = order
 	stop := context.AfterFunc(ctx, func() { c.shutdown(ErrClosed) })
 	handle(ctx, c)
 	stop()

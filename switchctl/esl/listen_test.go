@@ -72,6 +72,32 @@ func TestOutboundConnect(t *testing.T) {
 	require.Equal(t, "full", e.Get("Control"))
 }
 
+func TestOutboundConnectionsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	type shaken struct {
+		channel string
+		order   uint64
+	}
+	first, got := make(chan struct{}), make(chan shaken, 2)
+	l, _ := serve(t.Context(), t, func(ctx context.Context, c *esl.Conn) {
+		if c.Order() == 1 {
+			<-first // it is overtaken
+		}
+		e, err := c.Connect(ctx)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		got <- shaken{e.UUID(), c.Order()}
+	})
+	one, two := attach(t, l, channel("u-1")), attach(t, l, channel("u-2"))
+	require.Equal(t, shaken{"u-2", 2}, <-got)
+	close(first)
+	require.Equal(t, shaken{"u-1", 1}, <-got)
+	await(t, one, "the first connection was not closed")
+	await(t, two, "the second connection was not closed")
+}
+
 func TestOutboundConnectRefused(t *testing.T) {
 	t.Parallel()
 	result := make(chan error, 1)
