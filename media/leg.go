@@ -34,11 +34,14 @@ func (o legOwner) Claim(l *sip.Leg) bool {
 
 // Release takes a leg off the session.
 func (o legOwner) Release(l *sip.Leg) {
-	s := o.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.leg == l {
-		s.leg = nil
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	o.release(l)
+}
+
+func (o legOwner) release(l *sip.Leg) {
+	if o.s.leg == l {
+		o.s.leg = nil
 	}
 }
 
@@ -53,11 +56,14 @@ func (o legOwner) Answered(codec rtp.Codec) {
 	o.s.emit(LegAnswered{At: o.s.srv.cfg.Clock(), Codec: codec.String()})
 }
 
-// Ended stops the leg's audio and takes it off the session, in this order: that of the next leg begins behind.
+// Ended stops the leg's audio, and then takes it off the session and tells of it: what the next leg does comes behind both.
 func (o legOwner) Ended(l *sip.Leg, cause string, byPeer bool) {
-	o.s.post(o.s.port.leg.endLeg)
-	o.Release(l)
-	o.s.emit(LegEnded{Cause: cause, ByPeer: byPeer})
+	s := o.s
+	s.post(s.port.leg.endLeg)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o.release(l)
+	s.tell(LegEnded{Cause: cause, ByPeer: byPeer})
 }
 
 // Digit takes one that came by SIP INFO.

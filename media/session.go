@@ -185,6 +185,11 @@ func (s *Session) Events() <-chan Event { return s.events }
 func (s *Session) emit(ev Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.tell(ev)
+}
+
+// tell is emit for whoever holds s.mu.
+func (s *Session) tell(ev Event) bool {
 	if s.closed {
 		return true
 	}

@@ -197,6 +197,31 @@ func TestNextLegComesBehind(t *testing.T) {
 	})
 }
 
+// TestNextLegIsToldOfBehind: the end of a leg is told before anything of the next one, or the next one would be taken for ended.
+func TestNextLegIsToldOfBehind(t *testing.T) {
+	t.Parallel()
+	r := newPortRig(t, AudioFormat{})
+	sess := r.p.s
+	sess.closed, sess.events = false, make(chan Event, eventQueue)
+	owner := legOwner{sess}
+	for range 20000 {
+		first, second, done := new(sip.Leg), new(sip.Leg), make(chan struct{})
+		require.True(t, owner.Claim(first))
+		go func() {
+			for !owner.Claim(second) {
+			}
+			owner.Answered(rtp.PCMA)
+			close(done)
+		}()
+		owner.Ended(first, "bye", true)
+		<-done
+		require.Equal(t, LegEnded{Cause: "bye", ByPeer: true}, <-sess.events)
+		require.IsType(t, LegAnswered{}, <-sess.events)
+		owner.Release(second)
+		r.p.sh.drain()
+	}
+}
+
 func TestWeSayBye(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
