@@ -36,7 +36,8 @@ const (
 )
 
 // EventTypes lists the types that can be subscribed. A new one stands here, is emitted where what it tells of is committed, and is described in
-// 50_webhooks.yaml (its name) and 51_events.yaml (its data), httpapi/README.md, and cmd/remote/listen.go, which says it in a line; one whose data has a
+// 50_webhooks.yaml (its name) and 51_events.yaml (its data), httpapi/README.md, and cmd/remote/listen.go, which says it in a line. What a call tells of
+// is a method of switchctl/ledger (events.go), which the call's actor has by its Ledger (call/ports.go). One whose data has a
 // telephone number is also named where those of a tenant that becomes strict are masked (mask_event, EventsMask). One that each call has, or a new member of
 // such a one, is written short if shortMembers and event_data have it.
 func EventTypes() []EventType {

@@ -35,7 +35,8 @@ type TrunkInput struct {
 
 // TrunkEdit is the body of a trunk's creation or edit. A password of null is forgotten. One more option is a migration, its column in the
 // queries trunks.sql, accounts_edit.sql and, where calls are dialed by it, gate.sql (routes.go of package gate); here a member, its check and its
-// parameter; httpapi/trunks.go and 63_accounts.yaml; and a flag of the commands in cmd/ringmaster/admin_trunks.go.
+// parameter; httpapi/trunks.go and 63_accounts.yaml; and a flag of the commands in cmd/ringmaster/admin_trunks.go. A trunk that registers is dialed by
+// its gateway on the switch: what that needs of it is conf.Gateway. The host's own trunk (carrier/trunks.go, default_trunk) is another matter.
 type TrunkEdit struct {
 	Name, Host, Transport, Username, Password, NumberFormat, MediaMode input.Opt[string]
 	Port, MaxChannels, CPS, Priority                                   input.Opt[int]

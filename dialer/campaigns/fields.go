@@ -11,7 +11,8 @@ import (
 )
 
 // campaignField is a member of a campaign that a request may set. A new one costs its row here, which decodes, checks and stores it, beside
-// its column, its place in the two queries, in Campaign, and in the OpenAPI document.
+// its column (a migration), its place in the two queries that write it (queries/campaigns.sql), in Campaign (shapes.go) and campaignOf (campaigns.go),
+// and in 20_campaigns.yaml. What counts when a number is dialed is read again for each call, by GateFacts in queries/gate.sql.
 type campaignField struct {
 	name string
 	take func(e *campaignEdit, sent json.RawMessage) // sent is nil for a member that was not

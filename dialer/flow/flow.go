@@ -14,8 +14,8 @@ import (
 // Type is the kind of a node.
 type Type string
 
-// The types of nodes. One more is its data (nodes_*.go) and doc.go; its operation in run.go and, on a call, in flow_ops.go of package answer; what it
-// means to asks.go and to modes.go of package campaigns; and 64_flow_nodes.yaml.
+// The types of nodes. One more is its data (nodes_*.go), reader and outcomes below, and doc.go; its operation and its pace in run.go and, on a call, in
+// flow_ops.go of package answer; what it means to asks.go and to modes.go of package campaigns; and 64_flow_nodes.yaml.
 const (
 	TypeStart             Type = "start"
 	TypePlayAudio         Type = "play_audio"

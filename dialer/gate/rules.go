@@ -23,7 +23,9 @@ const (
 )
 
 // rule is a rule of the gate, or what else a campaign can wait for, and all that follows from it. A new one is a row in ruleTable with its
-// check, and a test; its codes stand in the OpenAPI document and in ../README.md, which a test compares with the table.
+// check, and a test; its codes stand in ../README.md and, in httpapi/openapi, in errors.yaml, in 31_place_call.yaml where one call alone can be refused
+// (one about leads is listed in rules_test.go, elsewhere), and in 23_leads_calls_stats.yaml where a campaign waits for it: tests compare them with the
+// table. What it asks about is read by GateFacts (store/queries/gate.sql), the lead's metadata among it.
 type rule struct {
 	// reason names it: in the log, in the metrics, and in the API where answer gives no other code.
 	reason Reason

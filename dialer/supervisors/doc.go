@@ -12,5 +12,7 @@
 //
 // A new action is a method here that writes its row of the audit in the transaction that it tells of, with a name in audit.go (the constants and
 // auditedActions) that 65_supervisors.yaml lists and describes, as it does the operation; that is a row in httpapi/supervisors.go, with the place of what it
-// is about, which another controller may have. What it has phones or calls do is switchctl.Supervisions'.
+// is about, which another controller may have, and an example in examples.yaml. What it has phones do is switchctl.Supervisions'; what it has a call do is
+// a part of the call's actor as takeaway.go of switchctl/call is: its messages stand in state_up.go and state_unanswered.go, the part in parts.go, and
+// what is left of it at the call's end and after a restart in ending.go and line.go. The index audit_of_supervisors names the audited actions.
 package supervisors

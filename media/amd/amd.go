@@ -8,8 +8,10 @@ const SampleRate = 8000
 // Class says who has answered.
 type Class string
 
-// The classes of a verdict. One more is a CHECK of the column amd_class (a migration), 30_calls.yaml, the labels in media/metrics.go, what
-// switchctl/machine_verdict.go, ledger/answer.go and call/machine.go make of it, and its speech in integration/amdcorpus; decide.go gives it.
+// The classes of a verdict: who speaks; what only a tone tells, as a fax, is a Machine. One more is a CHECK of the column amd_class (a migration) and
+// CallSetVerdict in queries/calls.sql, 30_calls.yaml, websocket.schema.json, httpapi/docs/static/websocket.html, the labels in media/metrics.go, what
+// tone.go, detector.go and sparse.go here and switchctl/machine_verdict.go, ledger/answer.go and call/machine.go make of it, and its speech in
+// integration/amdcorpus; decide.go gives it.
 const (
 	// ClassHuman is a person.
 	ClassHuman Class = "human"

@@ -16,7 +16,8 @@ import (
 type Encoding string
 
 // The encodings of recordings. One more is its layout here, check.go, scan.go, its codec in package dsp, and the comment on recordings.encoding in
-// conf/ringmaster.yaml. Files of another kind than WAV would change the names and the content type in switchctl/recordings, too.
+// conf/ringmaster.yaml. A file of another kind than WAV has other names and another content type: those stand in switchctl/recordings (s3.go,
+// too) and call/voice.go, httpapi/recordings.go and cmd/remote/recordings.go; its writer is in media/record.
 const (
 	// PCM is 16-bit linear PCM, 32 kB a second. It is the default.
 	PCM Encoding = "pcm"

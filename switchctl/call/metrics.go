@@ -11,7 +11,9 @@ import (
 )
 
 // metrics of a controller's calls; other packages have their own (dialer/service.go, dialer/acd, media, httpapi, switchctl/recordings), and
-// conf/README.md lists those that one watches. Every label's values are listed where it is used, so their number is bounded.
+// conf/README.md lists those that one watches. Every label's values are listed where it is used, so their number is bounded. A new one is a member here,
+// made and registered below. A gauge of what calls are in goes up where a part begins it and where a call is found so after a restart (line.go), and down
+// where it ends and where the call does (ending.go).
 type metrics struct {
 	live      prometheus.GaugeFunc
 	ended     *prometheus.CounterVec // status: completed, failed; cause: those of causeLabel

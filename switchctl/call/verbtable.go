@@ -68,7 +68,8 @@ type Verb struct {
 
 // Verbs is the table of control verbs, those of interface section 4.5. What is true of a verb is said here: a new one is a row with its reader
 // (controlbody.go) and a method of the part that carries it out, its members in switchctl.ControlRequest, their schema in 40_ai_sessions.yaml, its name
-// in media/frames/websocket.schema.json, an example in httpapi/openapi/examples.yaml, and a line in integration/echoai/README.md. What it says of the lead is written by voiceverbs.go of package answer.
+// in media/frames/websocket.schema.json, an example in httpapi/openapi/examples.yaml, and a line in integration/echoai/README.md. What it says of the lead
+// is written by voiceverbs.go of package answer. One that a realtime model may call stands in media/openai/functions.go and 10_voice_agents.yaml, too.
 func Verbs() []Verb {
 	return []Verb{
 		{Name: VerbTransfer, Insights: true, read: readTransfer, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
