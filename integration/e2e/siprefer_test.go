@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
+	"github.com/ringmaster/ringmaster/integration/stack"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
@@ -147,6 +148,33 @@ func TestSIPReferAtOnce(t *testing.T) {
 		})
 		s.ends(t)
 		c.hangUp(t, "+91"+other)
+		require.Equal(t, "completed", c.ended(t, campaign, 1, 20*time.Second)[0].Status)
+		c.atRest(t)
+	})
+}
+
+// When the controller is killed while the other party of a REFER rings, the next one tells the endpoint that nothing came of it, and both go on. What the
+// endpoint asks for after that goes the usual way.
+func TestSIPReferOverARestart(t *testing.T) {
+	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
+		const number, other = "9876192350", "9876192364" // which rings long
+		campaign, callID, s, caller := c.referring(t, number, nil, nil)
+		to := "<sip:+91%s@" + s.invite.From().Address.Host + ">"
+		require.Equal(t, http.StatusAccepted, s.refer(t, fmt.Sprintf(to, other)))
+		eventually(t, 20*time.Second, "the other party is called", func() bool {
+			_, ok := c.report(t, "+91"+other)
+			return ok
+		})
+		require.NoError(t, c.KillController())
+		require.NoError(t, c.StartController(t.Context()))
+		require.Equal(t, "SIP/2.0 503 NORMAL_TEMPORARY_FAILURE", s.notifies(t))
+		caller.hears(t, agentHz, "the call goes on")
+		require.Equal(t, "agent_connected", c.state(t, callID)["state"])
+		s.forget()
+		require.Equal(t, http.StatusAccepted, s.refer(t, fmt.Sprintf(to, "9876192360")))
+		require.Equal(t, "SIP/2.0 486 USER_BUSY", s.notifies(t))
+		caller.hears(t, agentHz, "the call still goes on")
+		s.bye(t)
 		require.Equal(t, "completed", c.ended(t, campaign, 1, 20*time.Second)[0].Status)
 		c.atRest(t)
 	})

@@ -14,7 +14,7 @@
 //     record; actor.go and the state_*.go files: each message goes to its part, by a function each for calls that are unanswered and up; parts.go:
 //     the parts, and who works with whom; timers.go.
 //   - How it begins, stands and ends: origination.go, line.go (its channel and socket), handling.go, ending.go, served.go, verdict.go (who answered).
-//   - Who may have the caller: voice*.go (the voice agent: its session, its media leg, what it reports; sipagent.go: one that is a SIP endpoint), agents*.go, transfers*.go (a number, a SIP URI,
+//   - Who may have the caller: voice*.go (the voice agent: its session, its media leg, what it reports; sipagent.go: one that is a SIP endpoint, refer*.go: its REFERs), agents*.go, transfers*.go (a number, a SIP URI,
 //     the queue, for the voice agent or for a handler), takeaway.go (a supervisor gives them to an agent),
 //     conference*.go (caller, voice agent, and guests: who was added), talking*.go (what a handler plays and asks), machine.go, music.go.
 //   - What goes on beside: recorder*.go, bypass*.go (the audio past the switch), keypad.go, taps*.go and monitors*.go (forks of a call's audio, and who hears

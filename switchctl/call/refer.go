@@ -65,6 +65,8 @@ type referral struct {
 	bridged, crosswise bool
 	// later is the event of a REFER that came between, and was refused.
 	later string
+	// noted: the sender's leg says that it waits.
+	noted bool
 	// left is the end of the sender's leg, if that came first.
 	left *esl.Event
 }
@@ -83,6 +85,8 @@ type referrals struct {
 	// held is a caller who waits until it is known whether the voice agent has answered; nil for none. lostHeld: one has left their socket meanwhile.
 	held     *socketUp
 	lostHeld bool
+	// tells has what a leg is told of its REFERs, and what is noted of that on it, in order.
+	tells rt.Serial
 }
 
 // refusedNoted is how many REFERs that came to nothing a call's session logs tell of: an endpoint that sends them without end leaves room for the rest.
@@ -317,6 +321,7 @@ func (f *referrals) start(ctx context.Context, r *referral, local []string) erro
 	}
 	if err == nil {
 		f.transfers.now.referral = r
+		f.pends(ctx, r)
 		f.log.InfoContext(ctx, "voice agent has sent a REFER", "destination_type", kind)
 		return nil
 	}
@@ -370,7 +375,11 @@ const notifyTime = 100 * time.Millisecond
 // notify sends the NOTIFY that ends a REFER's subscription, and then runs then, if there is one, on the actor's goroutine.
 func (f *referrals) notify(ctx context.Context, r *referral, status string, then func(ctx context.Context)) {
 	link, leg, event := f.c.link, r.leg, r.event
-	f.beside(func() {
+	if r.noted {
+		r.noted = false
+		f.note(ctx, leg, "") // first: of a controller that ends in between it hears nothing, and not twice
+	}
+	f.inTurn(&f.tells, func() {
 		if event != "" {
 			err := link.SendEvent(ctx, "NOTIFY", [][2]string{
 				{"uuid", leg}, {"event-string", event}, {"content-type", "message/sipfrag;version=2.0"},

@@ -64,7 +64,7 @@ func TestReferBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, leg := sipRinging(t)
 		require.NotEmpty(t, leg)
-		b.sipLeg("ringing")
+		b.sipLeg("ringing", "")
 		b.trace.take()
 		b.callerComes(map[string]string{
 			"Caller-Context": "rm_refer", "variable_blind_transfer_uuid": leg, "variable_sip_refer_to": "<tel:+919876500009>",

@@ -2,6 +2,7 @@ package call
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -13,8 +14,8 @@ func (b *bench) sipInput(f []string) {
 	case "sipagent": // the voice agent is one, and may send a REFER
 		b.handler.agent.Transport = "sip"
 		b.handler.agent.TransportConfig = json.RawMessage(`{"sip_uri":"sip:bot@192.0.2.9","refer":"transfer"}`)
-	case "sipleg": // what the switch says of its leg when asked: ringing, answered, hangup after an answer, or gone
-		b.sipLeg(f[1])
+	case "sipleg": // what the switch says of its leg when asked: ringing, answered, hangup after an answer, or gone; and which REFER it waits for
+		b.sipLeg(f[1], strings.Join(f[2:], ""))
 	case "refer": // of its leg; the caller is on a new socket
 		b.callerComes(map[string]string{
 			"Caller-Context": "rm_refer", "variable_blind_transfer_uuid": b.sock.leg(), "variable_sip_refer_to": f[1],
@@ -47,10 +48,10 @@ func (b *bench) callerCame(order uint64, headers map[string]string) {
 	a.post(socketDown{sock: before})
 }
 
-func (b *bench) sipLeg(what string) {
+func (b *bench) sipLeg(what, pending string) {
 	dump := map[string]string{
 		"Unique-ID": b.sock.leg(), "Answer-State": what, "variable_rm_node": "node-1", "variable_rm_call_id": b.call.ID.String(), "variable_rm_role": roleMedia,
-		"variable_sip_blind_transfer_event": "refer;id=1", "variable_sip_from_host": "198.51.100.7",
+		"variable_rm_refer_pending": pending, "variable_sip_blind_transfer_event": "refer;id=1", "variable_sip_from_host": "198.51.100.7",
 	}
 	if what == "answered" || what == "hangup" {
 		dump["Caller-Channel-Answered-Time"] = micros(time.Now())

@@ -289,6 +289,7 @@ func (v *voice) sipResumed(ctx context.Context) {
 		return
 	}
 	v.c.metrics.recovered.WithLabelValues("resumed").Inc()
+	v.refers.lookForLeft(ctx)
 	v.rec.recordVoiceAgent(ctx)
 	v.sessionOpens(ctx, "")
 	v.verbs.runVerbs(ctx)

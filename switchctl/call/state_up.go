@@ -89,6 +89,8 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		return a.refers.looked(ctx, m)
 	case referAnswered:
 		return a.refers.replied(ctx, m)
+	case referLeft:
+		a.refers.leftBefore(ctx, m)
 	case sessionOpened:
 		return a.voice.opened(ctx, m)
 	case mediaEvent:
