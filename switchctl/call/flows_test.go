@@ -236,6 +236,8 @@ func (b *bench) faultInput(f []string) {
 				bond = b.sock.leg()
 			case "phoneleg":
 				bond = b.phoneLeg()
+			case "transferleg":
+				bond = b.unit
 			}
 			raw, err := json.Marshal(map[string]string{
 				"Unique-ID": b.call.FsUuid, "Answer-State": f[1], "Caller-Channel-Answered-Time": micros(b.times["answered"]),

@@ -349,10 +349,13 @@ func (l *callerLine) channelVanished(ctx context.Context, m channelGone) (state,
 	return l.ending.beginClose(ctx, ledger.LostRecord(cause, l.livedUntil(m.switchSeen), l.call.AnswerTime)), nil
 }
 
-// stillBridged: a call that was found again is bridged with the second leg that its handler had dialed.
+// stillBridged: a call that was found again is bridged with the second leg that its handler had dialed, before any voice agent or behind one that was
+// never reached.
 func (l *callerLine) stillBridged(other string) {
-	if t := l.transfers.now; l.recovered && l.voice.ai == nil && t.pending() && t.channel != "" && t.channel == other {
+	t, s := l.transfers.now, l.voice.ai
+	if l.recovered && (s == nil || s.neverReached()) && t.pending() && t.channel != "" && t.channel == other {
 		t.phase, t.handler = transferBridged, true
+		l.handling.handled = false // the flow goes on from where it was
 	}
 }
 
@@ -372,9 +375,9 @@ func (l *callerLine) resume(ctx context.Context, now state) {
 		if now == stateAnswered || now == stateAgentConnected {
 			l.handling.startHandler(ctx)
 		}
-	case s.phase == phaseEnded && s.outcome == ledger.SessionError && s.grant.Session.OpenedAt == nil:
+	case s.neverReached():
 		l.handling.handled = false
-		l.handling.startHandler(ctx) // a voice agent that was never reached: the flow goes on from where it was
+		l.handling.startHandler(ctx) // the flow goes on from where it was
 	case s.phase == phaseEnded:
 		l.kill(ctx, ledger.CauseNormalClearing) // what ended the session was ending the call
 	case s.phase == phaseOpening:

@@ -108,6 +108,11 @@ type aiSession struct {
 // live reports whether a session is open, or about to be.
 func (s *aiSession) live() bool { return s != nil && s.phase != phaseEnded }
 
+// neverReached tells of a session whose voice agent could not be reached: the call goes on without it.
+func (s *aiSession) neverReached() bool {
+	return s.phase == phaseEnded && s.outcome == ledger.SessionError && s.grant.Session.OpenedAt == nil
+}
+
 // answer tells Leg.ConnectVoiceAgent how it went, once.
 func (s *aiSession) answer(outcome switchctl.Outcome, err error) {
 	if s.reply != nil {
