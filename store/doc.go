@@ -1,18 +1,19 @@
-// Package store keeps Ringmaster's truth in PostgreSQL (15 or later): tenants, campaigns, leads, calls, the outbox of events. It knows
+// Package store keeps Ringmaster's data in PostgreSQL (15 or later): tenants, campaigns, leads, calls, the outbox of events. It knows
 // constraints, not business rules.
 //
-// Read it in this order: Open and Migrate, then InTenant and InSystem (every access is a transaction in the scope of one tenant
-// or of the service), Read and Write (a transaction of one statement, in one round trip), Tx (queries, Emit, Enqueue), the sealing of numbers and secrets, and the errors.
+// Read it in this order: Open and Migrate, then InTenant and InSystem (every access is a transaction in the scope of one tenant or of the service),
+// Read and Write (a transaction of one statement, in one round trip), Tx (queries, Emit, Enqueue), the sealing (encryption) of numbers and secrets,
+// and the errors.
 //
-// Beside it: fault (kinds of errors, with what a client is told of each), input (members of a request and their checks), form (the shapes of
-// codes), phone (numbers), keyring (keys), retry (pauses between tries), lanes (what is done together), db (generated), devpg (a private server),
-// storetest.
+// Beside it: fault (kinds of errors, with what a client is told of each), input (members of a request and their checks), form (the shapes of codes),
+// phone (numbers), keyring (keys), retry (pauses between attempts), lanes (requests that are carried out together), db (generated), devpg (a private
+// server), storetest.
 //
-// # Two locks
+// # Two safeguards between tenants
 //
-// Every query takes the tenant id; row-level security repeats the condition from the setting that InTenant makes for its
-// transaction. A query that forgets the tenant sees no foreign row, and one outside a scope sees none at all. For a superuser, or a
-// role with BYPASSRLS, that doesn't hold: Open and Migrate refuse one.
+// Every query takes the tenant id; row-level security repeats the condition from the setting that InTenant makes for its transaction. A query that
+// forgets the tenant sees no other tenant's row, and one outside a scope sees none at all. Row-level security doesn't apply to superusers or roles
+// with BYPASSRLS: Open and Migrate refuse them.
 //
 // # Queries
 //
@@ -21,11 +22,11 @@
 // tenant_id = @tenant_id, and regenerate; the generated files are committed. A query over all tenants says so in its comment
 // and runs under InSystem. Columns that hold telephone numbers have the types Phone and Number.
 //
-// plans_test.go explains every query on the rows of some months, and refuses one that reads a table that grows, or a tenant's part of
-// it, as a whole. Plans are made once for whatever values; what has optional filters, or a LIMIT that misleads such a plan, runs after
-// PlanByValues and is listed there with values. A batch is met by = ANY(ARRAY(SELECT ...)), not by a join.
-// A statement on one call has /* month of id */ behind the parameter that is its id, one on calls from some id on /* months from id */: what is sent has
-// the bounds of the months there, as constants, so that it is planned and locked for those alone (months.go).
+// plans_test.go runs EXPLAIN for every query on the rows of some months, and fails for one that reads a growing table, or a tenant's part of it, as a
+// whole. Plans are generic, made once for all values; a query with optional filters, or with a LIMIT that misleads a generic plan, runs after
+// PlanByValues and is listed there with values. Match a batch with = ANY(ARRAY(SELECT ...)), not with a join. A statement on one call has /* month of
+// id */ behind the parameter that is its id, one on calls from some id on /* months from id */: what is sent has the bounds of the months there, as
+// constants, so that it is planned and locked for those alone (months.go).
 //
 // # Transactions
 //
@@ -34,10 +35,10 @@
 // an old snapshot slows every claim of leads.
 //
 // A transaction begins with its first statement, in the same round trip, so that it costs one round trip besides those of its statements, the commit.
-// Statements that don't need each other's results are sent together (Tx.Together); what nothing waits for is put off (Tx.Later, as Emit does)
-// and goes with the next statement, or with the commit: a transaction of which all was put off is one round trip. What is one statement goes
-// through Read, ReadSystem or Write: scope, statement and end are sent together. ReadListByValues sends several. Reads have connections of their own, which refuse to write and keep the scope of their last statement for the next of the same tenant.
-// Tests count round trips (storetest.NewProxied).
+// Statements that don't need each other's results are sent together (Tx.Together); what nothing waits for is put off (Tx.Later, as Emit does) and
+// goes with the next statement, or with the commit: a transaction of which all was put off is one round trip. What is one statement goes through
+// Read, ReadSystem or Write: scope, statement and end are sent together. ReadListByValues sends several. Reads have connections of their own, which
+// refuse to write and keep the scope of their last statement for the next of the same tenant. Tests count round trips (storetest.NewProxied).
 //
 // # Credentials in memory
 //
@@ -49,19 +50,18 @@
 //
 // The master key wraps the database's keys (table secret_keys), by purpose and number, and these seal secrets, wrap each tenant's data
 // key, which seals its numbers, derive the blind index, and sign sessions and URLs. What is sealed names its key (package keyring). Open refuses
-// a master key under which none is wrapped. To add a column of sealed values, add it to sealedColumns; a test compares it with the schema.
+// a master key under which none is wrapped. To add a column of sealed values, add it to sealedColumns; a test compares that list with the schema.
 //
-// To replace the master key, as for one that somebody may have read: `ringmaster secret rotate --new-key-file FILE` with the present
-// one in the configuration, then the new file on every host and a restart of one controller after the other, then `ringmaster secret withdraw`.
-// Nothing ends by it. To end sessions and URLs as well: `ringmaster secret renew sessions --end`, `renew recording-urls --end`. Backups of before
-// open with the earlier master key: keep it with them.
+// To replace the master key, for example because somebody may have read it: `ringmaster secret rotate --new-key-file FILE` with the present one in
+// the configuration, then the new file on every host and a restart of one controller after the other, then `ringmaster secret withdraw`. No session
+// or URL ends by that. To end sessions and URLs as well: `ringmaster secret renew sessions --end`, `renew recording-urls --end`. Backups from before
+// need the old master key: keep it as long as them.
 //
 // # Migrations
 //
-// migrations/0001 to 0011 make the schema, a file per subject. A change to it is a file of its own with the next number, from 0040 on (databases
-// of development have had other files by those between), which says why on
-// top and takes itself back under "-- +goose Down"; `make generate` then brings package db up to date. The first eleven stay as they are
-// from the first release on.
+// migrations/0001 to 0011 make the schema, a file per subject. A change to it is a file of its own with the next number, from 0040 on (databases of
+// development have had other files by those between), which says why on top and has the reverse under "-- +goose Down"; `make generate` then brings
+// package db up to date. The first eleven stay as they are from the first release on.
 //
 // Migrations run while controllers serve. One in a transaction waits a second for a lock, and is tried again for about two minutes, since all who
 // come later to the table wait behind it; keep it short, and let it rewrite no table that calls write. Indexes of such tables are built
@@ -96,9 +96,10 @@
 //
 // # What is not kept
 //
-// Sweep forgets numbers, keys and tokens whose time is over, and what is older than Retention says: AI sessions with their logs, runs of
-// flows, supervisors' sessions and requests for one, agents' changes of status, the audit, accesses to recordings. Where a tenant has become strict it seals the numbers of leads,
-// and masks those of calls, AI sessions, events and answers that are kept for replays; a job does so as the mode is set (HideNumbers). Each controller calls it at its start and at NextSweep, and an advisory lock lets one of them work. A table that
-// grows with calls needs a query there, or partitions. Months of calls and events
-// are partitions, made apart and then attached (EnsurePartitions), which whoever operates the database may drop.
+// Sweep forgets numbers, keys and tokens whose time is over, and what is older than Retention says: AI sessions with their logs, runs of flows,
+// supervisors' sessions and requests for one, agents' changes of status, the audit, accesses to recordings. Where a tenant has become strict it seals
+// the numbers of leads, and masks those of calls, AI sessions, events and answers that are kept for replays; a job does so as the mode is set
+// (HideNumbers). Each controller calls it at its start and at NextSweep, and an advisory lock lets one of them work. A table that grows with calls
+// needs a query there, or partitions. Months of calls and events are partitions, made apart and then attached (EnsurePartitions), which whoever
+// operates the database may drop.
 package store

@@ -4,12 +4,12 @@
 // of its greeting and the beep after it. It is pure and deterministic: the same samples give the same events however they
 // are cut, it has no clock but the samples, and Feed allocates nothing.
 //
-// Tones decide at once: a beep, a special information tone, a fax. Somebody who says a word or a phrase and then waits is a person.
-// Else the detector weighs twelve times a second how speech and silence went by, and decides as soon as that leaves little doubt, after nearly three seconds
-// in any case. What weighs is small decision trees, made from the training sources of integration/amdcorpus; README.md has what sources that are held out
-// say of them.
+// Tones decide at once: a beep, a special information tone, a fax. Somebody who says a word or a phrase and then waits is a person. Otherwise the
+// detector scores the pattern of speech and silence twelve times a second, and decides as soon as that leaves little doubt, at the latest after
+// nearly three seconds. The score comes from small decision trees, trained on the training sources of integration/amdcorpus; README.md has their
+// results on held-out sources.
 //
-// Read it in this order: amd.go (what a user sees), detector.go (the path of a frame), pattern.go (the bursts and
-// pauses that speech makes), tone.go and spectrum.go (beeps and signalling tones), decide.go (the verdict), features.go, pitch.go
-// and model.go (what is weighed, and how), sparse.go (why little is heard of a person after it).
+// Read it in this order: amd.go (what a user sees), detector.go (the path of a frame), pattern.go (the bursts and pauses that speech makes), tone.go
+// and spectrum.go (beeps and signalling tones), decide.go (the verdict), features.go, pitch.go and model.go (the inputs and the score), sparse.go
+// (why little of a person's audio is analysed after the verdict).
 package amd
