@@ -390,8 +390,11 @@ func (k *keeper) lookAfterNodes(ctx context.Context) {
 	}
 	for _, a := range due {
 		err = errors.Join(err, k.st.InTenant(ctx, a.TenantID, func(tx *store.Tx) error {
-			row, err := tx.Q.AgentLock(ctx, a.TenantID, a.ID)
-			if err != nil || row.Node != a.Node || row.Status == string(Offline) {
+			row, err := tx.Q.AgentLockStill(ctx, a.TenantID, a.ID, a.Version)
+			if errors.Is(err, store.ErrNotFound) {
+				return nil // it has gone on, perhaps at a controller that lives
+			}
+			if err != nil {
 				return err
 			}
 			if _, err = k.move(ctx, tx, row, change{trigger: TriggerNodeLost, at: k.now(), reason: ReasonNodeLost}); err != nil {

@@ -1,6 +1,7 @@
 package acd
 
 import (
+	"context"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -85,6 +86,39 @@ func TestWrapUpEndsAfterRestart(t *testing.T) {
 	b.svc, b.sw = b.node(t, "node-1")
 	run(t, b.svc, b.sw)
 	b.eventually(t, agent, Available)
+}
+
+// An agent whose row somebody has locked keeps no other waiting.
+func TestLockedAgentHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	locked, other, call := b.agent(t), b.agent(t), uuid.New()
+	b.force(t, locked, WrapUp, &call)
+	b.force(t, other, WrapUp, &call)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE agents SET wrap_up_until = $1, sip_expires_at = $1, sip_session_epoch = 0", b.clock.Now().Add(-time.Second))
+	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		if _, err := tx.Q.AgentLock(t.Context(), b.tenant, locked); err != nil {
+			return err
+		}
+		looking, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		k := b.svc.keeper(b.sw)
+		k.look(looking)
+		k.voidAccounts(looking)
+		require.NoError(t, looking.Err(), "waited for the row")
+		return nil
+	}))
+	require.Equal(t, WrapUp, b.status(t, locked))
+	require.Equal(t, Available, b.status(t, other))
+	expired := func() int {
+		return storetest.Count(t, b.st, "SELECT count(*) FROM agents WHERE sip_expires_at IS NOT NULL")
+	}
+	require.Equal(t, 1, expired())
+	k := b.svc.keeper(b.sw)
+	k.look(t.Context())
+	k.voidAccounts(t.Context())
+	require.Equal(t, Available, b.status(t, locked), "the next look finds it free")
+	require.Zero(t, expired())
 }
 
 func TestPhoneOfAnAvailableAgent(t *testing.T) {

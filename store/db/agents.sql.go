@@ -13,12 +13,16 @@ import (
 )
 
 const agentAccountsEnd = `-- name: AgentAccountsEnd :many
+WITH due AS (
+  SELECT a.tenant_id, a.id, u.extension, (a.sip_session_epoch <> u.session_epoch OR NOT u.is_active OR t.suspended_at IS NOT NULL)::bool AS signed_out
+  FROM agents a JOIN users u ON u.tenant_id = a.tenant_id AND u.id = a.id JOIN tenants t ON t.id = a.tenant_id
+  WHERE a.sip_expires_at IS NOT NULL AND a.node = $1
+    AND (a.sip_expires_at <= $2::timestamptz OR a.sip_session_epoch <> u.session_epoch OR NOT u.is_active OR t.suspended_at IS NOT NULL)
+  FOR NO KEY UPDATE OF a SKIP LOCKED
+)
 UPDATE agents a SET sip_epoch = a.sip_epoch + 1, sip_expires_at = NULL, version = a.version + 1
-FROM users u JOIN tenants t ON t.id = u.tenant_id
-WHERE a.sip_expires_at IS NOT NULL AND a.node = $1 AND u.tenant_id = a.tenant_id AND u.id = a.id
-  AND (a.sip_expires_at <= $2::timestamptz OR a.sip_session_epoch <> u.session_epoch OR NOT u.is_active OR t.suspended_at IS NOT NULL)
-RETURNING a.tenant_id, a.id, u.extension,
-  (a.sip_session_epoch <> u.session_epoch OR NOT u.is_active OR t.suspended_at IS NOT NULL)::bool AS signed_out
+FROM due WHERE a.tenant_id = due.tenant_id AND a.id = due.id
+RETURNING a.tenant_id, a.id, due.extension, due.signed_out
 `
 
 type AgentAccountsEndRow struct {
@@ -28,7 +32,8 @@ type AgentAccountsEndRow struct {
 	SignedOut bool
 }
 
-// AgentAccountsEnd ends the SIP accounts that a controller has given whose time is over, or whose users' sessions have ended, and tells whose.
+// AgentAccountsEnd ends the SIP accounts that a controller has given whose time is over, or whose users' sessions have ended, and tells whose. It waits
+// for no agent whom somebody is changing.
 func (q *Queries) AgentAccountsEnd(ctx context.Context, node string, at time.Time) ([]AgentAccountsEndRow, error) {
 	rows, err := q.db.Query(ctx, agentAccountsEnd, node, at)
 	if err != nil {
@@ -124,10 +129,10 @@ func (q *Queries) AgentLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUI
 }
 
 const agentLockStill = `-- name: AgentLockStill :one
-SELECT tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at, sip_session_epoch FROM agents WHERE tenant_id = $1 AND id = $2 AND version = $3 FOR UPDATE
+SELECT tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at, sip_session_epoch FROM agents WHERE tenant_id = $1 AND id = $2 AND version = $3 FOR NO KEY UPDATE SKIP LOCKED
 `
 
-// AgentLockStill locks an agent's row while it is as it was read.
+// AgentLockStill locks an agent's row while it is as it was read. One that somebody has locked is being changed: nobody waits for it.
 func (q *Queries) AgentLockStill(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID, version int64) (Agent, error) {
 	row := q.db.QueryRow(ctx, agentLockStill, tenantID, iD, version)
 	var i Agent
@@ -492,14 +497,14 @@ func (q *Queries) AgentsLockOnCall(ctx context.Context, tenantID uuid.UUID, call
 }
 
 const agentsOfDeadNodes = `-- name: AgentsOfDeadNodes :many
-SELECT a.tenant_id, a.id, a.node FROM agents a LEFT JOIN nodes n ON n.id = a.node
+SELECT a.tenant_id, a.id, a.version FROM agents a LEFT JOIN nodes n ON n.id = a.node
 WHERE a.status <> 'offline' AND a.node <> $1 AND (n.id IS NULL OR n.id = ANY($2::text[]))
 `
 
 type AgentsOfDeadNodesRow struct {
 	TenantID uuid.UUID
 	ID       uuid.UUID
-	Node     string
+	Version  int64
 }
 
 // AgentsOfDeadNodes lists the agents whose controller is one of those that are gone, or is unknown.
@@ -512,7 +517,7 @@ func (q *Queries) AgentsOfDeadNodes(ctx context.Context, node string, dead []str
 	items := []AgentsOfDeadNodesRow{}
 	for rows.Next() {
 		var i AgentsOfDeadNodesRow
-		if err := rows.Scan(&i.TenantID, &i.ID, &i.Node); err != nil {
+		if err := rows.Scan(&i.TenantID, &i.ID, &i.Version); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -39,9 +39,9 @@ UPDATE agents a SET sip_epoch = a.sip_epoch + 1, sip_expires_at = sqlc.narg('exp
   sip_session_epoch = u.session_epoch
 FROM users u WHERE a.tenant_id = @tenant_id AND a.id = @id AND u.tenant_id = a.tenant_id AND u.id = a.id RETURNING a.*;
 
--- AgentLockStill locks an agent's row while it is as it was read.
+-- AgentLockStill locks an agent's row while it is as it was read. One that somebody has locked is being changed: nobody waits for it.
 -- name: AgentLockStill :one
-SELECT * FROM agents WHERE tenant_id = @tenant_id AND id = @id AND version = @version FOR UPDATE;
+SELECT * FROM agents WHERE tenant_id = @tenant_id AND id = @id AND version = @version FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: AgentUser :one
 SELECT * FROM users WHERE tenant_id = @tenant_id AND id = @id;
@@ -75,17 +75,22 @@ WHERE a.node = @node AND a.status <> 'offline';
 
 -- AgentsOfDeadNodes lists the agents whose controller is one of those that are gone, or is unknown.
 -- name: AgentsOfDeadNodes :many
-SELECT a.tenant_id, a.id, a.node FROM agents a LEFT JOIN nodes n ON n.id = a.node
+SELECT a.tenant_id, a.id, a.version FROM agents a LEFT JOIN nodes n ON n.id = a.node
 WHERE a.status <> 'offline' AND a.node <> @node AND (n.id IS NULL OR n.id = ANY(@dead::text[]));
 
--- AgentAccountsEnd ends the SIP accounts that a controller has given whose time is over, or whose users' sessions have ended, and tells whose.
+-- AgentAccountsEnd ends the SIP accounts that a controller has given whose time is over, or whose users' sessions have ended, and tells whose. It waits
+-- for no agent whom somebody is changing.
 -- name: AgentAccountsEnd :many
+WITH due AS (
+  SELECT a.tenant_id, a.id, u.extension, (a.sip_session_epoch <> u.session_epoch OR NOT u.is_active OR t.suspended_at IS NOT NULL)::bool AS signed_out
+  FROM agents a JOIN users u ON u.tenant_id = a.tenant_id AND u.id = a.id JOIN tenants t ON t.id = a.tenant_id
+  WHERE a.sip_expires_at IS NOT NULL AND a.node = @node
+    AND (a.sip_expires_at <= @at::timestamptz OR a.sip_session_epoch <> u.session_epoch OR NOT u.is_active OR t.suspended_at IS NOT NULL)
+  FOR NO KEY UPDATE OF a SKIP LOCKED
+)
 UPDATE agents a SET sip_epoch = a.sip_epoch + 1, sip_expires_at = NULL, version = a.version + 1
-FROM users u JOIN tenants t ON t.id = u.tenant_id
-WHERE a.sip_expires_at IS NOT NULL AND a.node = @node AND u.tenant_id = a.tenant_id AND u.id = a.id
-  AND (a.sip_expires_at <= @at::timestamptz OR a.sip_session_epoch <> u.session_epoch OR NOT u.is_active OR t.suspended_at IS NOT NULL)
-RETURNING a.tenant_id, a.id, u.extension,
-  (a.sip_session_epoch <> u.session_epoch OR NOT u.is_active OR t.suspended_at IS NOT NULL)::bool AS signed_out;
+FROM due WHERE a.tenant_id = due.tenant_id AND a.id = due.id
+RETURNING a.tenant_id, a.id, due.extension, due.signed_out;
 
 -- CallAsksAgent notes that a call waits for an agent, by when at the latest, and, for one of a campaign's, that it has a claim to the next.
 -- name: CallAsksAgent :exec
