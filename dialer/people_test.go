@@ -121,10 +121,13 @@ func (p *people) person(t *testing.T, tags ...string) uuid.UUID {
 	storetest.Exec(t, p.st, p.tenant, `INSERT INTO users (tenant_id, id, email, password_hash, role, extension)
 		VALUES ($1, $2::uuid, $2::uuid::text || '@people.test', 'x', 'agent', ($3::int + 1000)::text)`, p.tenant, id, n)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE users SET tags = $2 WHERE id = $1", id, append([]string{}, tags...))
-	ready := p.agents.ReadyAgents(p.tenant)
 	require.Eventually(t, func() bool {
 		_, err := p.agents.Login(t.Context(), p.tenant, id, acd.LoginInput{})
-		return err == nil && p.agents.ReadyAgents(p.tenant) == ready+1
+		return err == nil
+	}, waitFor, every)
+	// How many are ready says nothing: those who were may be gone meanwhile, or back.
+	require.Eventually(t, func() bool {
+		return slices.ContainsFunc(p.agents.Crew(p.tenant), func(m acd.Member) bool { return m.ID == id && m.Ready })
 	}, waitFor, every)
 	return id
 }

@@ -214,7 +214,7 @@ func TestAgentsOfOtherControllers(t *testing.T) {
 	// The clock of the host that lives is wrong by an hour, or the database was away for as long. The hosts are known before they have agents:
 	// the agents of unknown ones are put offline at once.
 	storetest.Exec(t, b.st, b.tenant, `INSERT INTO nodes (id, last_seen_at, lost_at) VALUES ('dead', $1, NULL), ('alive', $1, NULL),
-		('node-1', $1, NULL), ('marked', $1, $1)`, b.clock.Now().Add(-time.Hour))
+		('node-1', $1, NULL), ('node-2', $1, NULL), ('marked', $1, $1)`, b.clock.Now().Add(-time.Hour))
 	call := uuid.New()
 	for agent, node := range map[uuid.UUID]string{lost: "dead", live: "alive", marked: "marked"} {
 		b.force(t, agent, OnCall, &call)
@@ -228,7 +228,7 @@ func TestAgentsOfOtherControllers(t *testing.T) {
 		require.Equal(t, OnCall, b.status(t, lost), "nobody has seen it silent for long enough")
 		require.Equal(t, Offline, b.status(t, marked), "others have")
 		b.clock.Advance(nodesEvery)
-		storetest.Exec(t, b.st, b.tenant, "UPDATE nodes SET last_seen_at = last_seen_at + interval '10 s' WHERE id IN ('alive', 'node-1')")
+		storetest.Exec(t, b.st, b.tenant, "UPDATE nodes SET last_seen_at = last_seen_at + interval '10 s' WHERE id IN ('alive', 'node-1', 'node-2')")
 	}
 	kept.lookAfterNodes(t.Context())
 	run(t, other, phones)
