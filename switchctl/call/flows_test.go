@@ -243,7 +243,8 @@ func (b *bench) faultInput(f []string) {
 				"Unique-ID": b.call.FsUuid, "Answer-State": f[1], "Caller-Channel-Answered-Time": micros(b.times["answered"]),
 				"variable_signal_bond": bond, "Channel-State": keyValues(f[2:])["state"],
 				"variable_rm_recording_paused": keyValues(f[2:])["paused"], "variable_rm_sound": keyValues(f[2:])["sound"],
-				"variable_rm_taken": keyValues(f[2:])["taken"],
+				"variable_rm_taken": keyValues(f[2:])["taken"], "variable_rm_transfer": keyValues(f[2:])["transfer"],
+				"Caller-Channel-Bridged-Time": micros(b.times["bridged"]),
 			})
 			require.NoError(b.t, err)
 			dump = string(raw)

@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -243,7 +244,7 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 		ours := l.answerAt.Add(m.ahead)
 		l.answerAt = &ours
 	}
-	l.stillBridged(m.other)
+	l.stillBridged(ctx, m)
 	l.voice.adoptSIP(m.other)
 	if found {
 		l.takeaway.found(ctx, m.taken, m.other)
@@ -349,13 +350,29 @@ func (l *callerLine) channelVanished(ctx context.Context, m channelGone) (state,
 	return l.ending.beginClose(ctx, ledger.LostRecord(cause, l.livedUntil(m.switchSeen), l.call.AnswerTime)), nil
 }
 
-// stillBridged: a call that was found again is bridged with the second leg that its handler had dialed, before any voice agent or behind one that was
-// never reached.
-func (l *callerLine) stillBridged(other string) {
+// stillBridged: a call that was found again is bridged with its second leg. Its handler has dialed that, before any voice agent or behind one that was never
+// reached, or its voice agent has, whose session is over then.
+func (l *callerLine) stillBridged(ctx context.Context, m channelFound) {
 	t, s := l.transfers.now, l.voice.ai
-	if l.recovered && (s == nil || s.neverReached()) && t.pending() && t.channel != "" && t.channel == other {
+	if !l.recovered || !t.pending() || t.channel == "" || t.channel != m.other {
+		return
+	}
+	switch {
+	case s == nil || s.neverReached():
 		t.phase, t.handler = transferBridged, true
 		l.handling.handled = false // the flow goes on from where it was
+	case s.live():
+		t.phase = transferBridged
+		t.facts.DestinationType, t.facts.Destination, _ = strings.Cut(m.transfer, ":")
+		ours := l.c.clock.Now()
+		if !m.bridgedAt.IsZero() {
+			ours = m.bridgedAt.Add(l.ahead())
+		}
+		l.machine.personConnected(ctx)
+		l.transfers.stands(ctx, ours)
+		if answered := l.answerAt; answered != nil {
+			l.beside(func() { l.ending.finishLeft(ctx, *answered, ours) })
+		}
 	}
 }
 

@@ -162,6 +162,8 @@ type channelFound struct {
 	sound string
 	// taken is the extension that a supervisor has given the caller to.
 	taken string
+	// transfer is where the voice agent was leading the caller.
+	transfer string
 	// bypassed: the switch is not in the way of its audio.
 	bypassed bool
 	// left: an agent with whom it was bridged last has hung up.

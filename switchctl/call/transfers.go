@@ -20,6 +20,9 @@ import (
 
 const bridgeTimeout = 5 * time.Second
 
+// varTransfer is the channel variable that keeps, through a crash of ours, where the voice agent has led the caller: the type of the destination, and it.
+const varTransfer = "rm_transfer"
+
 type transferPhase int
 
 const (
@@ -286,7 +289,10 @@ func (x *transfers) bridgeTransfer(ctx context.Context) {
 		return
 	}
 	attempt := x.attempt
-	first := fs.Script{fs.SetVar(caller, varAfterBridge, ""), fs.SetVar(caller, "hangup_after_bridge", "true")}
+	first := fs.Script{
+		fs.SetVar(caller, varTransfer, x.now.facts.DestinationType+":"+x.now.facts.Destination),
+		fs.SetVar(caller, varAfterBridge, ""), fs.SetVar(caller, "hangup_after_bridge", "true"),
+	}
 	x.inOrder(ctx, first, fs.Bridge(caller, other), func(body string, err error) {
 		x.post(jobDone{job: jobTransferBridge, attempt: attempt, body: body, err: err})
 	})
@@ -380,8 +386,14 @@ func (x *transfers) bridged(ctx context.Context, ev *esl.Event) (state, error) {
 		x.handlerBridged(ctx, at, ours)
 		return x.state, nil
 	}
-	x.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.DestinationType)
-	facts, outcome := t.facts, ledger.SessionTransferredE164
+	x.stands(ctx, ours)
+	return x.state, nil
+}
+
+// stands ends the session of a voice agent whose transfer has come about, at a time of our clock.
+func (x *transfers) stands(ctx context.Context, ours time.Time) {
+	facts, outcome := x.now.facts, ledger.SessionTransferredE164
+	x.log.InfoContext(ctx, "call is transferred", "destination_type", facts.DestinationType)
 	if facts.DestinationType == switchctl.DestinationSIP {
 		outcome = ledger.SessionTransferredSIPURI
 	}
@@ -389,5 +401,4 @@ func (x *transfers) bridged(ctx context.Context, ev *esl.Event) (state, error) {
 		Outcome: outcome, At: ours, Final: finalMetadata("transfer", &facts, facts.Metadata), Transfer: &facts,
 	}, media.CloseTransferred)
 	x.rec.recordRest(ctx, ours)
-	return x.state, nil
 }
