@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"net/url"
 	"strings"
 	"time"
 
@@ -363,7 +364,11 @@ func (l *callerLine) stillBridged(ctx context.Context, m channelFound) {
 		l.handling.handled = false // the flow goes on from where it was
 	case s.live():
 		t.phase = transferBridged
-		t.facts.DestinationType, t.facts.Destination, _ = strings.Cut(m.transfer, ":")
+		kind, destination, _ := strings.Cut(m.transfer, ":")
+		t.facts.DestinationType = kind
+		if plain, err := url.QueryUnescape(destination); err == nil {
+			t.facts.Destination = plain
+		}
 		ours := l.c.clock.Now()
 		if !m.bridgedAt.IsZero() {
 			ours = m.bridgedAt.Add(l.ahead())

@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"encoding/json"
+	"net/url"
 	"strings"
 	"time"
 
@@ -20,7 +21,8 @@ import (
 
 const bridgeTimeout = 5 * time.Second
 
-// varTransfer is the channel variable that keeps, through a crash of ours, where the voice agent has led the caller: the type of the destination, and it.
+// varTransfer is the channel variable that keeps, through a crash of ours, where the voice agent has led the caller: the type of the destination, and it,
+// escaped, since what a URI ends with may be anything.
 const varTransfer = "rm_transfer"
 
 type transferPhase int
@@ -290,7 +292,7 @@ func (x *transfers) bridgeTransfer(ctx context.Context) {
 	}
 	attempt := x.attempt
 	first := fs.Script{
-		fs.SetVar(caller, varTransfer, x.now.facts.DestinationType+":"+x.now.facts.Destination),
+		fs.SetVar(caller, varTransfer, x.now.facts.DestinationType+":"+url.QueryEscape(x.now.facts.Destination)),
 		fs.SetVar(caller, varAfterBridge, ""), fs.SetVar(caller, "hangup_after_bridge", "true"),
 	}
 	x.inOrder(ctx, first, fs.Bridge(caller, other), func(body string, err error) {
