@@ -27,6 +27,7 @@ type sipSocket struct {
 	cseq int
 	tag  string // the endpoint's
 	id   string
+	name string // what the caller is called
 }
 
 func newSIPSocket(t *testing.T, r *rig) *sipSocket {
@@ -56,8 +57,8 @@ func (s *sipSocket) request(method, user, body, extra string) {
 	if body != "" {
 		extra += "Content-Type: application/sdp\r\n"
 	}
-	msg := fmt.Sprintf("%s sip:%s@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP %s;branch=%s;rport\r\nMax-Forwards: 70\r\nFrom: <sip:switch@127.0.0.1>;tag=sw\r\nTo: %s\r\nCall-ID: %s\r\nCSeq: %d %s\r\nContact: <sip:switch@%s>\r\n%sContent-Length: %d\r\n\r\n%s",
-		method, user, s.conn.LocalAddr(), branch, to, s.id, s.cseq, method, s.conn.LocalAddr(), extra, len(body), body)
+	msg := fmt.Sprintf("%s sip:%s@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP %s;branch=%s;rport\r\nMax-Forwards: 70\r\nFrom: %s<sip:switch@127.0.0.1>;tag=sw\r\nTo: %s\r\nCall-ID: %s\r\nCSeq: %d %s\r\nContact: <sip:switch@%s>\r\n%sContent-Length: %d\r\n\r\n%s",
+		method, user, s.conn.LocalAddr(), branch, s.name, to, s.id, s.cseq, method, s.conn.LocalAddr(), extra, len(body), body)
 	_, err := s.conn.Write([]byte(msg))
 	require.NoError(s.t, err)
 }
@@ -90,6 +91,23 @@ func (s *sipSocket) Read() siplib.Message {
 func (s *sipSocket) offer(formats, attrs string) string {
 	return fmt.Sprintf("v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio %d RTP/AVP %s\r\n%s",
 		localPort(s.rtp), formats, attrs)
+}
+
+// TestALongNameIsAnswered: a caller may be called anything, and the answer repeats it.
+func TestALongNameIsAnswered(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, _ := r.open(r.spec("long"))
+	s := newSIPSocket(t, r)
+	s.name = strconv.Quote(strings.Repeat("long ", 500)) + " "
+	s.request("INVITE", "long", s.offer("0", ""), "")
+	require.Equal(t, 200, s.final("INVITE").StatusCode)
+	s.request("ACK", "long", "", "")
+	require.Equal(t, "PCMU", event[LegAnswered](t, sess).Codec)
+	sess.Close(CloseHangup)
+	req, ok := s.Read().(*siplib.Request)
+	require.True(t, ok)
+	require.Equal(t, siplib.BYE, req.Method)
 }
 
 func TestInviteRefusals(t *testing.T) {
