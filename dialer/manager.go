@@ -29,7 +29,7 @@ func (p *pacers) Run(ctx context.Context, originator gate.Originator) error {
 	beside.Go(func() { p.scrubs.Run(ctx) })
 	for {
 		if err := p.manage(ctx, originator); ctx.Err() == nil {
-			p.log.WarnContext(ctx, "pacers stopped, starting them again", "error", err)
+			p.log.WarnContext(ctx, "running the pacers failed, starting them again", "error", err)
 		}
 		if retry.Pause(ctx, managerBackoff) != nil {
 			return nil

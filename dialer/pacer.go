@@ -398,7 +398,7 @@ func (p *pacer) release(ctx context.Context, list []leads.Claimed) {
 		return tx.Q.LeadsRelease(ctx, p.Tenant, ids, p.Claimant)
 	})
 	if err != nil {
-		p.log.WarnContext(ctx, "releasing claimed leads failed, the claim expires", "leads", len(ids), "error", err)
+		p.log.WarnContext(ctx, "releasing claimed leads failed, they wait until the claim expires", "leads", len(ids), "error", err)
 	}
 }
 
@@ -409,7 +409,7 @@ func (p *pacer) postpone(ctx context.Context, lead leads.Claimed, at time.Time) 
 		})
 	})
 	if err != nil && ctx.Err() == nil {
-		p.log.WarnContext(ctx, "postponing the lead failed, the claim expires", "lead_id", lead.ID, "error", err)
+		p.log.WarnContext(ctx, "postponing the lead failed, it waits until the claim expires", "lead_id", lead.ID, "error", err)
 	}
 }
 

@@ -61,7 +61,7 @@ func (w *hidingWorker) Work(ctx context.Context, job *river.Job[hidingArgs]) err
 		return nil // the tenant is gone
 	}
 	if done != (store.Swept{}) {
-		w.log.InfoContext(ctx, "numbers of a tenant that has become strict hidden", "tenant_id", job.Args.TenantID,
+		w.log.InfoContext(ctx, "numbers hidden, the tenant has become strict", "tenant_id", job.Args.TenantID,
 			"leads", done.Leads, "leads_sealed", done.Sealed, "calls", done.Calls, "events", done.Events)
 	}
 	return err

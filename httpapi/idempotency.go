@@ -294,7 +294,7 @@ func (d *idempotency) giveBack(ctx context.Context, claim db.ClaimIdempotencyKey
 		})
 	})
 	if err != nil {
-		d.log.WarnContext(ctx, "giving back an idempotency key that may have been claimed failed", "scope", claim.Scope, "error", err)
+		d.log.WarnContext(ctx, "releasing an idempotency key that may be claimed failed", "scope", claim.Scope, "error", err)
 	}
 }
 

@@ -55,7 +55,7 @@ func (l lister) answer(ctx context.Context, r *request, head, tail string, next 
 	allowed := l.streams.again(ctx, r)
 	out.more = func() (bool, error) {
 		if err := allowed(); err != nil {
-			l.log.InfoContext(ctx, "a list is cut off, since its credential has ended", "tenant_id", r.who.TenantID, "error", err)
+			l.log.InfoContext(ctx, "a list was cut off: its credential is no longer valid", "tenant_id", r.who.TenantID, "error", err)
 			return false, err
 		}
 		ctx, cancel := context.WithTimeout(ctx, l.timeout)

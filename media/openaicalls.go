@@ -64,7 +64,7 @@ func (d *openaiDialect) callFunction(a *aiSocket, call *openai.Item, response st
 	command, err := d.cfg.Command(call)
 	if errors.Is(err, openai.ErrNotAllowed) && !d.refusedOnce {
 		d.refusedOnce = true
-		a.log.Warn("the voice agent's model has called a function that it may not call; further calls are only refused", "function", clip(call.Name, 64))
+		a.log.Warn("the voice agent's model has called a function that it may not call; further such calls are refused without a log line", "function", clip(call.Name, 64))
 	}
 	switch {
 	case err == nil && len(d.running) >= maxRunning:

@@ -237,7 +237,7 @@ func (d *openaiDialect) openaiError(a *aiSocket, err *openai.Error) {
 	a.sh.srv.metrics.texts.WithLabelValues(openai.EventError).Inc()
 	if d.errorsLogged < 5 {
 		d.errorsLogged++
-		a.log.Warn("voice agent reports an error; the fifth is the last that is logged",
+		a.log.Warn("voice agent reports an error; only the first five are logged",
 			"type", clip(err.Type, 64), "code", clip(err.Code, 64), "message", clip(err.Message, 300), "event_id", clip(err.EventID, 64))
 	}
 	switch {

@@ -96,7 +96,7 @@ func dropUnused(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error
 		_, err := conn.Exec(ctx, "DROP INDEX CONCURRENTLY IF EXISTS "+name)
 		switch {
 		case hasCode(err, codeLockTimeout, codeDeadlock):
-			log.WarnContext(ctx, "dropping an unused index failed, the next migration tries again: somebody reads its table for long", "index", name, "error", err)
+			log.WarnContext(ctx, "dropping an unused index failed, the next migration tries again: a long query holds its table", "index", name, "error", err)
 		case err != nil:
 			return lostUnless(ctx, translate(err))
 		}

@@ -177,7 +177,7 @@ func (s *Store) WatchWebhooks(ctx context.Context, woken *Woken) {
 		},
 		lost: func(err error, retryIn time.Duration) {
 			if ctx.Err() == nil {
-				s.log.WarnContext(ctx, "listening for deliveries failed, they are looked for meanwhile", "retry_in", retryIn, "error", err)
+				s.log.WarnContext(ctx, "listening for webhook deliveries failed, the queue is polled meanwhile", "retry_in", retryIn, "error", err)
 			}
 		},
 	}.keep(ctx)

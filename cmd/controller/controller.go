@@ -432,7 +432,7 @@ func (c *Controller) stop(ctx context.Context) error {
 	}
 	drained := limited(c.cfg.Drain.Timeout, c.calls.Drain)
 	if errors.Is(drained, context.DeadlineExceeded) {
-		c.log.WarnContext(ctx, "drain timeout, calls stay up in the switch", "calls", c.calls.Live())
+		c.log.WarnContext(ctx, "drain timed out, calls stay up on the switch", "calls", c.calls.Live())
 		drained = nil
 	}
 	if c.cancel != nil {

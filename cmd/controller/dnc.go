@@ -165,7 +165,7 @@ func (c *Controller) startScrubber(ctx, background context.Context) {
 	case <-c.scrubber.Tried():
 	case <-ctx.Done():
 	case <-wait.C:
-		c.log.WarnContext(ctx, "do-not-call registry is still loading, nothing is dialed until then")
+		c.log.WarnContext(ctx, "do-not-call registry is still loading, nothing is dialed until it has")
 	}
 }
 

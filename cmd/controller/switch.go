@@ -178,7 +178,7 @@ func (c *Controller) inspectSwitch(ctx context.Context, api func(context.Context
 		c.log.WarnContext(ctx, "reading the switch's configuration failed", "error", err)
 	}
 	for _, what := range found {
-		c.log.WarnContext(ctx, "the switch's configuration is not Ringmaster's alone", "found", what)
+		c.log.WarnContext(ctx, "the switch runs configuration that is not Ringmaster's", "found", what)
 	}
 }
 

@@ -98,6 +98,6 @@ func (q *Queue) run() {
 // SayLost writes that lines were dropped, by handler.
 func SayLost(handler func(io.Writer) slog.Handler) func(io.Writer, int) {
 	return func(to io.Writer, lines int) {
-		slog.New(handler(to)).Error("log lines dropped: whoever reads the log was too slow", "lines", lines)
+		slog.New(handler(to)).Error("log lines dropped: the log's reader was too slow", "lines", lines)
 	}
 }

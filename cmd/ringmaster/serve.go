@@ -27,7 +27,7 @@ func (cmd serveCmd) Run(ctx context.Context, e env) error {
 	e.stderr = lines
 	log := logger(e, c.Log)
 	if err := slackenMonitor(); err != nil {
-		log.DebugContext(ctx, "slackening the runtime's monitor failed", "error", err)
+		log.DebugContext(ctx, "slowing the Go runtime's monitor failed", "error", err)
 	}
 	for _, w := range controller.FileWarnings(cmd.file(e)) {
 		log.WarnContext(ctx, "configuration warning", "key", w.Key, "warning", w.Message)
@@ -39,7 +39,7 @@ func (cmd serveCmd) Run(ctx context.Context, e env) error {
 	n := newNotifier(e, c)
 	ctl.Tell(func(ctx context.Context, state controller.State) {
 		if err := n.tell(ctx, state); err != nil {
-			log.ErrorContext(ctx, "notification of the service manager failed", "error", err)
+			log.ErrorContext(ctx, "notifying the service manager failed", "error", err)
 		}
 	})
 	return ctl.Run(ctx)

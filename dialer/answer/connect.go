@@ -123,7 +123,7 @@ func (o legOperations) dialTwiML(ctx context.Context, to twiml.Dial, keepCaller 
 	}
 	outcome, err := o.leg.Transfer(ctx, kind, to.Destination)
 	if err != nil && ctx.Err() == nil {
-		o.h.Log.WarnContext(ctx, "dialing what a voice agent's connect_url has answered failed", "call_id", o.leg.Call().ID, "error", err)
+		o.h.Log.WarnContext(ctx, "dialing the destination that a voice agent's connect_url answered failed", "call_id", o.leg.Call().ID, "error", err)
 		outcome, err = switchctl.OutcomeFailed, nil
 	}
 	if err != nil || keepCaller || outcome != switchctl.OutcomeEnded {

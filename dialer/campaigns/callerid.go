@@ -92,7 +92,7 @@ func (cs *Service) checkCategory(ctx context.Context, tx *store.Tx, row db.Campa
 				Kind: fault.Conflict, Code: CodeCategoryRequired, Detail: "the campaign must declare a call_category: promotional, service or transactional",
 			}
 		}
-		cs.Log.WarnContext(ctx, "campaign declares no call category: whether its caller ids are lawful is not checked",
+		cs.Log.WarnContext(ctx, "campaign has no call_category: the number series of its caller ids is not checked",
 			"tenant_id", row.TenantID, "campaign_id", row.ID)
 		return nil
 	}

@@ -75,7 +75,7 @@ func (l *Service) sendPushes(ctx context.Context, to intoCampaign, batch []*push
 	}
 	made, err := l.Store.WriteUnlessLocked(to.tenant, pushLocks).LeadsPush(ctx, params)
 	if err != nil {
-		l.Log.WarnContext(ctx, "adding leads together failed, each is added by itself", "campaign_id", to.campaign, "leads", len(batch), "error", err)
+		l.Log.WarnContext(ctx, "adding a batch of leads failed, each is added by itself", "campaign_id", to.campaign, "leads", len(batch), "error", err)
 		for _, p := range batch {
 			p.err = err
 		}

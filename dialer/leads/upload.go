@@ -68,7 +68,7 @@ func (l *Service) UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, f
 	up := upload{s: l, tenant: tenant, campaign: campaign, out: UploadResult{Errors: []UploadError{}}}
 	err = up.run(ctx, leads)
 	if cerr := leads.Close(); cerr != nil {
-		l.Log.WarnContext(ctx, "uploaded file not cleaned up", "tenant_id", tenant, "error", cerr)
+		l.Log.WarnContext(ctx, "deleting an uploaded file's temporary copy failed", "tenant_id", tenant, "error", cerr)
 	}
 	if up.out.Valid > 0 {
 		l.Wake.Campaign(campaign)

@@ -155,7 +155,7 @@ func (l *leases) lease(ctx context.Context, key keyRef, s *share, perMinute int)
 	}()
 	got, err := l.ask(ctx, key, perMinute, used)
 	if err != nil {
-		l.log.WarnContext(ctx, "leasing requests of an API key failed, each host counts for itself meanwhile", "api_key_id", key.id, "retry_in", blindFor, "error", err)
+		l.log.WarnContext(ctx, "leasing an API key's requests failed, each host counts by itself meanwhile", "api_key_id", key.id, "retry_in", blindFor, "error", err)
 	}
 	l.took(s, got, err)
 }

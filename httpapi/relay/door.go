@@ -67,7 +67,7 @@ func (r *Relay) Door(ctx context.Context) *tls.Config {
 			if err != nil {
 				r.metrics.strangers.Inc()
 				if n := r.callers.refused(r.now()); n > 0 {
-					r.log.WarnContext(ctx, "connection to the door for other controllers refused", "error", err, "refused", n)
+					r.log.WarnContext(ctx, "connection to hosts.listen refused", "error", err, "refused", n)
 				}
 			}
 			return err

@@ -95,7 +95,7 @@ func (d *Dispatcher) signAnew(ctx context.Context, it *item, told json.RawMessag
 		return told, nil // the recording is gone
 	}
 	if err != nil {
-		d.log.WarnContext(ctx, "signing a recording anew failed", "call_id", *it.CallID, "error", err)
+		d.log.WarnContext(ctx, "signing a recording's URL again failed", "call_id", *it.CallID, "error", err)
 		return nil, err
 	}
 	var data map[string]json.RawMessage
@@ -181,7 +181,7 @@ func (d *Dispatcher) record(ctx context.Context, e *endpoint, it *item, entry At
 func (d *Dispatcher) written(ctx context.Context, done []record) {
 	for _, r := range done {
 		if r.unwritten {
-			d.log.ErrorContext(ctx, "the database refuses what came of a webhook attempt, the event is sent again", "delivery_id", r.item.DeliveryID, "retry_in", parkFor)
+			d.log.ErrorContext(ctx, "the database refused the result of a webhook attempt, the event is sent again", "delivery_id", r.item.DeliveryID, "retry_in", parkFor)
 			d.parked = append(d.parked, parked{r.endpoint, r.item.Seq, time.Now().Add(parkFor)})
 			continue
 		}

@@ -39,7 +39,7 @@ func (d *Dispatcher) lookAtAll(ctx context.Context) {
 			case err != nil:
 				d.edited, d.allAt = d.edited || edited, end.Add(retryLook)
 				if ctx.Err() == nil {
-					d.log.WarnContext(ctx, "looking at all of the queue of webhook deliveries failed, it will be tried again", "error", err)
+					d.log.WarnContext(ctx, "reading the whole queue of webhook deliveries failed, it will be tried again", "error", err)
 				}
 				return
 			case d.allAt.IsZero(): // other endpoints are this controller's now
@@ -215,7 +215,7 @@ func (d *Dispatcher) shared(ctx context.Context, now *ownership, lost bool, err 
 	d.owner = now
 	switch {
 	case lost:
-		d.log.WarnContext(ctx, "the connection with the locks of webhook endpoints was lost, deliveries are read anew", "error", err)
+		d.log.WarnContext(ctx, "the connection that holds the locks of webhook endpoints was lost, deliveries are read again", "error", err)
 	case err != nil:
 		d.log.WarnContext(ctx, "locking webhook endpoints failed, it will be tried again", "error", err)
 	}

@@ -42,7 +42,7 @@ func (b *agentBridge) agentGone(ctx context.Context, reason string) state {
 		b.kill(ctx, ledger.CauseNormalClearing)
 		return b.state
 	}
-	b.log.WarnContext(ctx, "agent is lost, the caller waits", "agent_id", h.agent.String(), "reason", reason)
+	b.log.WarnContext(ctx, "agent's phone is lost, the caller waits for an agent", "agent_id", h.agent.String(), "reason", reason)
 	waited := h.reply != nil
 	b.leave(switchctl.AgentLost)
 	b.music.on = true

@@ -283,7 +283,7 @@ func (cf *conference) joined(ctx context.Context, channel, number string) {
 		cf.agent = number
 	case !cf.guests.memberJoined(ctx, channel, number):
 		// One who was given up, or removed, while the leg was on its way: nobody would know of them.
-		cf.log.WarnContext(ctx, "stranger in the conference, taking them out", "channel", channel)
+		cf.log.WarnContext(ctx, "unknown member in the conference, removing it", "channel", channel)
 		cf.command(ctx, jobConferenceMember, fs.ConferenceKick(cf.name(), number))
 		return
 	}

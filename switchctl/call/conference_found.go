@@ -88,7 +88,7 @@ func (cf *conference) found(ctx context.Context, f *foundConference, asked time.
 			cf.changed(ctx, changeStarted, "", cf.parties.members())
 		}
 		cf.c.metrics.recovered.WithLabelValues("resumed").Inc()
-		cf.log.InfoContext(ctx, "conference has been found", "members", len(f.members))
+		cf.log.InfoContext(ctx, "conference found again", "members", len(f.members))
 	}
 	for _, m := range f.members {
 		switch {

@@ -285,7 +285,7 @@ func (g *guests) memberReplied(ctx context.Context, r memberReply) {
 		return
 	}
 	if m.phone != nil {
-		g.log.WarnContext(ctx, "leading a phone into the conference failed", "reply", r.reason)
+		g.log.WarnContext(ctx, "moving a phone into the conference failed", "reply", r.reason)
 		g.memberFailed(ctx, m, ledger.CauseTemporaryFailure)
 		return
 	}

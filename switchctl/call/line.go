@@ -81,7 +81,7 @@ func (l *callerLine) answerLeg(ctx context.Context, m answerCommand) (state, err
 // answerDue: a call without its socket is looked for, and so is one whose answer is overdue: its event, or the command, may have been lost.
 func (l *callerLine) answerDue(ctx context.Context) {
 	if len(l.waiters) > 0 {
-		l.log.WarnContext(ctx, "answer is overdue, looking at the switch")
+		l.log.WarnContext(ctx, "the switch has not reported the answer in time, asking it")
 		l.arm(timerSocket, socketTimeout)
 	}
 	l.probe(ctx)

@@ -167,7 +167,7 @@ func (ms *monitors) whisper(ctx context.Context, cmd controlCommand) error {
 func (ms *monitors) whisperTo(ctx context.Context, start ledger.MonitorStart, tap uuid.UUID, url string) error {
 	clip, err := ms.c.clipOf(ctx, ms.tenant, url)
 	if err != nil {
-		ms.log.InfoContext(ctx, "whisper has no audio", "target_call_id", start.Target.String(), "error", err)
+		ms.log.InfoContext(ctx, "fetching a whisper's audio failed", "target_call_id", start.Target.String(), "error", err)
 		return audioFailed(err)
 	}
 	if err := ms.permitMonitor(ctx, start); err != nil {

@@ -155,6 +155,6 @@ func (p *musicPlayer) quietDue(ctx context.Context) {
 	if !p.hearsNobody() {
 		return
 	}
-	p.log.WarnContext(ctx, "caller hears nobody, ringback is played", "after", quietLimit)
+	p.log.WarnContext(ctx, "caller is with nobody, playing ringback", "after", quietLimit)
 	p.ringToCaller(ctx)
 }

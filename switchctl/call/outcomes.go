@@ -105,7 +105,7 @@ func (vs *verbs) scheduleCallback(ctx context.Context, m controlCommand) error {
 	metadata, _ := json.Marshal(entry) // strings have no error
 	return vs.keepOutcome(ctx, m, func() {
 		if err := logs.note(ctx, m.req.Event, metadata, m.req.Source, nil); err != nil {
-			vs.log.WarnContext(ctx, "logging a promised callback failed", "error", err)
+			vs.log.WarnContext(ctx, "writing a scheduled callback to the session's log failed", "error", err)
 		}
 	}, func(ctx context.Context, o switchctl.Outcomes, call db.Call, req switchctl.ControlRequest) error {
 		return o.ScheduleCallback(ctx, call, req.Callback)

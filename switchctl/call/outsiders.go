@@ -153,7 +153,7 @@ func (s *supervision) fallBack(ctx context.Context, m supervisionFallBack) {
 // sayFallen tells the watcher of a session that has fallen back.
 func (s *supervision) sayFallen(ctx context.Context) {
 	s.fell = false
-	s.log.InfoContext(ctx, "supervisor doesn't whisper any more: somebody outside is on the call")
+	s.log.InfoContext(ctx, "supervisor's whisper ended: an outside party is on the call")
 	if w := s.c.cfg.Supervisions; w != nil {
 		w.SupervisionFellBack(s.id)
 	}

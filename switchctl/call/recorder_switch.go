@@ -226,7 +226,7 @@ func (r *recorder) begins(ctx context.Context, ev *esl.Event) {
 		return
 	}
 	r.begun[path] = at
-	r.log.InfoContext(ctx, "recording began at another moment than was told", "late", at.Sub(told))
+	r.log.InfoContext(ctx, "recording began at another time than was noted", "late", at.Sub(told))
 	call, offset := r.call, max(0, at.Sub(*r.answerAt))
 	r.record(ctx, "recording's late start", func(ctx context.Context) error {
 		return r.c.ledger.MoveRecordingPart(ctx, call, path, offset)
@@ -256,7 +256,7 @@ func (r *recorder) recordMono(ctx context.Context, path string, limit time.Durat
 		if err == nil {
 			r.beside(func() {
 				if err := beside.Run(ctx, link); err != nil {
-					r.log.WarnContext(ctx, "a recording may lack sound, or its pause", "error", err)
+					r.log.WarnContext(ctx, "commands behind a recording's start failed: it may lack audio, or not be paused", "error", err)
 				}
 			})
 		}

@@ -175,7 +175,7 @@ func (f *referrals) beforeAnswer(ctx context.Context, m socketUp) {
 	f.command(ctx, jobKillLeg, fs.Kill(s.leg, ledger.CauseNormalClearing))
 	s.endpoint, s.leg = "", ""
 	if _, err := f.line.callerCame(ctx, m); err != nil {
-		f.log.WarnContext(ctx, "taking the caller of a REFER failed", "error", err)
+		f.log.WarnContext(ctx, "taking back the caller after a REFER failed", "error", err)
 	}
 	f.disarm(timerLeg)
 	f.voice.noteSIP(ctx, map[string]any{"error": errReferEarly.Error()})
@@ -244,10 +244,10 @@ func (f *referrals) due(ctx context.Context) bool {
 	s := f.voice.ai
 	switch r, left := s.referring, s.left; {
 	case f.held != nil:
-		f.log.WarnContext(ctx, "voice agent's leg is gone, and nothing has said whether it had answered")
+		f.log.WarnContext(ctx, "voice agent's leg is gone, and no event has said whether it had answered")
 		f.letGo()
 	case r != nil && r.answered && !r.crosswise:
-		f.log.WarnContext(ctx, "bridging caller and voice agent again takes long, trying it crosswise")
+		f.log.WarnContext(ctx, "bridging caller and voice agent again takes long, trying it from the other leg")
 		r.answered, r.crosswise = false, true
 		f.arm(timerLeg, legUpTimeout)
 		f.together(ctx, r)
@@ -290,7 +290,7 @@ func (f *referrals) goOn(ctx context.Context) {
 	if r.err != nil || r.left != nil {
 		f.log.InfoContext(ctx, "voice agent has left after its REFER", "error", r.err)
 		if _, err := f.line.callerCame(ctx, r.up); err != nil {
-			f.log.WarnContext(ctx, "taking the caller of a REFER failed", "error", err)
+			f.log.WarnContext(ctx, "taking back the caller after a REFER failed", "error", err)
 		}
 	} else {
 		f.quickly(ctx, fs.SetVar(r.leg, varPartner, f.channel)) // its next REFER is taken
@@ -385,7 +385,7 @@ func (f *referrals) notify(ctx context.Context, r *referral, status string, then
 				{"uuid", leg}, {"event-string", event}, {"content-type", "message/sipfrag;version=2.0"},
 			}, "SIP/2.0 "+status+"\r\n")
 			if err != nil {
-				f.log.WarnContext(ctx, "telling the voice agent of its REFER failed", "error", err)
+				f.log.WarnContext(ctx, "sending the NOTIFY of a REFER failed", "error", err)
 			}
 		}
 		if then != nil && rt.Pause(ctx, f.c.clock, notifyTime) == nil {

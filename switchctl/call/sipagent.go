@@ -216,7 +216,7 @@ func (v *voice) sipHeaders() sipagent.Headers {
 		if text := q.Encode(); len(text) <= maxSIPHeader {
 			h[name] = text
 		} else {
-			v.log.Warn("SIP header left out, it is too long", "header", name, "bytes", len(text))
+			v.log.Warn("SIP header dropped, it is too long", "header", name, "bytes", len(text))
 		}
 	}
 	return h

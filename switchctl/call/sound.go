@@ -216,7 +216,7 @@ func (s *sound) use(ctx context.Context, f clipFetched) error {
 	case !ai.live(), ai.media == nil, s.killCause != "":
 		return switchctl.ErrSessionTerminated
 	case f.err != nil:
-		s.log.InfoContext(ctx, "verb has no audio", "verb", f.m.req.Event, "error", f.err) // the cache has logged the failure
+		s.log.InfoContext(ctx, "fetching a verb's audio failed", "verb", f.m.req.Event, "error", f.err) // the cache has logged the failure
 		return audioFailed(f.err)
 	case s.machine.taken():
 		return errMachineListens

@@ -192,7 +192,7 @@ func leftSupervision(ev *esl.Event) bool {
 
 // endLeftSupervision ends such a leg, and has the call that it listens to know.
 func (c *Controller) endLeftSupervision(ctx context.Context, channel string, ev *esl.Event) error {
-	c.log.WarnContext(ctx, "ending the leg of a supervisor whose session ended with the process before", "channel", channel,
+	c.log.WarnContext(ctx, "ending a supervisor's leg that the previous process left", "channel", channel,
 		"supervision_id", ev.Var(varSupervision), "call_id", ev.Var(varSupervised))
 	c.metrics.recovered.WithLabelValues("orphan_killed").Inc()
 	err := fs.EndChannel(ctx, c.link, channel, ledger.CauseNormalClearing)

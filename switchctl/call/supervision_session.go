@@ -402,7 +402,7 @@ func (s *supervision) tuned(ctx context.Context, m supervisionTuned) {
 	case !here:
 		m.err = nil // it has left the call; the next one is listened to in the mode last asked for
 	case m.err != nil:
-		s.log.WarnContext(ctx, "a supervisor's mode stays", "mode", string(s.heard), "wanted", string(m.mode), "error", m.err)
+		s.log.WarnContext(ctx, "a supervisor's mode was not changed", "mode", string(s.heard), "wanted", string(m.mode), "error", m.err)
 		if s.mode == m.mode {
 			s.mode = s.heard
 		}

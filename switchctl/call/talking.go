@@ -383,7 +383,7 @@ func (s *talking) talkDue(ctx context.Context) {
 	case talkRecordOn:
 		s.stopVoicemail(ctx)
 	case talkStarting, talkPlaying, talkCutting, talkConcluded:
-		s.log.WarnContext(ctx, "end of playback not reported", "kind", t.kind.String())
+		s.log.WarnContext(ctx, "the switch has not reported the end of playback", "kind", t.kind.String())
 		if !t.cut && t.app != "" {
 			s.cutPlayback(ctx)
 			return

@@ -165,7 +165,7 @@ func (k *Keeper) markLost(ctx context.Context, n db.NodesOtherRow) bool {
 	marked, err := k.Ledger.MarkLost(ctx, n)
 	switch {
 	case err != nil:
-		k.Log.WarnContext(ctx, "marking a lost host failed", "node", n.ID, "error", err)
+		k.Log.WarnContext(ctx, "marking a host as lost failed", "node", n.ID, "error", err)
 	case marked:
 		k.Log.ErrorContext(ctx, "host is lost, its calls are closed", "node", n.ID, "last_seen_at", n.LastSeenAt, "grace", k.Grace)
 	}

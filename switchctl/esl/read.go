@@ -91,13 +91,13 @@ func (c *Conn) readError(err error, noticed bool) error {
 
 // leftOut tells of a header that is too long, by its name: its value may be what a stranger has sent.
 func (c *Conn) leftOut(name string, size int) {
-	c.log.Warn("event socket header left out, it is too long", "header", excerpt(name), "bytes", size, "remote_addr", c.remote())
+	c.log.Warn("event socket header dropped, it is too long", "header", excerpt(name), "bytes", size, "remote_addr", c.remote())
 }
 
 func (c *Conn) readEvent(head []byte, asJSON bool) error {
 	body, err := readReplyBody(c.br, head)
 	if tooLong, ok := errors.AsType[*ReplyLengthError](err); ok {
-		c.log.Error("event passed over, it is too long", "bytes", tooLong.Length, "limit", MaxReply, "remote_addr", c.remote())
+		c.log.Error("event socket event dropped, it is too long", "bytes", tooLong.Length, "limit", MaxReply, "remote_addr", c.remote())
 		return nil
 	}
 	if err != nil {

@@ -76,7 +76,7 @@ func (l *Link) Run(ctx context.Context) {
 		if l.Clock.Now().Sub(started) > maxPause {
 			wait = minPause
 		}
-		l.Log.WarnContext(ctx, "no link to the switch, dialing again", "esl_addr", l.Addr, "retry_in", wait, "error", err)
+		l.Log.WarnContext(ctx, "no link to the switch, connecting again", "esl_addr", l.Addr, "retry_in", wait, "error", err)
 		done := make(chan struct{})
 		t := l.Clock.AfterFunc(wait, func() { close(done) })
 		select {

@@ -257,7 +257,7 @@ func (p *phone) due(ctx context.Context, m timer) {
 		p.check(ctx)
 	case timerStray:
 		if p.claim == nil && p.phase == legUp {
-			p.log.WarnContext(ctx, "ending an agent's leg: nobody has it")
+			p.log.WarnContext(ctx, "ending an agent's leg: no agent or call uses it")
 			p.hangup(ctx)
 		}
 	case timerWanted:

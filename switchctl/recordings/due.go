@@ -193,7 +193,7 @@ func (d *due) makeJob(r store.DueRecording, now bool) bool {
 		return true
 	}
 	d.troubled.Store(true)
-	d.library.log.WarnContext(d.working, "making a job of a recording failed, it is due still", "call_id", r.CallID, "error", err)
+	d.library.log.WarnContext(d.working, "queueing a recording's job failed, it will be tried again", "call_id", r.CallID, "error", err)
 	return false
 }
 

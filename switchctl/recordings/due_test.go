@@ -300,7 +300,7 @@ func TestABacklogInADatabaseInTroubleWaits(t *testing.T) {
 	require.Equal(t, dueAgain, d.find())
 	d.process(<-d.work)
 	require.Equal(t, dueEvery, d.find())
-	require.True(t, b.log.has(slog.LevelWarn, "making a job of a recording failed, it is due still"))
+	require.True(t, b.log.has(slog.LevelWarn, "queueing a recording's job failed, it will be tried again"))
 }
 
 // TestOneThatIsDoneReadsNoOtherRow, whoever told of it: many may stand there while an old snapshot is open. One whose row was moved is found.

@@ -136,7 +136,7 @@ func lostAttempts(attempts []rivertype.AttemptError) (n int) {
 func (l *Library) giveUpLost(ctx context.Context, args ProcessArgs, attempts int) error {
 	cause := fmt.Errorf("process recording: %w: %d times in a row", ErrLost, attempts)
 	if err := l.fail(ctx, args, cause); err != nil { // an error would be an attempt that came to an end
-		l.log.WarnContext(ctx, "giving up a recording failed, trying again", "call_id", args.CallID, "error", err)
+		l.log.WarnContext(ctx, "marking a recording as given up failed, trying again", "call_id", args.CallID, "error", err)
 		return river.JobSnooze(retryFirst)
 	}
 	return river.JobCancel(cause)
