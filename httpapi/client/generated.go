@@ -677,7 +677,7 @@ type AgentDisposeResult struct {
 
 // AgentLoginRequest defines model for AgentLoginRequest.
 type AgentLoginRequest struct {
-	// Extension The agent's own; an agent without one gets it.
+	// Extension Of the agent; an agent who has none is given this one.
 	Extension *string `json:"extension,omitempty"`
 }
 
@@ -765,11 +765,11 @@ type CRM struct {
 	Kind     Kind        `json:"kind"`
 	Rest     *CRMRest    `json:"rest"`
 
-	// Warnings What these settings lead to that one may not expect, such as POST without update_url. Absent where there is nothing.
+	// Warnings Unexpected consequences of these settings, such as POST without update_url. Absent if there are none.
 	Warnings []string `json:"warnings,omitzero"`
 }
 
-// CRMAuth How requests are authenticated: bearer has a token, basic a username and a password, oauth2_client_credentials what an access token is fetched with (RFC 6749, 4.4), before it ends and when it is refused.
+// CRMAuth How requests are authenticated: bearer has a token, basic a username and a password, oauth2_client_credentials the client credentials with which an access token is fetched (RFC 6749, 4.4), before it expires and when it is refused.
 type CRMAuth struct {
 	Audience     *string `json:"audience,omitempty"`
 	ClientID     *string `json:"client_id,omitempty"`
@@ -828,7 +828,7 @@ type CRMReportStatus string
 
 // CRMRest defines model for CRMRest.
 type CRMRest struct {
-	// Auth How requests are authenticated: bearer has a token, basic a username and a password, oauth2_client_credentials what an access token is fetched with (RFC 6749, 4.4), before it ends and when it is refused.
+	// Auth How requests are authenticated: bearer has a token, basic a username and a password, oauth2_client_credentials the client credentials with which an access token is fetched (RFC 6749, 4.4), before it expires and when it is refused.
 	Auth *CRMAuth `json:"auth,omitempty"`
 
 	// Body A template: a string, or JSON whose strings are templates. Without one the body is the whole outcome. In JSON a member within a string is that text, and outside of one (in a body that is given as a string) the JSON value. The header Content-Type says what else the body is: a form, XML or plain text.
@@ -862,7 +862,7 @@ type CRMTest struct {
 	} `json:"response"`
 	StatusCode *int `json:"status_code"`
 
-	// Warnings What these settings lead to that one may not expect, such as POST without update_url. Absent where there is nothing.
+	// Warnings Unexpected consequences of these settings, such as POST without update_url. Absent if there are none.
 	Warnings []string `json:"warnings,omitzero"`
 }
 
@@ -906,7 +906,7 @@ type Call struct {
 	Metadata map[string]interface{} `json:"metadata"`
 	Notes    *string                `json:"notes"`
 
-	// Quality How the audio between caller and voice agent has fared; null for a call without such audio, and while it lives.
+	// Quality Quality of the audio between caller and voice agent; null for a call without such audio, and while the call lasts.
 	Quality       *CallQuality `json:"quality"`
 	RecordingURL  *string      `json:"recording_url"`
 	RingDurationS *int         `json:"ring_duration_s"`
@@ -948,7 +948,7 @@ type CallQuality struct {
 // CallStatus defines model for CallStatus.
 type CallStatus string
 
-// CallingWindow The local time of day in which numbers may be called; the last ring ends with it.
+// CallingWindow The local time of day in which numbers may be called; ringing stops when it ends.
 type CallingWindow struct {
 	Days     []Day   `json:"days,omitzero"`
 	From     *string `json:"from,omitempty"`
@@ -972,7 +972,7 @@ type Campaign struct {
 	ID              uuid.UUID      `json:"id"`
 	MaxAttempts     int            `json:"max_attempts"`
 
-	// MaxConcurrent How many of its calls are up at a time; null follows the tenant's channels.
+	// MaxConcurrent How many of its calls are up at a time; null means as many as the tenant's channels allow.
 	MaxConcurrent       *int             `json:"max_concurrent"`
 	Name                string           `json:"name"`
 	Notes               *string          `json:"notes"`
@@ -985,7 +985,7 @@ type Campaign struct {
 	PredictivePaused        bool    `json:"predictive_paused"`
 	PredictiveTargetAbandon float64 `json:"predictive_target_abandon"`
 
-	// Retry Minutes before the next attempt, by the outcome of the last one. With a backoff above 1, the default, they are the gap after the first attempt, and each further one is so many times as long, at most a week.
+	// Retry Minutes before the next attempt, by the outcome of the last one. With a backoff above 1 (the default is 1) they are the wait after the first attempt, and each further wait is that many times as long as the one before, at most a week.
 	Retry               RetryPolicy     `json:"retry"`
 	RingTimeoutS        int             `json:"ring_timeout_s"`
 	Script              *string         `json:"script"`
@@ -1000,53 +1000,53 @@ type Campaign struct {
 
 // CampaignFields defines model for CampaignFields.
 type CampaignFields struct {
-	// AgentWhisperURL What the agent hears before the callee. A short tone without one.
+	// AgentWhisperURL Audio that the agent hears before the callee is connected; without one, a short tone.
 	AgentWhisperURL *string `json:"agent_whisper_url,omitempty"`
 
-	// AMD Whether machine detection listens when a lead answers; by default for connect_voice_agent, and for the voicemail actions hangup and message, of which nothing comes without it.
+	// AMD Whether machine detection listens when a lead answers; by default for connect_voice_agent, and for the voicemail actions hangup and message, which do nothing without it.
 	AMD *bool `json:"amd,omitempty"`
 
-	// AnnouncementURL What callees are told at answer, before anything else. It is recorded, and is no wait for an agent. It is fetched ahead: while it can't be had, the campaign dials nothing (its statistics say so in pacing.waits_for) and goes on by itself later. A callee who can't be told nevertheless is connected with nobody: the call ends with SERVICE_UNAVAILABLE and is abandoned. An empty text takes it away, here and in the other URLs of audio.
+	// AnnouncementURL What callees are told at answer, before anything else. It is in the recording, and doesn't count as waiting for an agent. It is fetched in advance: while it can't be fetched, the campaign dials nothing (its statistics say so in pacing.waits_for) and goes on by itself later. If it can't be played after all, the callee is connected with nobody: the call ends with SERVICE_UNAVAILABLE and counts as abandoned. An empty string removes it, here and in the other audio URLs.
 	AnnouncementURL *string `json:"announcement_url,omitempty"`
 
-	// CallCategory What the calls are for. promotional calls show 140-series numbers alone, service and transactional ones the 1600-series. Without one, or with an empty text, the series is not checked.
+	// CallCategory What the calls are for. promotional calls use only 140-series caller IDs, service and transactional calls only the 1600 series. Without one, or with an empty text, the series is not checked.
 	CallCategory *CallCategory `json:"call_category,omitempty"`
 
-	// CallerID The number that callees see, one of your active ones. null takes them in turn, equally often: those of the trunk that is used first and those of no trunk, of the series of call_category where there is one. Numbers of another trunk are shown, in turn as well, only where there are no others.
+	// CallerID The number that callees see, one of your active ones. null uses them in rotation: those that belong to the trunk of the call or to no trunk, and to the series of call_category if it is set. Numbers of another trunk are used, in rotation as well, only if there are no others.
 	CallerID nullable.Nullable[string] `json:"caller_id,omitempty"`
 
-	// CallingWindow The local time of day in which numbers may be called; the last ring ends with it.
+	// CallingWindow The local time of day in which numbers may be called; ringing stops when it ends.
 	CallingWindow *CallingWindow               `json:"calling_window,omitempty"`
 	Description   nullable.Nullable[string]    `json:"description,omitempty"`
 	DialMode      *DialMode                    `json:"dial_mode,omitempty"`
 	FlowID        nullable.Nullable[uuid.UUID] `json:"flow_id,omitempty"`
 	MaxAttempts   *int                         `json:"max_attempts,omitempty"`
 
-	// MaxConcurrent How many of its calls are up at a time, still within your channels, trunks and the voice agent's own limit. null follows your channels, which such campaigns share with all other calls, first come first served. Left out at creation it is the tenant's default_max_concurrent.
+	// MaxConcurrent How many of its calls are up at a time, still within your channels, trunks and the voice agent's own limit. null means as many as your channels allow, which such campaigns share with all other calls, first come first served. If it is absent at creation, the tenant's default_max_concurrent applies.
 	MaxConcurrent nullable.Nullable[int]    `json:"max_concurrent,omitempty"`
 	Name          *string                   `json:"name,omitempty"`
 	Notes         nullable.Nullable[string] `json:"notes,omitempty"`
 
-	// OverflowAction What becomes of a callee whom no agent takes in time. flow runs flow_id.
+	// OverflowAction What happens to a callee whom no agent takes in time. flow runs flow_id.
 	OverflowAction *OverflowAction `json:"overflow_action,omitempty"`
 
 	// OverflowGreetingURL What such a callee hears before leaving a message; without it voicemail_message_url.
 	OverflowGreetingURL *string           `json:"overflow_greeting_url,omitempty"`
 	PostAnswerAction    *PostAnswerAction `json:"post_answer_action,omitempty"`
 
-	// PredictiveMaxWaitS Seconds that an answered lead waits for an agent at most. One who gets none within this time, or within the law's 2 s where it is longer, counts as abandoned, also if an agent comes later.
+	// PredictiveMaxWaitS The most seconds that a lead who has answered waits for an agent. One who gets none within this time, or within 2 s if this time is longer (the law's limit), counts as abandoned, even if an agent comes later.
 	PredictiveMaxWaitS *float64 `json:"predictive_max_wait_s,omitempty"`
 
 	// PredictiveTargetAbandon The share of the answered calls that may be abandoned; with 0 nobody is dialed ahead of a free agent.
 	PredictiveTargetAbandon *float64 `json:"predictive_target_abandon,omitempty"`
 
-	// Retry Minutes before the next attempt, by the outcome of the last one. With a backoff above 1, the default, they are the gap after the first attempt, and each further one is so many times as long, at most a week.
+	// Retry Minutes before the next attempt, by the outcome of the last one. With a backoff above 1 (the default is 1) they are the wait after the first attempt, and each further wait is that many times as long as the one before, at most a week.
 	Retry        *RetryPolicy                 `json:"retry,omitempty"`
 	RingTimeoutS *int                         `json:"ring_timeout_s,omitempty"`
 	Script       nullable.Nullable[string]    `json:"script,omitempty"`
 	VoiceAgentID nullable.Nullable[uuid.UUID] `json:"voice_agent_id,omitempty"`
 
-	// VoicemailAction What is done when machine detection is sure that a machine has answered: by a verdict of 95%, or, of whom it has called a machine with less and no agent has, by the beep. connect goes on as with a person. hangup ends the call. message waits for the beep, or the end of the greeting, plays voicemail_message_url and hangs up. Under the last two the call is taken from its voice agent, and from an agent who has had it for no longer than a second. While the message can't be fetched, the campaign dials nothing.
+	// VoicemailAction What is done when machine detection is sure that a machine has answered: by a verdict with 95% confidence; or by the beep, after a machine verdict with less confidence and while no agent has the call. connect goes on as with a person. hangup ends the call. message waits for the beep, or the end of the greeting, plays voicemail_message_url and hangs up. Under the last two the call is taken from its voice agent, and from an agent who has had it for no longer than a second. While the message can't be fetched, the campaign dials nothing.
 	VoicemailAction     *VoicemailAction `json:"voicemail_action,omitempty"`
 	VoicemailMessageURL *string          `json:"voicemail_message_url,omitempty"`
 
@@ -1056,7 +1056,7 @@ type CampaignFields struct {
 
 // CampaignStats defines model for CampaignStats.
 type CampaignStats struct {
-	// Abandon Over the calls that a person answered.
+	// Abandon Of the calls that a person answered.
 	Abandon CampaignStatsAbandon `json:"abandon"`
 
 	// Agents The tenant's agents by status.
@@ -1075,15 +1075,14 @@ type CampaignStats struct {
 	Pacing CampaignStatsPacing `json:"pacing"`
 }
 
-// CampaignStatsAbandon Over the calls that a person answered.
+// CampaignStatsAbandon Of the calls that a person answered.
 type CampaignStatsAbandon struct {
 	Abandoned int     `json:"abandoned"`
 	Answered  int     `json:"answered"`
 	Rate24H   float64 `json:"rate_24h"`
 	RateTotal float64 `json:"rate_total"`
 
-	// SmallSample Fewer than 1,000 persons answered in the last 24 hours, so that the rate says little: up to three abandoned calls
-	// have the campaign dial one call per agent, and don't pause it.
+	// SmallSample Fewer than 1,000 persons answered in the last 24 hours, so that the rate says little: up to three abandoned calls make the campaign dial one call per agent, but don't pause it.
 	SmallSample bool `json:"small_sample"`
 }
 
@@ -1135,19 +1134,16 @@ type CampaignStatsPacing struct {
 	Mode CampaignStatsPacingMode `json:"mode"`
 
 	// WaitsFor Why a running campaign dials nothing; null while it dials, and while it doesn't run. Where the gate refuses calls for the
-	// same reason it has that name in ringmaster_gate_refused_total. Agents' calls in preview mode are not meant.
+	// same reason it has that name in ringmaster_gate_refused_total. It doesn't apply to agents' calls in preview mode.
 	//
 	// announcement_url and voicemail_message_url: that audio can't be fetched. test_environment: started by a test key. leads:
 	// none is due. unscrubbed: the do-not-call registry can't answer, or has not been asked about the leads. call_mode: the
 	// registry isn't asked for calls of this kind. calling_window: not at this time of day. route: no trunk. caller_id: no
-	// number to call from. voice_agent, flow: what would take the calls is missing or paused. agent_login: nobody is at work
-	// with a held phone whom callees may ask for. agents: who is at work is busy. other_callers: agents are kept for callers
-	// whom the campaign hasn't dialed. abandon_rate: too many were abandoned to dial ahead of a free agent.
+	// number to call from. voice_agent, flow: what would take the calls is missing or paused. agent_login: no suitable agent with a held phone is logged in. agents: all of them are busy. other_callers: agents are kept for callers
+	// whom the campaign hasn't dialed. abandon_rate: too many calls were abandoned, so nothing is dialed ahead of a free agent.
 	// voice_agent_ceiling, campaign_ceiling, fallback_ceiling, channels, trunk_channels, trunk_rate: a ceiling is reached (of
 	// the voice agent, the campaign, an account without trunks, the account's channels, its trunks' channels, or their calls
-	// per second). number: the leads' numbers can't be read any more, which the operator's log has; they are tried again each
-	// hour. trunk_failures: calls over its trunks fail one after the other for the trunk's sake, and one is tried now and
-	// then. switch: the link to the telephone switch is down.
+	// per second). number: the leads' numbers can't be decrypted (the operator's log has details); they are tried again each hour. trunk_failures: its trunks are suspended because their calls keep failing; one call tests each from time to time. switch: the link to the telephone switch is down.
 	WaitsFor *WaitsFor `json:"waits_for"`
 
 	// WaitsUntil When that passes, if it is known, such as the window's beginning or the time at which the next lead falls due.
@@ -1162,7 +1158,7 @@ type CampaignStatus string
 
 // ChangeModeRequest defines model for ChangeModeRequest.
 type ChangeModeRequest struct {
-	// Mode Who hears the supervisor. `listen`, nobody; `whisper`, whom the caller talks with (the agent, the voice agent, the rest of a conference); `barge`, all.
+	// Mode Who hears the supervisor. `listen`: nobody; `whisper`: the party whom the caller talks with (the agent, the voice agent, the rest of a conference); `barge`: all.
 	Mode SupervisorMode `json:"mode"`
 }
 
@@ -1185,18 +1181,18 @@ type ChannelsUsageResultCeilingsChannels struct {
 
 // ClaimRequest defines model for ClaimRequest.
 type ClaimRequest struct {
-	// Mode Who hears the supervisor. `listen`, nobody; `whisper`, whom the caller talks with (the agent, the voice agent, the rest of a conference); `barge`, all.
+	// Mode Who hears the supervisor. `listen`: nobody; `whisper`: the party whom the caller talks with (the agent, the voice agent, the rest of a conference); `barge`: all.
 	Mode *SupervisorMode `json:"mode,omitempty"`
 }
 
-// ControlBarge All on a monitored call hear what the voice agent sends on the monitor's connection, where it goes on hearing them; 403 no_relationship without a running monitor of that call. What waited to be said is dropped. Once more changes nothing.
+// ControlBarge All on a monitored call hear what the voice agent sends on the monitor's connection, and it still hears them there; 403 no_relationship without a running monitor of that call. Audio that has not been played yet is dropped. Sent again, it changes nothing.
 type ControlBarge struct {
 	// Metadata Kept with the verb. Of log, set_disposition, transfer and hangup, ai_summary and ai_next_action (at most 8,192 bytes each) and ai_sentiment are kept with the call as well.
 	Metadata     map[string]interface{} `json:"metadata,omitzero"`
 	TargetCallID uuid.UUID              `json:"target_call_id"`
 }
 
-// ControlConferenceAdd Dials somebody into the conference: a number or SIP URI, under every rule of dialing, an agent who is available (409 agent_not_available else), or a supervisor, by their extension. The answer, with conference_id and member_id, comes when the leg is dialed; whether it has joined is told by ai_session.conference_changed (added) and a call_state frame, or by a call_state frame with the reason failed and the cause. Ten at most at a time, and fifty in a call (429); a number or SIP URI that is in, or is being dialed, is 409.
+// ControlConferenceAdd Dials somebody into the conference: a number or SIP URI, under all dialing rules, an agent who is available (else 409 agent_not_available), or a supervisor, by their extension. The answer, with conference_id and member_id, comes when the leg is dialed; whether it has joined is reported by ai_session.conference_changed (added) and a call_state frame, or by a call_state frame with the reason failed and the cause. At most ten at a time, and fifty in a call (429); a number or SIP URI that is in the conference, or is being dialed, is 409.
 type ControlConferenceAdd struct {
 	Destination string `json:"destination"`
 
@@ -1205,13 +1201,13 @@ type ControlConferenceAdd struct {
 	ParticipantType ParticipantType        `json:"participant_type"`
 }
 
-// ControlConferenceLeave Has the voice agent leave the conference, which ends its session: somebody else must be in, else it is 409, and the call ends with the last of them.
+// ControlConferenceLeave Has the voice agent leave the conference, which ends its session: somebody else must be in the conference, else it is 409; the call ends when the last of them leaves.
 type ControlConferenceLeave struct {
 	// Metadata Kept with the verb. Of log, set_disposition, transfer and hangup, ai_summary and ai_next_action (at most 8,192 bytes each) and ai_sentiment are kept with the call as well.
 	Metadata map[string]interface{} `json:"metadata,omitzero"`
 }
 
-// ControlConferenceRemove Hangs a member of the conference up who was added, or is being dialed. member_id is that of conference_add, and of participants.
+// ControlConferenceRemove Hangs up a member of the conference who was added, or is being dialed. member_id comes from conference_add, or from participants.
 type ControlConferenceRemove struct {
 	MemberID string `json:"member_id"`
 
@@ -1225,7 +1221,7 @@ type ControlConferenceStart struct {
 	Metadata map[string]interface{} `json:"metadata,omitzero"`
 }
 
-// ControlGetCallState Answers how the call stands, and changes nothing.
+// ControlGetCallState Returns the state of the call, and changes nothing.
 type ControlGetCallState struct {
 	// Metadata Kept with the verb. Of log, set_disposition, transfer and hangup, ai_summary and ai_next_action (at most 8,192 bytes each) and ai_sentiment are kept with the call as well.
 	Metadata map[string]interface{} `json:"metadata,omitzero"`
@@ -1237,7 +1233,7 @@ type ControlHangup struct {
 	Metadata map[string]interface{} `json:"metadata,omitzero"`
 }
 
-// ControlHold The caller hears music in place of the voice agent, which hears silence, until unhold. The audio at moh_url is played again and again; it is fetched first, and 424 audio_failed when it can't be had. The voice agent gets call_state frames, held and resumed.
+// ControlHold The caller hears music in place of the voice agent, which hears silence, until unhold. The audio at moh_url is played in a loop; it is fetched first, with 424 audio_failed if that fails. The voice agent gets call_state frames, held and resumed.
 type ControlHold struct {
 	// Metadata Kept with the verb. Of log, set_disposition, transfer and hangup, ai_summary and ai_next_action (at most 8,192 bytes each) and ai_sentiment are kept with the call as well.
 	Metadata map[string]interface{} `json:"metadata,omitzero"`
@@ -1250,7 +1246,7 @@ type ControlLog struct {
 	Metadata map[string]interface{} `json:"metadata,omitzero"`
 }
 
-// ControlMonitorStart Has the voice agent listen to another call of the tenant, by a second connection. What it sends there is heard by nobody (listen), or by whom that call's caller talks with, and not by the caller (listen_and_whisper). Sent again it changes the mode, and takes a barge back.
+// ControlMonitorStart Has the voice agent listen to another call of the tenant, on a second connection. What it sends there is heard by nobody (listen), or only by the party whom that call's caller talks with (listen_and_whisper). Sent again, it changes the mode, and ends a barge.
 type ControlMonitorStart struct {
 	// Metadata Kept with the verb. Of log, set_disposition, transfer and hangup, ai_summary and ai_next_action (at most 8,192 bytes each) and ai_sentiment are kept with the call as well.
 	Metadata     map[string]interface{}   `json:"metadata,omitzero"`
@@ -1303,7 +1299,7 @@ type ControlRecordingResume struct {
 // ControlRequest defines model for ControlRequest.
 type ControlRequest = Verb
 
-// ControlRequestSupervisor Asks for a supervisor: the escalation is shown to them, and told by ai_session.escalated now, and again when one takes it. The result has its escalation_id. A call has one open escalation: asking again before anybody has taken it gives that one the new reason, answers its escalation_id, and is told only if it has become more urgent. It doesn't become less urgent by that. The order is critical (or urgent, or emergency), high, normal (and any other word), low.
+// ControlRequestSupervisor Asks for a supervisor: the escalation is shown to supervisors, and sent as ai_session.escalated now, and again when one takes it. The result has its escalation_id. A call has one open escalation: asking again before anybody has taken it replaces its reason, returns its escalation_id, and sends the event only if it has become more urgent. It never becomes less urgent. The order is critical (or urgent, or emergency), high, normal (and any other word), low.
 type ControlRequestSupervisor struct {
 	// Metadata Kept with the verb. Of log, set_disposition, transfer and hangup, ai_summary and ai_next_action (at most 8,192 bytes each) and ai_sentiment are kept with the call as well.
 	Metadata map[string]interface{} `json:"metadata,omitzero"`
@@ -1330,14 +1326,14 @@ type ControlScheduleCallback struct {
 
 // ControlSendDTMF defines model for ControlSendDTMF.
 type ControlSendDTMF struct {
-	// Digits w and W are pauses of 0.5 and 1 s.
+	// Digits w is a pause of 0.5 s, W one of 1 s.
 	Digits string `json:"digits"`
 
 	// Metadata Kept with the verb. Of log, set_disposition, transfer and hangup, ai_summary and ai_next_action (at most 8,192 bytes each) and ai_sentiment are kept with the call as well.
 	Metadata map[string]interface{} `json:"metadata,omitzero"`
 }
 
-// ControlSetDisposition Puts a disposition on the call, with source ai; the last one counts. Each change is told by call.disposition_set.
+// ControlSetDisposition Puts a disposition on the call, with source ai; the last one counts. Each change is sent as call.disposition_set.
 type ControlSetDisposition struct {
 	Disposition string `json:"disposition"`
 
@@ -1346,7 +1342,7 @@ type ControlSetDisposition struct {
 	Notes    *string                `json:"notes,omitempty"`
 }
 
-// ControlSetLeadField Puts one entry into the custom_fields of the call's lead; null takes it away. 409 no_lead for a call without a lead.
+// ControlSetLeadField Puts one entry into the custom_fields of the call's lead; null removes it. 409 no_lead for a call without a lead.
 type ControlSetLeadField struct {
 	Field string `json:"field"`
 
@@ -1357,7 +1353,7 @@ type ControlSetLeadField struct {
 	Value interface{} `json:"value"`
 }
 
-// ControlSetLeadStatus Gives the call's lead a status, with status_set_by ai, in place of what the call's end would give it. opted_out keeps the number from being called ever again; nothing comes after that, nor after a listing in the do-not-call registry: 409 lead_is_final.
+// ControlSetLeadStatus Gives the call's lead a status, with status_set_by ai, in place of what the call's end would give it. opted_out also keeps the number from ever being called again. The status can't be changed after that, nor after a listing in the do-not-call registry: 409 lead_is_final.
 type ControlSetLeadStatus struct {
 	// Metadata Kept with the verb. Of log, set_disposition, transfer and hangup, ai_summary and ai_next_action (at most 8,192 bytes each) and ai_sentiment are kept with the call as well.
 	Metadata map[string]interface{}     `json:"metadata,omitzero"`
@@ -1389,7 +1385,7 @@ type ControlUnmute struct {
 	Target   *ControlMuteTarget     `json:"target,omitempty"`
 }
 
-// ControlWhisper Whom the caller of a monitored call talks with hears the audio at audio_url (WAV or MP3), and the caller doesn't; 403 no_relationship without a running monitor of that call, in whichever mode, and 409 after barge, when the caller would hear it. It is fetched first, and kept: 424 audio_failed when it can't be had. Exactly one of audio_url and tts_text must be given; tts_text is answered with 422.
+// ControlWhisper Plays the audio at audio_url (WAV or MP3) to the party whom the caller of a monitored call talks with, and not to the caller; 403 no_relationship without a running monitor of that call, in whichever mode, and 409 after barge, when the caller would hear it. It is fetched first, and kept: 424 audio_failed when it can't be had. Exactly one of audio_url and tts_text must be given; tts_text is answered with 422.
 type ControlWhisper struct {
 	AudioURL *string `json:"audio_url,omitempty"`
 
@@ -1401,53 +1397,53 @@ type ControlWhisper struct {
 
 // CreateCampaignDialerRequest defines model for CreateCampaignDialerRequest.
 type CreateCampaignDialerRequest struct {
-	// AgentWhisperURL What the agent hears before the callee. A short tone without one.
+	// AgentWhisperURL Audio that the agent hears before the callee is connected; without one, a short tone.
 	AgentWhisperURL *string `json:"agent_whisper_url,omitempty"`
 
-	// AMD Whether machine detection listens when a lead answers; by default for connect_voice_agent, and for the voicemail actions hangup and message, of which nothing comes without it.
+	// AMD Whether machine detection listens when a lead answers; by default for connect_voice_agent, and for the voicemail actions hangup and message, which do nothing without it.
 	AMD *bool `json:"amd,omitempty"`
 
-	// AnnouncementURL What callees are told at answer, before anything else. It is recorded, and is no wait for an agent. It is fetched ahead: while it can't be had, the campaign dials nothing (its statistics say so in pacing.waits_for) and goes on by itself later. A callee who can't be told nevertheless is connected with nobody: the call ends with SERVICE_UNAVAILABLE and is abandoned. An empty text takes it away, here and in the other URLs of audio.
+	// AnnouncementURL What callees are told at answer, before anything else. It is in the recording, and doesn't count as waiting for an agent. It is fetched in advance: while it can't be fetched, the campaign dials nothing (its statistics say so in pacing.waits_for) and goes on by itself later. If it can't be played after all, the callee is connected with nobody: the call ends with SERVICE_UNAVAILABLE and counts as abandoned. An empty string removes it, here and in the other audio URLs.
 	AnnouncementURL *string `json:"announcement_url,omitempty"`
 
-	// CallCategory What the calls are for. promotional calls show 140-series numbers alone, service and transactional ones the 1600-series. Without one, or with an empty text, the series is not checked.
+	// CallCategory What the calls are for. promotional calls use only 140-series caller IDs, service and transactional calls only the 1600 series. Without one, or with an empty text, the series is not checked.
 	CallCategory *CallCategory `json:"call_category,omitempty"`
 
-	// CallerID The number that callees see, one of your active ones. null takes them in turn, equally often: those of the trunk that is used first and those of no trunk, of the series of call_category where there is one. Numbers of another trunk are shown, in turn as well, only where there are no others.
+	// CallerID The number that callees see, one of your active ones. null uses them in rotation: those that belong to the trunk of the call or to no trunk, and to the series of call_category if it is set. Numbers of another trunk are used, in rotation as well, only if there are no others.
 	CallerID nullable.Nullable[string] `json:"caller_id,omitempty"`
 
-	// CallingWindow The local time of day in which numbers may be called; the last ring ends with it.
+	// CallingWindow The local time of day in which numbers may be called; ringing stops when it ends.
 	CallingWindow *CallingWindow               `json:"calling_window,omitempty"`
 	Description   nullable.Nullable[string]    `json:"description,omitempty"`
 	DialMode      DialMode                     `json:"dial_mode"`
 	FlowID        nullable.Nullable[uuid.UUID] `json:"flow_id,omitempty"`
 	MaxAttempts   *int                         `json:"max_attempts,omitempty"`
 
-	// MaxConcurrent How many of its calls are up at a time, still within your channels, trunks and the voice agent's own limit. null follows your channels, which such campaigns share with all other calls, first come first served. Left out at creation it is the tenant's default_max_concurrent.
+	// MaxConcurrent How many of its calls are up at a time, still within your channels, trunks and the voice agent's own limit. null means as many as your channels allow, which such campaigns share with all other calls, first come first served. If it is absent at creation, the tenant's default_max_concurrent applies.
 	MaxConcurrent nullable.Nullable[int]    `json:"max_concurrent,omitempty"`
 	Name          string                    `json:"name"`
 	Notes         nullable.Nullable[string] `json:"notes,omitempty"`
 
-	// OverflowAction What becomes of a callee whom no agent takes in time. flow runs flow_id.
+	// OverflowAction What happens to a callee whom no agent takes in time. flow runs flow_id.
 	OverflowAction *OverflowAction `json:"overflow_action,omitempty"`
 
 	// OverflowGreetingURL What such a callee hears before leaving a message; without it voicemail_message_url.
 	OverflowGreetingURL *string           `json:"overflow_greeting_url,omitempty"`
 	PostAnswerAction    *PostAnswerAction `json:"post_answer_action,omitempty"`
 
-	// PredictiveMaxWaitS Seconds that an answered lead waits for an agent at most. One who gets none within this time, or within the law's 2 s where it is longer, counts as abandoned, also if an agent comes later.
+	// PredictiveMaxWaitS The most seconds that a lead who has answered waits for an agent. One who gets none within this time, or within 2 s if this time is longer (the law's limit), counts as abandoned, even if an agent comes later.
 	PredictiveMaxWaitS *float64 `json:"predictive_max_wait_s,omitempty"`
 
 	// PredictiveTargetAbandon The share of the answered calls that may be abandoned; with 0 nobody is dialed ahead of a free agent.
 	PredictiveTargetAbandon *float64 `json:"predictive_target_abandon,omitempty"`
 
-	// Retry Minutes before the next attempt, by the outcome of the last one. With a backoff above 1, the default, they are the gap after the first attempt, and each further one is so many times as long, at most a week.
+	// Retry Minutes before the next attempt, by the outcome of the last one. With a backoff above 1 (the default is 1) they are the wait after the first attempt, and each further wait is that many times as long as the one before, at most a week.
 	Retry        *RetryPolicy                 `json:"retry,omitempty"`
 	RingTimeoutS *int                         `json:"ring_timeout_s,omitempty"`
 	Script       nullable.Nullable[string]    `json:"script,omitempty"`
 	VoiceAgentID nullable.Nullable[uuid.UUID] `json:"voice_agent_id,omitempty"`
 
-	// VoicemailAction What is done when machine detection is sure that a machine has answered: by a verdict of 95%, or, of whom it has called a machine with less and no agent has, by the beep. connect goes on as with a person. hangup ends the call. message waits for the beep, or the end of the greeting, plays voicemail_message_url and hangs up. Under the last two the call is taken from its voice agent, and from an agent who has had it for no longer than a second. While the message can't be fetched, the campaign dials nothing.
+	// VoicemailAction What is done when machine detection is sure that a machine has answered: by a verdict with 95% confidence; or by the beep, after a machine verdict with less confidence and while no agent has the call. connect goes on as with a person. hangup ends the call. message waits for the beep, or the end of the greeting, plays voicemail_message_url and hangs up. Under the last two the call is taken from its voice agent, and from an agent who has had it for no longer than a second. While the message can't be fetched, the campaign dials nothing.
 	VoicemailAction     *VoicemailAction `json:"voicemail_action,omitempty"`
 	VoicemailMessageURL *string          `json:"voicemail_message_url,omitempty"`
 
@@ -1457,53 +1453,53 @@ type CreateCampaignDialerRequest struct {
 
 // CreateCampaignRequest defines model for CreateCampaignRequest.
 type CreateCampaignRequest struct {
-	// AgentWhisperURL What the agent hears before the callee. A short tone without one.
+	// AgentWhisperURL Audio that the agent hears before the callee is connected; without one, a short tone.
 	AgentWhisperURL *string `json:"agent_whisper_url,omitempty"`
 
-	// AMD Whether machine detection listens when a lead answers; by default for connect_voice_agent, and for the voicemail actions hangup and message, of which nothing comes without it.
+	// AMD Whether machine detection listens when a lead answers; by default for connect_voice_agent, and for the voicemail actions hangup and message, which do nothing without it.
 	AMD *bool `json:"amd,omitempty"`
 
-	// AnnouncementURL What callees are told at answer, before anything else. It is recorded, and is no wait for an agent. It is fetched ahead: while it can't be had, the campaign dials nothing (its statistics say so in pacing.waits_for) and goes on by itself later. A callee who can't be told nevertheless is connected with nobody: the call ends with SERVICE_UNAVAILABLE and is abandoned. An empty text takes it away, here and in the other URLs of audio.
+	// AnnouncementURL What callees are told at answer, before anything else. It is in the recording, and doesn't count as waiting for an agent. It is fetched in advance: while it can't be fetched, the campaign dials nothing (its statistics say so in pacing.waits_for) and goes on by itself later. If it can't be played after all, the callee is connected with nobody: the call ends with SERVICE_UNAVAILABLE and counts as abandoned. An empty string removes it, here and in the other audio URLs.
 	AnnouncementURL *string `json:"announcement_url,omitempty"`
 
-	// CallCategory What the calls are for. promotional calls show 140-series numbers alone, service and transactional ones the 1600-series. Without one, or with an empty text, the series is not checked.
+	// CallCategory What the calls are for. promotional calls use only 140-series caller IDs, service and transactional calls only the 1600 series. Without one, or with an empty text, the series is not checked.
 	CallCategory *CallCategory `json:"call_category,omitempty"`
 
-	// CallerID The number that callees see, one of your active ones. null takes them in turn, equally often: those of the trunk that is used first and those of no trunk, of the series of call_category where there is one. Numbers of another trunk are shown, in turn as well, only where there are no others.
+	// CallerID The number that callees see, one of your active ones. null uses them in rotation: those that belong to the trunk of the call or to no trunk, and to the series of call_category if it is set. Numbers of another trunk are used, in rotation as well, only if there are no others.
 	CallerID nullable.Nullable[string] `json:"caller_id,omitempty"`
 
-	// CallingWindow The local time of day in which numbers may be called; the last ring ends with it.
+	// CallingWindow The local time of day in which numbers may be called; ringing stops when it ends.
 	CallingWindow *CallingWindow               `json:"calling_window,omitempty"`
 	Description   nullable.Nullable[string]    `json:"description,omitempty"`
 	DialMode      DialMode                     `json:"dial_mode"`
 	FlowID        nullable.Nullable[uuid.UUID] `json:"flow_id,omitempty"`
 	MaxAttempts   *int                         `json:"max_attempts,omitempty"`
 
-	// MaxConcurrent How many of its calls are up at a time, still within your channels, trunks and the voice agent's own limit. null follows your channels, which such campaigns share with all other calls, first come first served. Left out at creation it is the tenant's default_max_concurrent.
+	// MaxConcurrent How many of its calls are up at a time, still within your channels, trunks and the voice agent's own limit. null means as many as your channels allow, which such campaigns share with all other calls, first come first served. If it is absent at creation, the tenant's default_max_concurrent applies.
 	MaxConcurrent nullable.Nullable[int]    `json:"max_concurrent,omitempty"`
 	Name          string                    `json:"name"`
 	Notes         nullable.Nullable[string] `json:"notes,omitempty"`
 
-	// OverflowAction What becomes of a callee whom no agent takes in time. flow runs flow_id.
+	// OverflowAction What happens to a callee whom no agent takes in time. flow runs flow_id.
 	OverflowAction *OverflowAction `json:"overflow_action,omitempty"`
 
 	// OverflowGreetingURL What such a callee hears before leaving a message; without it voicemail_message_url.
 	OverflowGreetingURL *string           `json:"overflow_greeting_url,omitempty"`
 	PostAnswerAction    *PostAnswerAction `json:"post_answer_action,omitempty"`
 
-	// PredictiveMaxWaitS Seconds that an answered lead waits for an agent at most. One who gets none within this time, or within the law's 2 s where it is longer, counts as abandoned, also if an agent comes later.
+	// PredictiveMaxWaitS The most seconds that a lead who has answered waits for an agent. One who gets none within this time, or within 2 s if this time is longer (the law's limit), counts as abandoned, even if an agent comes later.
 	PredictiveMaxWaitS *float64 `json:"predictive_max_wait_s,omitempty"`
 
 	// PredictiveTargetAbandon The share of the answered calls that may be abandoned; with 0 nobody is dialed ahead of a free agent.
 	PredictiveTargetAbandon *float64 `json:"predictive_target_abandon,omitempty"`
 
-	// Retry Minutes before the next attempt, by the outcome of the last one. With a backoff above 1, the default, they are the gap after the first attempt, and each further one is so many times as long, at most a week.
+	// Retry Minutes before the next attempt, by the outcome of the last one. With a backoff above 1 (the default is 1) they are the wait after the first attempt, and each further wait is that many times as long as the one before, at most a week.
 	Retry        *RetryPolicy                 `json:"retry,omitempty"`
 	RingTimeoutS *int                         `json:"ring_timeout_s,omitempty"`
 	Script       nullable.Nullable[string]    `json:"script,omitempty"`
 	VoiceAgentID nullable.Nullable[uuid.UUID] `json:"voice_agent_id,omitempty"`
 
-	// VoicemailAction What is done when machine detection is sure that a machine has answered: by a verdict of 95%, or, of whom it has called a machine with less and no agent has, by the beep. connect goes on as with a person. hangup ends the call. message waits for the beep, or the end of the greeting, plays voicemail_message_url and hangs up. Under the last two the call is taken from its voice agent, and from an agent who has had it for no longer than a second. While the message can't be fetched, the campaign dials nothing.
+	// VoicemailAction What is done when machine detection is sure that a machine has answered: by a verdict with 95% confidence; or by the beep, after a machine verdict with less confidence and while no agent has the call. connect goes on as with a person. hangup ends the call. message waits for the beep, or the end of the greeting, plays voicemail_message_url and hangs up. Under the last two the call is taken from its voice agent, and from an agent who has had it for no longer than a second. While the message can't be fetched, the campaign dials nothing.
 	VoicemailAction     *VoicemailAction `json:"voicemail_action,omitempty"`
 	VoicemailMessageURL *string          `json:"voicemail_message_url,omitempty"`
 
@@ -1526,10 +1522,10 @@ type CreateKeyRequest struct {
 	Environment    *Environment `json:"environment,omitempty"`
 	Label          string       `json:"label"`
 
-	// RateLimitPerMin Requests in a minute, of all hosts together. Each host may let a fiftieth of it through in addition, and counts for itself while the database is away.
+	// RateLimitPerMin Requests in a minute, of all hosts together. Each host may let through 2% of it in addition, and counts by itself while the database is unavailable.
 	RateLimitPerMin *int `json:"rate_limit_per_min,omitempty"`
 
-	// Scopes Without any the key may do all but what ai_sessions:control_admin opens, which must be listed.
+	// Scopes Without any the key may do everything except what needs ai_sessions:control_admin, which must be listed.
 	Scopes []KeyScope `json:"scopes,omitzero"`
 }
 
@@ -1548,13 +1544,13 @@ type CreateOAuthClientRequest struct {
 	AllowedScopes []OAuthScope `json:"allowed_scopes"`
 	IsActive      *bool        `json:"is_active,omitempty"`
 
-	// JwtIssuer The iss of the client's assertions. With public_key_pem alone.
+	// JwtIssuer The iss of the client's assertions. Only together with public_key_pem.
 	JwtIssuer nullable.Nullable[string] `json:"jwt_issuer,omitempty"`
 
 	// Name What users read on the consent page. No control characters.
 	Name string `json:"name"`
 
-	// PublicKeyPem What assertions (RFC 7523, RS256) are verified with: an RSA public key of 2048 to 8192 bits in PEM, as BEGIN PUBLIC KEY, BEGIN RSA PUBLIC KEY or BEGIN CERTIFICATE. With jwt_issuer alone.
+	// PublicKeyPem What assertions (RFC 7523, RS256) are verified with: an RSA public key of 2048 to 8192 bits in PEM, as BEGIN PUBLIC KEY, BEGIN RSA PUBLIC KEY or BEGIN CERTIFICATE. Only together with jwt_issuer.
 	PublicKeyPem nullable.Nullable[string] `json:"public_key_pem,omitempty"`
 
 	// RedirectUris Where users may be sent back to. A request's redirect_uri must be one of them, byte by byte. https, or http for localhost, 127.0.0.1 and [::1]; no fragment, user name or wildcard. At least one, unless the client has a public_key_pem and acts by assertions alone.
@@ -1599,14 +1595,14 @@ type CreateUserRequest struct {
 type CreateVoiceAgentRequest struct {
 	AudioFormat nullable.Nullable[AudioFormatFields] `json:"audio_format,omitempty"`
 
-	// AuthToken Sent as a bearer token when the socket is dialed; the transport twilio has it sign the handshake (X-Twilio-Signature) instead. Empty for none. One that comes back masked, as it was shown, changes nothing.
+	// AuthToken Sent as a bearer token when the socket is dialed; the transport twilio has it sign the handshake (X-Twilio-Signature) instead. Empty for none. Sent back masked, as it was shown, it stays as it is.
 	AuthToken nullable.Nullable[string] `json:"auth_token,omitempty"`
 
-	// ConnectURL Asked before each session: a POST of {call_id, direction, from, to, campaign_id, voice_agent_id, lead} (with auth_token signed as Twilio signs JSON: bodySHA256 is added to the URL's query, and X-Twilio-Signature is the URL's) is answered within a second by {ws_url or twiml, parameters}, or by TwiML itself; parameters go to the voice agent: in the metadata frame, as Twilio's custom parameters, or in what OpenAI's model is told of the call. Without a good answer the socket is the one of ws_url, and the session's log says why. Of TwiML, <Play>, <Pause>, <Connect> with <Stream> and <Parameter>, <Dial> and <Hangup> are carried out. The timeout and answerOnBridge of <Dial> and the name and statusCallback of <Stream> are ignored; attributes that would change the call, as callerId and action do, are no good answer. Empty for none.
+	// ConnectURL Asked before each session: a POST of {call_id, direction, from, to, campaign_id, voice_agent_id, lead} (with auth_token signed as Twilio signs JSON: bodySHA256 is added to the URL's query, and X-Twilio-Signature is the URL's) is answered within a second by {ws_url or twiml, parameters}, or by TwiML itself; parameters go to the voice agent: in the metadata frame, as Twilio's custom parameters, or in what OpenAI's model is told of the call. Without a valid answer ws_url is used, and the session's log says why. Of TwiML, <Play>, <Pause>, <Connect> with <Stream> and <Parameter>, <Dial> and <Hangup> are carried out. The timeout and answerOnBridge of <Dial> and the name and statusCallback of <Stream> are ignored; an answer with attributes that would change the call, such as callerId and action, is not valid. Empty for none.
 	ConnectURL      nullable.Nullable[string] `json:"connect_url,omitempty"`
 	ExternalAgentID nullable.Nullable[string] `json:"external_agent_id,omitempty"`
 
-	// MaxConcurrent How many calls it takes at a time. A single call beyond is refused with 429, a campaign waits, an inbound one gets the flow's busy branch.
+	// MaxConcurrent How many calls it takes at a time. Beyond that a single call is refused with 429, a campaign waits, and an inbound call takes the flow's busy branch.
 	MaxConcurrent nullable.Nullable[int] `json:"max_concurrent,omitempty"`
 
 	// MonitorScope Which other calls the callback tokens of this voice agent may monitor.
@@ -1615,13 +1611,13 @@ type CreateVoiceAgentRequest struct {
 	Status       nullable.Nullable[VoiceAgentFieldsStatus] `json:"status,omitempty"`
 	Subprotocol  nullable.Nullable[Subprotocol]            `json:"subprotocol,omitempty"`
 
-	// TokenLifetime How long the callback token of a session is good: for 30 minutes, with another one in a token_refresh frame at minute 25 (the default), or until the socket closes, 24 hours at most, for a voice agent that can't take such frames.
+	// TokenLifetime How long the callback token of a session is valid: for 30 minutes, with a new one in a token_refresh frame at minute 25 (the default); or, for a voice agent that can't handle such frames, until the socket closes, at most 24 hours.
 	TokenLifetime nullable.Nullable[TokenLifetime] `json:"token_lifetime,omitempty"`
 
 	// TransferDestination E.164 number or SIP URI.
 	TransferDestination nullable.Nullable[string] `json:"transfer_destination,omitempty"`
 
-	// Transport The protocol on the socket: this service's own (websocket, the default), Twilio Media Streams (twilio), whose audio_format is pcmu at 8000 Hz, or OpenAI's Realtime API (openai_realtime), whose audio is G.711 as well, and whose session is in transport_config. These two have no subprotocol. With sip the voice agent is a SIP endpoint, transport_config says where: the switch bridges the caller with it and records both sides; ws_disconnect_action is what becomes of the caller when it hangs up or refuses. The verbs mute, unmute, hold, unhold, play_audio, whisper, barge, monitor_start and monitor_stop need audio that passes through this service, and are refused (409 not_over_sip).
+	// Transport The protocol on the socket: this service's own (websocket, the default), Twilio Media Streams (twilio), whose audio_format is pcmu at 8000 Hz, or OpenAI's Realtime API (openai_realtime), whose audio is G.711 as well, and whose session is in transport_config. These two have no subprotocol. With sip the voice agent is a SIP endpoint at transport_config.sip_uri: the switch bridges the caller with it and records both sides; ws_disconnect_action says what happens to the caller when it hangs up or refuses. The verbs mute, unmute, hold, unhold, play_audio, whisper, barge, monitor_start and monitor_stop need audio that passes through this service, and are refused (409 not_over_sip).
 	Transport       nullable.Nullable[VoiceAgentTransport] `json:"transport,omitempty"`
 	TransportConfig nullable.Nullable[TransportConfig]     `json:"transport_config,omitempty"`
 
@@ -1636,7 +1632,7 @@ type CreateVoiceAgentRequest struct {
 type CreateWebhookRequest struct {
 	CampaignID nullable.Nullable[uuid.UUID] `json:"campaign_id,omitempty"`
 
-	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated, ai_session.conference_changed or webhook.disabled; call.*, ai_session.* and the like stand for all of a kind.
+	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated, ai_session.conference_changed or webhook.disabled; call.*, ai_session.* and the like stand for all types with that prefix.
 	EventTypes []string `json:"event_types"`
 	IsActive   *bool    `json:"is_active,omitempty"`
 	URL        string   `json:"url"`
@@ -1670,7 +1666,7 @@ type Direction string
 type DirectionQuality struct {
 	ConcealedPct float64 `json:"concealed_pct"`
 
-	// JitterMs Interarrival jitter. Of what the caller heard, it is known for calls in bypass alone, and 0 for others: the switch's own reports tell when it reads, not what the caller hears.
+	// JitterMs Interarrival jitter. For what the caller heard it is known only for calls in bypass, and 0 for others: the switch's own reports describe its reading, not what the caller hears.
 	JitterMs float64 `json:"jitter_ms"`
 	LatePct  float64 `json:"late_pct"`
 	LossPct  float64 `json:"loss_pct"`
@@ -1788,7 +1784,7 @@ type FloorCall struct {
 	To        string     `json:"to"`
 }
 
-// FloorChange What has changed since the event before. Agents and ai_calls are those that are new or another than before, to be put in by id and call_id; agents_gone and ai_calls_gone are to be taken out. The queue and the figures are whole. Durations and waiting times that only the clock changes are no change.
+// FloorChange What has changed since the event before. Agents and ai_calls are those that are new or another than before, to be added or replaced by id and call_id; remove agents_gone and ai_calls_gone. The queue and the figures are complete. Durations and waiting times that merely grow don't count as changes.
 type FloorChange struct {
 	Agents      []FloorAgent  `json:"agents,omitzero"`
 	AgentsGone  []uuid.UUID   `json:"agents_gone,omitzero"`
@@ -1810,7 +1806,7 @@ type FloorKPIs struct {
 	// AnswerRate Of the calls that have ended today.
 	AnswerRate float64 `json:"answer_rate"`
 
-	// AvgWaitS How long callers waited today whom an agent took.
+	// AvgWaitS How long the callers whom an agent took today had waited.
 	AvgWaitS   float64 `json:"avg_wait_s"`
 	CallsLive  int     `json:"calls_live"`
 	CallsToday int     `json:"calls_today"`
@@ -1826,7 +1822,7 @@ type Flow struct {
 	Version   int        `json:"version"`
 }
 
-// FlowBranchNode Goes on by the value of a variable: next names values, and default for any other.
+// FlowBranchNode Continues by the value of a variable: next names values, and default for any other.
 type FlowBranchNode struct {
 	Data FlowBranchNodeData `json:"data"`
 	ID   string             `json:"id"`
@@ -1903,7 +1899,7 @@ type FlowConnectAgentNodeNext struct {
 	Unavailable *string `json:"unavailable,omitempty"`
 }
 
-// FlowConnectVoiceAgentNode Hands the caller to a voice agent; busy is one without a free slot, failed one that is not there or can't be reached.
+// FlowConnectVoiceAgentNode Hands the caller to a voice agent; busy means that it has no free slot, failed that it doesn't exist or can't be reached.
 type FlowConnectVoiceAgentNode struct {
 	Data FlowConnectVoiceAgentNodeData  `json:"data"`
 	ID   string                         `json:"id"`
@@ -1931,7 +1927,7 @@ type FlowFields struct {
 	Nodes []FlowNode `json:"nodes,omitzero"`
 }
 
-// FlowGatherDTMFNode Plays a prompt and puts what is pressed into a variable; a key cuts the prompt off, and keys that were pressed before count. With none the prompt is played again, tries times in all, and then the outcome is timeout.
+// FlowGatherDTMFNode Plays a prompt and puts what is pressed into a variable; a key cuts the prompt off, and keys that were pressed before it count. If no key is pressed the prompt is played again, up to tries times in all; then the outcome is timeout.
 type FlowGatherDTMFNode struct {
 	Data FlowGatherDTMFNodeData  `json:"data"`
 	ID   string                  `json:"id"`
@@ -2088,7 +2084,7 @@ type FlowStartNodeNext struct {
 	Default *string `json:"default,omitempty"`
 }
 
-// FlowTransferNode Leads the caller to somebody else, and goes on when the conversation is over.
+// FlowTransferNode Connects the caller with somebody else, and continues when the conversation is over.
 type FlowTransferNode struct {
 	Data FlowTransferNodeData  `json:"data"`
 	ID   string                `json:"id"`
@@ -2270,7 +2266,7 @@ type Lead struct {
 	// Phone Ten digits; the mask for tenants with strict privacy.
 	Phone string `json:"phone"`
 
-	// Priority Callbacks that are due come first. Then the leads of the highest priority, those of them first that are due for another attempt, and so on.
+	// Priority Callbacks that are due come first. Then the leads of the highest priority, of these first those that are due for another attempt.
 	Priority    int        `json:"priority"`
 	Status      LeadStatus `json:"status"`
 	StatusSetBy *string    `json:"status_set_by"`
@@ -2443,7 +2439,7 @@ type MachineVerdict struct {
 	Class      MachineVerdictClass `json:"class"`
 	Confidence float64             `json:"confidence"`
 
-	// Machine Which kind of machine it is, once a tone has told, which may be after the verdict: a mailbox's beep, the special information tone of a number that can't be reached, a fax. Null until then, and for what only its speech has told.
+	// Machine Which kind of machine it is, once a tone has shown it, which may be after the verdict: a mailbox's beep, the special information tone of a number that can't be reached, a fax. Null until then, and for machines that were recognised only by their speech.
 	Machine *Machine `json:"machine"`
 }
 
@@ -2509,13 +2505,13 @@ type OAuthClientFields struct {
 	AllowedScopes []OAuthScope `json:"allowed_scopes,omitzero"`
 	IsActive      *bool        `json:"is_active,omitempty"`
 
-	// JwtIssuer The iss of the client's assertions. With public_key_pem alone.
+	// JwtIssuer The iss of the client's assertions. Only together with public_key_pem.
 	JwtIssuer nullable.Nullable[string] `json:"jwt_issuer,omitempty"`
 
 	// Name What users read on the consent page. No control characters.
 	Name *string `json:"name,omitempty"`
 
-	// PublicKeyPem What assertions (RFC 7523, RS256) are verified with: an RSA public key of 2048 to 8192 bits in PEM, as BEGIN PUBLIC KEY, BEGIN RSA PUBLIC KEY or BEGIN CERTIFICATE. With jwt_issuer alone.
+	// PublicKeyPem What assertions (RFC 7523, RS256) are verified with: an RSA public key of 2048 to 8192 bits in PEM, as BEGIN PUBLIC KEY, BEGIN RSA PUBLIC KEY or BEGIN CERTIFICATE. Only together with jwt_issuer.
 	PublicKeyPem nullable.Nullable[string] `json:"public_key_pem,omitempty"`
 
 	// RedirectUris Where users may be sent back to. A request's redirect_uri must be one of them, byte by byte. https, or http for localhost, 127.0.0.1 and [::1]; no fragment, user name or wildcard. At least one, unless the client has a public_key_pem and acts by assertions alone.
@@ -2559,16 +2555,16 @@ type ParticipantType string
 // PhoneMode defines model for PhoneMode.
 type PhoneMode string
 
-// PlaceCall Without voice_agent_id and flow_id the tenant's default voice agent takes the call; both can't be named.
+// PlaceCall Without voice_agent_id and flow_id the tenant's default voice agent takes the call; they can't be combined.
 type PlaceCall struct {
-	// CallCategory What the call is for. It shows numbers of that category's series alone; a deployment may require it.
+	// CallCategory What the call is for. Only caller IDs of that category's series are used; a deployment may require it.
 	CallCategory *CallCategory `json:"call_category,omitempty"`
 	FlowID       *uuid.UUID    `json:"flow_id,omitempty"`
 
-	// From One of the tenant's active numbers; without one they take turns.
+	// From One of the tenant's active numbers; if absent, they are used in rotation.
 	From *string `json:"from,omitempty"`
 
-	// Metadata At most 16384 bytes. Kept with the call, told by call.started, call.answered and call.ended and to the voice agent, whose prompt variables are metadata.variables; a flow has its members as call.<member>.
+	// Metadata At most 16384 bytes. Stored with the call, sent in call.started, call.answered and call.ended and to the voice agent, with metadata.variables as its prompt variables; a flow has its members as call.<member>.
 	Metadata map[string]interface{} `json:"metadata,omitzero"`
 
 	// To An Indian number of ten digits, with or without 0, 91 or +91 before them.
@@ -2634,15 +2630,15 @@ type ReplayWebhookEventsRequest struct {
 	// EventTypes As in a subscription; all that it takes when absent.
 	EventTypes []string `json:"event_types,omitzero"`
 
-	// From Events of facts of then or later.
+	// From Events of that time or later.
 	From       time.Time `json:"from"`
 	OnlyFailed *bool     `json:"only_failed,omitempty"`
 
-	// To Events of facts before then.
+	// To Events before that time.
 	To time.Time `json:"to"`
 }
 
-// RetryPolicy Minutes before the next attempt, by the outcome of the last one. With a backoff above 1, the default, they are the gap after the first attempt, and each further one is so many times as long, at most a week.
+// RetryPolicy Minutes before the next attempt, by the outcome of the last one. With a backoff above 1 (the default is 1) they are the wait after the first attempt, and each further wait is that many times as long as the one before, at most a week.
 type RetryPolicy struct {
 	Backoff    *float64 `json:"backoff,omitempty"`
 	Busy       *int     `json:"busy,omitempty"`
@@ -2728,27 +2724,26 @@ type SetOwnPasswordRequest struct {
 type Settings struct {
 	CallingWindow *CallingWindow `json:"calling_window"`
 
-	// DailyCap The most calls that a number gets on one day, over all campaigns, agents and single calls; null for the deployment's own bound, which no tenant goes beyond. A callback that was promised is made all the same.
+	// DailyCap The most calls that a number gets on one day, over all campaigns, agents and single calls; null for the deployment's own limit, which no tenant can exceed. A scheduled callback is made even beyond it.
 	DailyCap             *int `json:"daily_cap"`
 	DefaultMaxConcurrent *int `json:"default_max_concurrent"`
 
 	// Dispositions The codes that calls may be given; all when the list is empty.
 	Dispositions []string `json:"dispositions"`
 
-	// Holidays Days of the callee's on which nobody is called.
+	// Holidays Dates, in the callee's time zone, on which nobody is called.
 	Holidays []string `json:"holidays"`
 
 	// PiiRetentionDays For how many days after a lead or call has ended a strict tenant keeps its number; the sweep at 03:00 Indian time forgets it.
 	PiiRetentionDays int `json:"pii_retention_days"`
 
-	// PrivacyMode strict seals numbers and shows masks. What a tenant has from before it was strict is shown masked at once, and sealed and masked
-	// in the database within minutes; calls that are up then, within an hour or, at the latest, by the sweep of the night.
+	// PrivacyMode strict seals numbers and shows masks. Numbers from before a tenant became strict are shown masked at once, and sealed and masked in the database within minutes; those of calls that are up then within an hour, at the latest by the nightly sweep.
 	PrivacyMode PrivacyMode `json:"privacy_mode"`
 
 	// RecordingRetentionDays After how many days a sweep at 03:00 Indian time deletes recordings; null keeps them.
 	RecordingRetentionDays *int `json:"recording_retention_days"`
 
-	// SIPHosts The hosts that SIP URIs may lead to, names, addresses and CIDR blocks; the operator sets them. None, none is dialed.
+	// SIPHosts The hosts that SIP URIs may lead to, names, addresses and CIDR blocks; the operator sets them. If there are none, no SIP URI is dialed.
 	SIPHosts               []string `json:"sip_hosts"`
 	VoiceAgentDefaultWsURL *string  `json:"voice_agent_default_ws_url"`
 
@@ -2760,27 +2755,26 @@ type Settings struct {
 type SettingsFields struct {
 	CallingWindow nullable.Nullable[CallingWindow] `json:"calling_window,omitempty"`
 
-	// DailyCap The most calls that a number gets on one day, over all campaigns, agents and single calls; null for the deployment's own bound, which no tenant goes beyond. A callback that was promised is made all the same.
+	// DailyCap The most calls that a number gets on one day, over all campaigns, agents and single calls; null for the deployment's own limit, which no tenant can exceed. A scheduled callback is made even beyond it.
 	DailyCap             nullable.Nullable[int] `json:"daily_cap,omitempty"`
 	DefaultMaxConcurrent nullable.Nullable[int] `json:"default_max_concurrent,omitempty"`
 
 	// Dispositions The codes that calls may be given; all when the list is empty.
 	Dispositions []string `json:"dispositions,omitzero"`
 
-	// Holidays Days of the callee's on which nobody is called.
+	// Holidays Dates, in the callee's time zone, on which nobody is called.
 	Holidays []string `json:"holidays,omitzero"`
 
 	// PiiRetentionDays For how many days after a lead or call has ended a strict tenant keeps its number; the sweep at 03:00 Indian time forgets it.
 	PiiRetentionDays *int `json:"pii_retention_days,omitempty"`
 
-	// PrivacyMode strict seals numbers and shows masks. What a tenant has from before it was strict is shown masked at once, and sealed and masked
-	// in the database within minutes; calls that are up then, within an hour or, at the latest, by the sweep of the night.
+	// PrivacyMode strict seals numbers and shows masks. Numbers from before a tenant became strict are shown masked at once, and sealed and masked in the database within minutes; those of calls that are up then within an hour, at the latest by the nightly sweep.
 	PrivacyMode *PrivacyMode `json:"privacy_mode,omitempty"`
 
 	// RecordingRetentionDays After how many days a sweep at 03:00 Indian time deletes recordings; null keeps them.
 	RecordingRetentionDays nullable.Nullable[int] `json:"recording_retention_days,omitempty"`
 
-	// SIPHosts The hosts that SIP URIs may lead to, names, addresses and CIDR blocks; the operator sets them. None, none is dialed.
+	// SIPHosts The hosts that SIP URIs may lead to, names, addresses and CIDR blocks; the operator sets them. If there are none, no SIP URI is dialed.
 	SIPHosts               []string                  `json:"sip_hosts,omitzero"`
 	VoiceAgentDefaultWsURL nullable.Nullable[string] `json:"voice_agent_default_ws_url,omitempty"`
 
@@ -2794,7 +2788,7 @@ type StartSessionRequest struct {
 	AgentID *uuid.UUID `json:"agent_id,omitempty"`
 	CallID  *uuid.UUID `json:"call_id,omitempty"`
 
-	// Mode Who hears the supervisor. `listen`, nobody; `whisper`, whom the caller talks with (the agent, the voice agent, the rest of a conference); `barge`, all.
+	// Mode Who hears the supervisor. `listen`: nobody; `whisper`: the party whom the caller talks with (the agent, the voice agent, the rest of a conference); `barge`: all.
 	Mode *SupervisorMode `json:"mode,omitempty"`
 }
 
@@ -2837,7 +2831,7 @@ type SupervisorAuditResult struct {
 	Total  int                   `json:"total"`
 }
 
-// SupervisorMode Who hears the supervisor. `listen`, nobody; `whisper`, whom the caller talks with (the agent, the voice agent, the rest of a conference); `barge`, all.
+// SupervisorMode Who hears the supervisor. `listen`: nobody; `whisper`: the party whom the caller talks with (the agent, the voice agent, the rest of a conference); `barge`: all.
 type SupervisorMode string
 
 // SupervisorSession defines model for SupervisorSession.
@@ -2850,7 +2844,7 @@ type SupervisorSession struct {
 	EndedAt *time.Time `json:"ended_at"`
 	ID      uuid.UUID  `json:"id"`
 
-	// Mode Who hears the supervisor. `listen`, nobody; `whisper`, whom the caller talks with (the agent, the voice agent, the rest of a conference); `barge`, all.
+	// Mode Who hears the supervisor. `listen`: nobody; `whisper`: the party whom the caller talks with (the agent, the voice agent, the rest of a conference); `barge`: all.
 	Mode         SupervisorMode `json:"mode"`
 	StartedAt    time.Time      `json:"started_at"`
 	SupervisorID uuid.UUID      `json:"supervisor_id"`
@@ -2861,7 +2855,7 @@ type Suppression struct {
 	CreatedAt time.Time `json:"created_at"`
 	ID        uuid.UUID `json:"id"`
 
-	// OptedOut By the callee; such an entry can't be taken back.
+	// OptedOut The callee opted out; such an entry can't be removed.
 	OptedOut bool `json:"opted_out"`
 
 	// Phone The mask; the number itself is not kept.
@@ -2886,9 +2880,9 @@ type TransferRequest struct {
 	Extension string `json:"extension"`
 }
 
-// TransportConfig What a transport is told. openai_realtime takes session, audio_format, functions, transfer_destinations, greet and first_message; the model stands in ws_url (?model=gpt-realtime), the key is auth_token. sip takes sip_uri, which it needs, ring_timeout_s, headers, callback_token, refer and transfer_destinations. Its INVITE says of the call, each where there is one: X-Ringmaster-Call-Id, -Voice-Agent-Id, -External-Agent-Id, -Direction, -From, -To, -Campaign-Id, -Lead-Id, -Control-Url; -Variables and -Parameters, the prompt variables and what connect_url has answered, each as a=b&c=d in the form of a URL's query, if it has at most 512 bytes; and -Callback-Token, if asked for. In the others quotes, brackets, commas, percent signs, and what isn't printable ASCII, are written as in a URL (%2C).
+// TransportConfig Settings of a transport. openai_realtime takes session, audio_format, functions, transfer_destinations, greet and first_message; the model is in ws_url (?model=gpt-realtime), the key is auth_token. sip takes sip_uri, which it needs, ring_timeout_s, headers, callback_token, refer and transfer_destinations. Its INVITE has headers about the call, each if it has a value: X-Ringmaster-Call-Id, -Voice-Agent-Id, -External-Agent-Id, -Direction, -From, -To, -Campaign-Id, -Lead-Id, -Control-Url; -Variables and -Parameters, the prompt variables and what connect_url has answered, each as a=b&c=d in the form of a URL's query, if it has at most 512 bytes; and -Callback-Token, if asked for. In the others quotes, brackets, commas, percent signs, and what isn't printable ASCII, are written as in a URL (%2C).
 type TransportConfig struct {
-	// AudioFormat The law of G.711, both ways; absent, it is the carrier's.
+	// AudioFormat A-law or μ-law of G.711, in both directions; the carrier's when absent.
 	AudioFormat *TransportConfigAudioFormat `json:"audio_format,omitempty"`
 
 	// CallbackToken The INVITE carries the call's callback token. SIP isn't encrypted, so leave it off across networks that aren't yours.
@@ -2903,10 +2897,10 @@ type TransportConfig struct {
 	// Greet The model speaks first.
 	Greet *bool `json:"greet,omitempty"`
 
-	// Headers Headers of the endpoint's INVITE, at most 20, whose names begin with X-. No credentials, which others can read on the way and in this answer.
+	// Headers Headers of the endpoint's INVITE, at most 20, whose names begin with X-. Don't put credentials into them: they can be read on the network and in this answer.
 	Headers map[string]string `json:"headers,omitzero"`
 
-	// Refer What becomes of the endpoint's REFER. deny declines it (405). transfer makes it what the verb transfer is, with the same checks, and takes the call over the switch's profile voice_agents: the answer is 202, and one NOTIFY tells how it went, 200 when the destination has answered or the queue has taken the caller. Until then, and after any other status, the conversation goes on; caller and endpoint hear nothing of each other for about 0.1 s. The reason phrase is the cause, as transfer_failed has it: 403 OUTGOING_CALL_BARRED, 486 USER_BUSY, 480 no_agent_available, 491 INVALID_STATE while a transfer is under way, 503 RATE_LIMITED. A tel URI, user=phone, or a number at the host that the INVITE's From names is a number; agent_queue at that host is the queue, and anything else there an agent's extension. At another host it is a SIP URI. A REFER with Replaces is refused (403). What answers later than 32 s may be taken for a failure by a strict endpoint, since no NOTIFY comes before.
+	// Refer What happens with a REFER of the endpoint. deny refuses it (405). transfer carries it out as the verb transfer, with the same checks, and the endpoint is dialed over the switch's profile voice_agents: the answer is 202, and one NOTIFY gives the result, 200 when the destination has answered or the queue has taken the caller. Until then, and after any other status, the conversation goes on; caller and endpoint don't hear each other for about 0.1 s. The NOTIFY's reason phrase is the cause, as in transfer_failed: 403 OUTGOING_CALL_BARRED, 486 USER_BUSY, 480 no_agent_available, 491 INVALID_STATE while a transfer is under way, 503 RATE_LIMITED. A tel URI, user=phone, or a number at the host that the INVITE's From names is a number; agent_queue at that host is the queue, and anything else there an agent's extension. At another host it is a SIP URI. A REFER with Replaces is refused (403). A strict endpoint may treat a transfer as failed if the destination answers later than after 32 s, since no NOTIFY comes before that.
 	Refer *Refer `json:"refer,omitempty"`
 
 	// RingTimeoutS How long the endpoint may ring; 10 by default.
@@ -2915,10 +2909,10 @@ type TransportConfig struct {
 	// Session The session of session.update, as OpenAI documents it: instructions, audio.output.voice, audio.input.turn_detection, tools and so on, at most 48 KiB. The formats of its audio are set by this service, and the functions are added to its tools. It is shown as it is: tools with authorization or headers are refused.
 	Session map[string]interface{} `json:"session,omitzero"`
 
-	// SIPURI sip:user@host or sip:user@host:port, with ;transport=tcp for TCP, which long INVITEs are better off with. Its host must be one of the tenant's sip_hosts, and no trunk's (422 sip_host_not_allowed); its user is no phone number. It is looked up for each call, and the address that was checked is the one that is dialed.
+	// SIPURI sip:user@host or sip:user@host:port, with ;transport=tcp for TCP, recommended for long INVITEs. Its host must be one of the tenant's sip_hosts, and not a trunk's (422 sip_host_not_allowed); its user can't be a phone number. The host is resolved for each call, and the address that was checked is the one that is dialed.
 	SIPURI *string `json:"sip_uri,omitempty"`
 
-	// TransferDestinations The only destinations that the model may name when it calls transfer, or a SIP endpoint in a REFER: numbers, SIP URIs, queues or agents, as they stand here (of queues a REFER knows agent_queue alone, and parameters of a SIP URI don't count). Absent or null leaves it to them, and a caller may talk a model into any number that the tenant's calls may reach; an empty list allows none. A transfer without a destination goes to transfer_destination. For sip it needs refer: transfer.
+	// TransferDestinations The only destinations that the model may name when it calls transfer, or a SIP endpoint in a REFER: numbers, SIP URIs, queues or agents, as they stand here (of queues a REFER can name only agent_queue, and parameters of a SIP URI are ignored). Absent or null, any destination is allowed, and a caller may talk a model into any number that the tenant's calls may reach; an empty list allows none. A transfer without a destination goes to transfer_destination. For sip it requires refer to be transfer.
 	TransferDestinations []string `json:"transfer_destinations,omitzero"`
 }
 
@@ -3018,7 +3012,7 @@ type VoiceAgent struct {
 	// AuthToken Whole in the answer to its creation; afterwards "••••" and its last four characters.
 	AuthToken *string `json:"auth_token"`
 
-	// ConnectURL Asked before each session where the socket is. Credentials in it are shown as a mask; a PATCH that shows the same keeps them.
+	// ConnectURL Asked before each session for the address of the socket. Credentials in it are masked; a PATCH with the same mask keeps them.
 	ConnectURL      *string   `json:"connect_url"`
 	CreatedAt       time.Time `json:"created_at"`
 	ExternalAgentID *string   `json:"external_agent_id"`
@@ -3041,7 +3035,7 @@ type VoiceAgent struct {
 	// Transport The protocol on the socket, or SIP.
 	Transport VoiceAgentTransport `json:"transport"`
 
-	// TransportConfig Of the transports openai_realtime and sip; null for the others.
+	// TransportConfig For the transports openai_realtime and sip; null for the others.
 	TransportConfig *TransportConfig `json:"transport_config"`
 	UpdatedAt       time.Time        `json:"updated_at"`
 
@@ -3056,14 +3050,14 @@ type VoiceAgent struct {
 type VoiceAgentFields struct {
 	AudioFormat nullable.Nullable[AudioFormatFields] `json:"audio_format,omitempty"`
 
-	// AuthToken Sent as a bearer token when the socket is dialed; the transport twilio has it sign the handshake (X-Twilio-Signature) instead. Empty for none. One that comes back masked, as it was shown, changes nothing.
+	// AuthToken Sent as a bearer token when the socket is dialed; the transport twilio has it sign the handshake (X-Twilio-Signature) instead. Empty for none. Sent back masked, as it was shown, it stays as it is.
 	AuthToken nullable.Nullable[string] `json:"auth_token,omitempty"`
 
-	// ConnectURL Asked before each session: a POST of {call_id, direction, from, to, campaign_id, voice_agent_id, lead} (with auth_token signed as Twilio signs JSON: bodySHA256 is added to the URL's query, and X-Twilio-Signature is the URL's) is answered within a second by {ws_url or twiml, parameters}, or by TwiML itself; parameters go to the voice agent: in the metadata frame, as Twilio's custom parameters, or in what OpenAI's model is told of the call. Without a good answer the socket is the one of ws_url, and the session's log says why. Of TwiML, <Play>, <Pause>, <Connect> with <Stream> and <Parameter>, <Dial> and <Hangup> are carried out. The timeout and answerOnBridge of <Dial> and the name and statusCallback of <Stream> are ignored; attributes that would change the call, as callerId and action do, are no good answer. Empty for none.
+	// ConnectURL Asked before each session: a POST of {call_id, direction, from, to, campaign_id, voice_agent_id, lead} (with auth_token signed as Twilio signs JSON: bodySHA256 is added to the URL's query, and X-Twilio-Signature is the URL's) is answered within a second by {ws_url or twiml, parameters}, or by TwiML itself; parameters go to the voice agent: in the metadata frame, as Twilio's custom parameters, or in what OpenAI's model is told of the call. Without a valid answer ws_url is used, and the session's log says why. Of TwiML, <Play>, <Pause>, <Connect> with <Stream> and <Parameter>, <Dial> and <Hangup> are carried out. The timeout and answerOnBridge of <Dial> and the name and statusCallback of <Stream> are ignored; an answer with attributes that would change the call, such as callerId and action, is not valid. Empty for none.
 	ConnectURL      nullable.Nullable[string] `json:"connect_url,omitempty"`
 	ExternalAgentID nullable.Nullable[string] `json:"external_agent_id,omitempty"`
 
-	// MaxConcurrent How many calls it takes at a time. A single call beyond is refused with 429, a campaign waits, an inbound one gets the flow's busy branch.
+	// MaxConcurrent How many calls it takes at a time. Beyond that a single call is refused with 429, a campaign waits, and an inbound call takes the flow's busy branch.
 	MaxConcurrent nullable.Nullable[int] `json:"max_concurrent,omitempty"`
 
 	// MonitorScope Which other calls the callback tokens of this voice agent may monitor.
@@ -3072,13 +3066,13 @@ type VoiceAgentFields struct {
 	Status       nullable.Nullable[VoiceAgentFieldsStatus] `json:"status,omitempty"`
 	Subprotocol  nullable.Nullable[Subprotocol]            `json:"subprotocol,omitempty"`
 
-	// TokenLifetime How long the callback token of a session is good: for 30 minutes, with another one in a token_refresh frame at minute 25 (the default), or until the socket closes, 24 hours at most, for a voice agent that can't take such frames.
+	// TokenLifetime How long the callback token of a session is valid: for 30 minutes, with a new one in a token_refresh frame at minute 25 (the default); or, for a voice agent that can't handle such frames, until the socket closes, at most 24 hours.
 	TokenLifetime nullable.Nullable[TokenLifetime] `json:"token_lifetime,omitempty"`
 
 	// TransferDestination E.164 number or SIP URI.
 	TransferDestination nullable.Nullable[string] `json:"transfer_destination,omitempty"`
 
-	// Transport The protocol on the socket: this service's own (websocket, the default), Twilio Media Streams (twilio), whose audio_format is pcmu at 8000 Hz, or OpenAI's Realtime API (openai_realtime), whose audio is G.711 as well, and whose session is in transport_config. These two have no subprotocol. With sip the voice agent is a SIP endpoint, transport_config says where: the switch bridges the caller with it and records both sides; ws_disconnect_action is what becomes of the caller when it hangs up or refuses. The verbs mute, unmute, hold, unhold, play_audio, whisper, barge, monitor_start and monitor_stop need audio that passes through this service, and are refused (409 not_over_sip).
+	// Transport The protocol on the socket: this service's own (websocket, the default), Twilio Media Streams (twilio), whose audio_format is pcmu at 8000 Hz, or OpenAI's Realtime API (openai_realtime), whose audio is G.711 as well, and whose session is in transport_config. These two have no subprotocol. With sip the voice agent is a SIP endpoint at transport_config.sip_uri: the switch bridges the caller with it and records both sides; ws_disconnect_action says what happens to the caller when it hangs up or refuses. The verbs mute, unmute, hold, unhold, play_audio, whisper, barge, monitor_start and monitor_stop need audio that passes through this service, and are refused (409 not_over_sip).
 	Transport       nullable.Nullable[VoiceAgentTransport] `json:"transport,omitempty"`
 	TransportConfig nullable.Nullable[TransportConfig]     `json:"transport_config,omitempty"`
 
@@ -3119,7 +3113,7 @@ type Webhook struct {
 	// DisabledReason Why it was disabled; is_active true by PATCH makes it active again.
 	DisabledReason *string `json:"disabled_reason"`
 
-	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated, ai_session.conference_changed or webhook.disabled; call.*, ai_session.* and the like stand for all of a kind.
+	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated, ai_session.conference_changed or webhook.disabled; call.*, ai_session.* and the like stand for all types with that prefix.
 	EventTypes          []string   `json:"event_types"`
 	FailingSince        *time.Time `json:"failing_since"`
 	ID                  uuid.UUID  `json:"id"`
@@ -3138,7 +3132,7 @@ type WebhookCreated struct {
 	// DisabledReason Why it was disabled; is_active true by PATCH makes it active again.
 	DisabledReason *string `json:"disabled_reason"`
 
-	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated, ai_session.conference_changed or webhook.disabled; call.*, ai_session.* and the like stand for all of a kind.
+	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated, ai_session.conference_changed or webhook.disabled; call.*, ai_session.* and the like stand for all types with that prefix.
 	EventTypes          []string   `json:"event_types"`
 	FailingSince        *time.Time `json:"failing_since"`
 	ID                  uuid.UUID  `json:"id"`
@@ -3179,7 +3173,7 @@ type WebhookDeliveryStatus string
 type WebhookFields struct {
 	CampaignID nullable.Nullable[uuid.UUID] `json:"campaign_id,omitempty"`
 
-	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated, ai_session.conference_changed or webhook.disabled; call.*, ai_session.* and the like stand for all of a kind.
+	// EventTypes call.started, call.answered, call.ended, call.disposition_set, call.recording_ready, campaign.paused, lead.completed, ai_session.started, ai_session.ended, ai_session.transferred, ai_session.escalated, ai_session.conference_changed or webhook.disabled; call.*, ai_session.* and the like stand for all types with that prefix.
 	EventTypes []string `json:"event_types,omitzero"`
 	IsActive   *bool    `json:"is_active,omitempty"`
 	URL        *string  `json:"url,omitempty"`
@@ -3223,7 +3217,7 @@ type WebhookTestRequest struct {
 
 // WebhookTestResponse Null when none came; the attempt's error says why. Of a network that the operator has allowed (security.allow_targets) it has the status alone.
 type WebhookTestResponse struct {
-	// Body Its first 4 KiB.
+	// Body The first 4 KiB of it.
 	Body       string            `json:"body"`
 	Headers    map[string]string `json:"headers"`
 	StatusCode int               `json:"status_code"`
@@ -3237,10 +3231,10 @@ type ListCallsDialerParams struct {
 	// Page Lists that have a cursor have pages up to element 100,000.
 	Page *int `form:"page,omitempty" json:"page,omitempty"`
 
-	// Cursor The next_cursor of the page before, in place of page. Whichever page it is costs the same, and what comes meanwhile shifts none.
+	// Cursor The next_cursor of the page before, in place of page. Every page costs the same, and elements added meanwhile don't shift the pages.
 	Cursor *uuid.UUID `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// From Calls that began then or later; a date stands for its beginning in UTC. The total of a span of time is counted up to 10,000, or so far as to tell that there is a next page.
+	// From Calls that began then or later; a date stands for its beginning in UTC. The total of a period is exact up to 10,000; beyond that it only shows whether there is a next page.
 	From *string `form:"from,omitempty" json:"from,omitempty"`
 
 	// To Calls that began before then; a date stands for its beginning in UTC.
@@ -3289,10 +3283,10 @@ type ListCallsParams struct {
 	// Page Lists that have a cursor have pages up to element 100,000.
 	Page *int `form:"page,omitempty" json:"page,omitempty"`
 
-	// Cursor The next_cursor of the page before, in place of page. Whichever page it is costs the same, and what comes meanwhile shifts none.
+	// Cursor The next_cursor of the page before, in place of page. Every page costs the same, and elements added meanwhile don't shift the pages.
 	Cursor *uuid.UUID `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// From Calls that began then or later; a date stands for its beginning in UTC. The total of a span of time is counted up to 10,000, or so far as to tell that there is a next page.
+	// From Calls that began then or later; a date stands for its beginning in UTC. The total of a period is exact up to 10,000; beyond that it only shows whether there is a next page.
 	From *string `form:"from,omitempty" json:"from,omitempty"`
 
 	// To Calls that began before then; a date stands for its beginning in UTC.
@@ -3310,10 +3304,10 @@ type ListCampaignCallsParams struct {
 	// Page Lists that have a cursor have pages up to element 100,000.
 	Page *int `form:"page,omitempty" json:"page,omitempty"`
 
-	// Cursor The next_cursor of the page before, in place of page. Whichever page it is costs the same, and what comes meanwhile shifts none.
+	// Cursor The next_cursor of the page before, in place of page. Every page costs the same, and elements added meanwhile don't shift the pages.
 	Cursor *uuid.UUID `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// From Calls that began then or later; a date stands for its beginning in UTC. The total of a span of time is counted up to 10,000, or so far as to tell that there is a next page.
+	// From Calls that began then or later; a date stands for its beginning in UTC. The total of a period is exact up to 10,000; beyond that it only shows whether there is a next page.
 	From *string `form:"from,omitempty" json:"from,omitempty"`
 
 	// To Calls that began before then; a date stands for its beginning in UTC.
@@ -3328,7 +3322,7 @@ type ListLeadsParams struct {
 	// Page Lists that have a cursor have pages up to element 100,000.
 	Page *int `form:"page,omitempty" json:"page,omitempty"`
 
-	// Cursor The next_cursor of the page before, in place of page. Whichever page it is costs the same, and what comes meanwhile shifts none.
+	// Cursor The next_cursor of the page before, in place of page. Every page costs the same, and elements added meanwhile don't shift the pages.
 	Cursor   *uuid.UUID  `form:"cursor,omitempty" json:"cursor,omitempty"`
 	PageSize *int        `form:"page_size,omitempty" json:"page_size,omitempty"`
 	Status   *LeadStatus `form:"status,omitempty" json:"status,omitempty"`
@@ -3340,13 +3334,13 @@ type ListEventsParams struct {
 	Page     *int `form:"page,omitempty" json:"page,omitempty"`
 	PageSize *int `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The next_cursor of the page before, in place of page. Whichever page it is costs the same, and what comes meanwhile shifts none.
+	// Cursor The next_cursor of the page before, in place of page. Every page costs the same, and elements added meanwhile don't shift the pages.
 	Cursor *uuid.UUID `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// From Facts of then or later; a date stands for its beginning in UTC.
+	// From Events of that time or later; a date stands for its beginning in UTC.
 	From *string `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Facts before then.
+	// To Events before that time.
 	To *string `form:"to,omitempty" json:"to,omitempty"`
 
 	// Type A type of event, or a prefix with .*
@@ -3356,7 +3350,7 @@ type ListEventsParams struct {
 
 // ListKeysParams defines parameters for ListKeys.
 type ListKeysParams struct {
-	// IncludeRevoked Those that were revoked last as well, 1,000 at most.
+	// IncludeRevoked Also list revoked keys, at most the 1,000 that were revoked last.
 	IncludeRevoked *bool `form:"include_revoked,omitempty" json:"include_revoked,omitempty"`
 }
 
@@ -3371,7 +3365,7 @@ type ListSuppressionsParams struct {
 	// Page Lists that have a cursor have pages up to element 100,000.
 	Page *int `form:"page,omitempty" json:"page,omitempty"`
 
-	// Cursor The next_cursor of the page before, in place of page. Whichever page it is costs the same, and what comes meanwhile shifts none.
+	// Cursor The next_cursor of the page before, in place of page. Every page costs the same, and elements added meanwhile don't shift the pages.
 	Cursor   *uuid.UUID `form:"cursor,omitempty" json:"cursor,omitempty"`
 	PageSize *int       `form:"page_size,omitempty" json:"page_size,omitempty"`
 
@@ -3636,10 +3630,10 @@ type Dialer struct{ client *transport }
 // Calls: Single calls, what became of each call, and what was used.
 type Calls struct{ client *transport }
 
-// Integrations: Where calls are reported: the tenant's CRM, and what gives insights.
+// Integrations: Where calls are reported: the tenant's CRM, and the service that returns insights.
 type Integrations struct{ client *transport }
 
-// Recordings: Audio of answered calls. Whoever gets it is in the audit.
+// Recordings: Audio of answered calls. Each access to it is audited.
 type Recordings struct{ client *transport }
 
 // Campaigns: Leads to call, and the rules by which they are called.
@@ -3663,7 +3657,7 @@ type Leads struct{ client *transport }
 // Webhooks: Subscriptions to events, and their deliveries.
 type Webhooks struct{ client *transport }
 
-// Keys: The API keys of a tenant, for its administrators and those whom they let.
+// Keys: The API keys of a tenant, for its administrators and for users to whom they gave the permission.
 type Keys struct{ client *transport }
 
 // VoiceAgents: Where the audio of calls goes: the WebSockets of your voice AI, and how many calls each takes.
@@ -3674,7 +3668,7 @@ type Health struct{ client *transport }
 
 // AgentDial: Call a lead, or a number in the name of a campaign.
 //
-// Takes a session of an agent. Under every rule of dialing.
+// Takes a session of an agent. All dialing rules apply.
 //
 // POST /api/agent/dial
 func (s *Agents) AgentDial(ctx context.Context, body DialRequest) (*AgentDialResult, error) {
@@ -3685,7 +3679,7 @@ func (s *Agents) AgentDial(ctx context.Context, body DialRequest) (*AgentDialRes
 	return ask[*AgentDialResult](ctx, s.client, r)
 }
 
-// AgentDispose: Say how a call went; ends the wrap-up.
+// AgentDispose: Set a call's disposition, which ends the wrap-up.
 //
 // Takes a session of an agent.
 //
@@ -3700,7 +3694,7 @@ func (s *Agents) AgentDispose(ctx context.Context, body DisposeRequest) (*AgentD
 
 // AgentHangup: End the agent's call, or leave its conference; the phone stays up.
 //
-// Takes a session of an agent, and shows the agent when the call has ended, so that they can dispose of it; an end that takes longer than 2 s isn't waited for. In a conference the agent leaves, and the others talk on. A caller whom a flow had connected, and goes on with when the agent has hung up, goes back to the flow.
+// Takes a session of an agent, and answers with the agent once the call has ended, so that a disposition can be set; it waits at most 2 s for that. In a conference the agent leaves, and the others talk on. A caller whom a flow had connected, and goes on with when the agent has hung up, goes back to the flow.
 //
 // POST /api/agent/hangup
 func (s *Agents) AgentHangup(ctx context.Context) (*Agent, error) {
@@ -3712,7 +3706,7 @@ func (s *Agents) AgentHangup(ctx context.Context) (*Agent, error) {
 
 // AgentLogin: Log in, and get a SIP account for the softphone.
 //
-// Takes a session of an agent. The password of an earlier login is void from then on.
+// Takes a session of an agent. The password of an earlier login stops working.
 //
 // POST /api/agent/login
 func (s *Agents) AgentLogin(ctx context.Context, body *AgentLoginRequest) (*AgentLoginResult, error) {
@@ -3749,7 +3743,7 @@ func (s *Agents) NextLead(ctx context.Context, campaignID uuid.UUID) (*NextLeadR
 
 // AgentStatus: Become available, or pause.
 //
-// Takes a session of an agent. Other states come by calls; offline logs out. 409 where the state machine has no such step.
+// Takes a session of an agent. Other states result from calls; offline logs out. 409 if the change isn't possible from the present state.
 //
 // POST /api/agent/status
 func (s *Agents) AgentStatus(ctx context.Context, body AgentStatusUpdate) (*Agent, error) {
@@ -3760,7 +3754,7 @@ func (s *Agents) AgentStatus(ctx context.Context, body AgentStatusUpdate) (*Agen
 	return ask[*Agent](ctx, s.client, r)
 }
 
-// Login: Sign a user in. The body has 8 KiB at most, more are 413.
+// Login: Sign a user in. The body may have at most 8 KiB, else 413.
 //
 // POST /api/auth/login
 func (s *Dialer) Login(ctx context.Context, body LoginRequest) (*Session, error) {
@@ -3786,7 +3780,7 @@ func (s *Dialer) Logout(ctx context.Context) error {
 
 // ListCallsDialer: The tenant's calls, the newest first.
 //
-// Takes a session. An agent sees the calls of its own alone.
+// Takes a session. An agent sees only their own calls.
 //
 // GET /api/calls
 func (s *Calls) ListCallsDialer(ctx context.Context, params *ListCallsDialerParams) (*CallPage, error) {
@@ -3828,7 +3822,7 @@ func (s *Calls) AllCallsDialer(ctx context.Context, params *ListCallsDialerParam
 
 // GetCallDialer: One call.
 //
-// Takes a session. An agent sees the calls of its own alone.
+// Takes a session. An agent sees only their own calls.
 //
 // GET /api/calls/{call_id}
 func (s *Calls) GetCallDialer(ctx context.Context, callID uuid.UUID) (*Call, error) {
@@ -3850,9 +3844,9 @@ func (s *Integrations) GetCallCRM(ctx context.Context, callID uuid.UUID) (*CRMRe
 	return ask[*CRMReport](ctx, s.client, r)
 }
 
-// RetryCallCRM: Write a call's outcome that failed.
+// RetryCallCRM: Write a call's outcome again after a failure.
 //
-// Takes an API key with scope calls:write, or a session of an administrator or supervisor. One that waits for its next attempt is due now, however often that is asked for, and so is that of a call from before the CRM was configured.
+// Takes an API key with scope calls:write, or a session of an administrator or supervisor. An outcome that waits for its next attempt becomes due now; so does that of a call from before the CRM was configured.
 //
 // POST /api/calls/{call_id}/crm/retry
 func (s *Integrations) RetryCallCRM(ctx context.Context, callID uuid.UUID) (*CRMReport, error) {
@@ -3864,7 +3858,7 @@ func (s *Integrations) RetryCallCRM(ctx context.Context, callID uuid.UUID) (*CRM
 
 // GetRecordingDialer: A signed URL of the call's recording, valid for seven days.
 //
-// Takes a session. An agent sees the calls of its own alone. 409 while the recording is being processed, 404 without one.
+// Takes a session. An agent sees only their own calls. 409 while the recording is being processed, 404 without one.
 //
 // GET /api/calls/{call_id}/recording
 func (s *Recordings) GetRecordingDialer(ctx context.Context, callID uuid.UUID) (*RecordingURL, error) {
@@ -3977,7 +3971,7 @@ func (s *Campaigns) ResumePredictive(ctx context.Context, campaignID uuid.UUID, 
 
 // ScrubCampaign: Check all leads of the campaign against the do-not-call registry.
 //
-// Takes an API key with scope campaigns:write, or a session of an administrator or supervisor. Leads that were never checked come first. What takes longer than about ten seconds goes on behind the answer, in any state of the campaign, and is tried again while the registry can't answer; asked again meanwhile, the request joins it. `pending` tells how many leads are still to be checked for the first time.
+// Takes an API key with scope campaigns:write, or a session of an administrator or supervisor. Leads that were never checked come first. If it takes longer than about ten seconds it goes on after the answer, in any state of the campaign, and is tried again while the registry can't answer; a further request meanwhile joins it. `pending` tells how many leads are still to be checked for the first time.
 //
 // POST /api/campaigns/{campaign_id}/scrub
 func (s *Dialer) ScrubCampaign(ctx context.Context, campaignID uuid.UUID) (*ScrubCampaignResult, error) {
@@ -4037,7 +4031,7 @@ func (s *Accounts) ListFlows(ctx context.Context) (*ListFlowsResult, error) {
 
 // CreateFlow: Create a flow.
 //
-// Takes an API key with scope flows:write, or a session of an administrator or supervisor. A fault of a node is named as nodes, the node's id, and its member. 409 when there are 1,000.
+// Takes an API key with scope flows:write, or a session of an administrator or supervisor. An error in a node is reported with the field nodes, the node's id, and its member. 409 when there are 1,000.
 //
 // POST /api/flows
 func (s *Accounts) CreateFlow(ctx context.Context, body CreateFlowRequest) (*Flow, error) {
@@ -4214,7 +4208,7 @@ func (s *Partners) PatchOAuthClient(ctx context.Context, id uuid.UUID, body OAut
 
 // RotateOAuthClientSecret: Give an OAuth client a new secret, which is shown here and never again.
 //
-// Takes a session of an administrator. For overlap_hours the secret before is good as well; a secret before that ends at once. Tokens go on.
+// Takes a session of an administrator. For overlap_hours the previous secret stays valid; any older one ends at once. Tokens stay valid.
 //
 // POST /api/oauth/clients/{id}/rotate_secret
 func (s *Partners) RotateOAuthClientSecret(ctx context.Context, id uuid.UUID, body *RotateOAuthClientSecretRequest) (*OAuthClientIssued, error) {
@@ -4252,7 +4246,7 @@ func (s *Accounts) PatchSettings(ctx context.Context, body SettingsFields) (*Set
 
 // DeleteCRM: Forget the tenant's CRM.
 //
-// Takes a session of an administrator. What is still to be written is not.
+// Takes a session of an administrator. What is still to be written is dropped.
 //
 // DELETE /api/settings/crm
 func (s *Integrations) DeleteCRM(ctx context.Context) error {
@@ -4313,7 +4307,7 @@ func (s *Integrations) DeleteInsights(ctx context.Context) error {
 	return err
 }
 
-// GetInsights: What gives insights into the tenant's calls.
+// GetInsights: The service that returns insights into the tenant's calls.
 //
 // Takes a session of an administrator. The secret is masked, and so are those in the URL's query.
 //
@@ -4325,9 +4319,9 @@ func (s *Integrations) GetInsights(ctx context.Context) (*Insights, error) {
 	return ask[*Insights](ctx, s.client, r)
 }
 
-// PutInsights: Configure what gives insights.
+// PutInsights: Configure the service that returns insights.
 //
-// Takes a session of an administrator. Each answered call is posted there once its recording is ready, or will not be, signed as webhooks are (X-Service-Signature). The answer's members ai_summary, ai_sentiment and ai_next_action are kept with the call, where the voice agent hasn't said them itself. Without a secret the one of before stays, or one is made and shown in this answer alone.
+// Takes a session of an administrator. Each answered call is posted there once its recording is ready, or it is known that there will be none, signed as webhooks are (X-Service-Signature). The answer's members ai_summary, ai_sentiment and ai_next_action are kept with the call where the voice agent hasn't set them itself. Without a secret the previous one stays; if there is none, one is generated and shown only in this answer.
 //
 // PUT /api/settings/insights
 func (s *Integrations) PutInsights(ctx context.Context, body InsightsFields) (*Insights, error) {
@@ -4377,7 +4371,7 @@ func (s *Supervisors) ClaimEscalation(ctx context.Context, escalationID uuid.UUI
 	return ask[*SupervisorSession](ctx, s.client, r)
 }
 
-// SupervisorFloor: What goes on, with agents, the queue, voice agents' calls and figures.
+// SupervisorFloor: The floor: agents, the queue, voice agents' calls and figures.
 //
 // Takes a session of an administrator or supervisor. Agents, queue and calls are those of all hosts; a host's callers are for its own agents.
 //
@@ -4389,7 +4383,7 @@ func (s *Supervisors) SupervisorFloor(ctx context.Context) (*Floor, error) {
 	return ask[*Floor](ctx, s.client, r)
 }
 
-// StartSupervisorSession: Have one's phone rung and listen to a call, or to an agent's calls one after the other.
+// StartSupervisorSession: Ring the supervisor's phone and listen to a call, or to an agent's calls one after the other.
 //
 // Takes a session of an administrator or supervisor, who needs an extension with a registered phone. Answered once the phone is at the call, or waits for the agent's next one. A supervisor has one session, a second is 409 `supervisor_session_active` with the `session_id` of the first. 409 too when the call has ended, when the agent isn't logged in, and when the phone doesn't answer, or isn't registered with the host of the call (`phone_not_ready`). 503 `host_unreachable` when that host can't be reached. A session with a call ends with it; one with an agent goes on until it is ended, the phone hangs up, or the agent logs out. Either ends when the supervisor signs out.
 //
@@ -4414,9 +4408,9 @@ func (s *Supervisors) ActiveSupervisorSession(ctx context.Context) (*SupervisorS
 	return ask[*SupervisorSession](ctx, s.client, r)
 }
 
-// EndSupervisorSession: End a session, which hangs the supervisor's phone up.
+// EndSupervisorSession: End a session, which hangs up the supervisor's phone.
 //
-// Takes a session of an administrator or supervisor. Supervisors end their own, administrators anybody's. One that has ended stays so, and is 204 as well.
+// Takes a session of an administrator or supervisor. Supervisors end their own, administrators anybody's. Ending a session that has ended already is 204 as well.
 //
 // DELETE /api/supervisor/sessions/{session_id}
 func (s *Supervisors) EndSupervisorSession(ctx context.Context, sessionID uuid.UUID) error {
@@ -4553,7 +4547,7 @@ func (s *Accounts) CreateUser(ctx context.Context, body CreateUserRequest) (*Use
 	return ask[*User](ctx, s.client, r)
 }
 
-// ListOwnGrants: What the user who asks lets partners' applications do, the newest first.
+// ListOwnGrants: The user's own grants to partners' applications, the newest first.
 //
 // Takes the session of any user.
 //
@@ -4594,7 +4588,7 @@ func (s *Accounts) SetOwnPassword(ctx context.Context, body SetOwnPasswordReques
 
 // OwnSIPAccount: Get a SIP account for a supervisor's or an administrator's softphone.
 //
-// Takes a session of an administrator or supervisor who has an extension; 409 without one. Agents get theirs by logging in. The password of an earlier account is void from then on.
+// Takes a session of an administrator or supervisor who has an extension; 409 without one. Agents get theirs by logging in. The password of an earlier account stops working.
 //
 // POST /api/users/me/sip
 func (s *Accounts) OwnSIPAccount(ctx context.Context) (*OwnSIPAccountResult, error) {
@@ -4679,9 +4673,9 @@ func (s *Agents) AgentStats(ctx context.Context, agentID uuid.UUID, params *Agen
 	return ask[*AgentStats](ctx, s.client, r)
 }
 
-// ControlCall: Drive the call that a voice agent is on.
+// ControlCall: Control the call that a voice agent is on.
 //
-// Takes a callback token of this call, or an API key with scope ai_sessions:control_admin. Ten requests per second and call, shared with the command frames on the voice agent's socket; more are 429. A verb for a call of another host is carried out there; 503 `host_unreachable` when that can't be reached, and `unknown_outcome` when it doesn't answer. A monitor's two calls are of one host, else 409. A session's log takes 1,000 entries, or 1 MiB: more are 413 session_log_full, and counted as logs_dropped in the metadata of ai_session.ended.
+// Takes a callback token of this call, or an API key with scope ai_sessions:control_admin. Ten requests per second and call, shared with the command frames on the voice agent's socket; more are 429. A verb for a call of another host is carried out there; 503 `host_unreachable` when that can't be reached, and `unknown_outcome` when it doesn't answer. A monitor and the call that it monitors must be on the same host, else 409. A session's log takes 1,000 entries, or 1 MiB: further ones are refused with 413 session_log_full, and counted as logs_dropped in the metadata of ai_session.ended.
 //
 // POST /api/v1/ai-sessions/{call_id}/control
 func (s *AISessions) ControlCall(ctx context.Context, callID uuid.UUID, body ControlRequest) (*ControlResponse, error) {
@@ -4805,9 +4799,9 @@ func NewVerb(event string) Verb {
 	}
 }
 
-// RevokeCallbackToken: End a callback token of the call.
+// RevokeCallbackToken: Revoke a callback token of the call.
 //
-// Takes an API key with scope ai_sessions:control_admin; no callback token, not even of this call. The token counts no more with the next request. A token of another call is 403; revoking it again changes nothing. A session that runs gets a new token at its minute 25 all the same.
+// Takes an API key with scope ai_sessions:control_admin; not a callback token, not even of this call. The token is refused from the next request on. A token of another call is 403; revoking one again changes nothing. A running session still gets a new token at its minute 25.
 //
 // POST /api/v1/ai-sessions/{call_id}/revoke_token
 func (s *AISessions) RevokeCallbackToken(ctx context.Context, callID uuid.UUID, body RevokeCallbackTokenRequest) (*RevokeCallbackTokenResult, error) {
@@ -4860,9 +4854,9 @@ func (s *Calls) AllCalls(ctx context.Context, params *ListCallsParams) iter.Seq2
 	}
 }
 
-// PlaceCall: Place a single call, under every rule of dialing.
+// PlaceCall: Place a single call; all dialing rules apply.
 //
-// Needs scope calls:write. Answers as soon as the call is on its way; its fate comes by webhook, and is read with GET. With a test key the call gets its record and its events, and ends at once (failed, TEST_ENVIRONMENT) without anything being dialed. 409 is a rule that refuses the call, by its code: suppressed, do_not_call, unscrubbed, calling_window, daily_cap, call_mode_not_scrubbed, call_category_required. 424 is what the call would need and is not there: a voice agent that takes calls (NoVoiceAgentConfigured), its subprotocol on this host (subprotocol_mismatch), the flow (no_flow_configured), a trunk (no_trunk_configured) that carries calls (trunk_out_of_order: those over it fail one after the other), a caller id (no_caller_id). 429 is a ceiling: max_concurrent of the voice agent, channels, trunk_channels, trunk_rate, fallback_ceiling, or, for a flow that asks for people, agents. 503 while the switch does not answer, or the host is about to stop. With an Idempotency-Key the call is placed at most once: for 24 hours the key answers as at first, and 409 unknown_outcome when the answer was lost; a request that was refused leaves its key free.
+// Needs scope calls:write. Answers as soon as the call is being dialed; what happens then comes by webhook, and can be read with GET. With a test key the call gets its record and its events, and ends at once (failed, TEST_ENVIRONMENT) without anything being dialed. 409 means that a rule refuses the call; the code names it: suppressed, do_not_call, unscrubbed, calling_window, daily_cap, call_mode_not_scrubbed, call_category_required. 424 means that something is missing: an active voice agent (NoVoiceAgentConfigured), its subprotocol on this host (subprotocol_mismatch), the flow (no_flow_configured), a trunk (no_trunk_configured) that works (trunk_out_of_order: it is suspended because its calls keep failing), a caller id (no_caller_id). 429 means that a ceiling is reached: max_concurrent of the voice agent, channels, trunk_channels, trunk_rate, fallback_ceiling, or, for a flow that needs human agents, agents. 503 while the switch does not answer, or the host is about to stop. With an Idempotency-Key the call is placed at most once: for 24 hours the same key gets the first answer, or 409 unknown_outcome if that was lost; after a refusal the key may be used again.
 //
 // POST /api/v1/calls
 func (s *Calls) PlaceCall(ctx context.Context, body PlaceCall) (*Call, error) {
@@ -5120,7 +5114,7 @@ func (s *Campaigns) StopCampaign(ctx context.Context, campaignID uuid.UUID) (*Ca
 
 // ListEvents: What happened, delivered or not, newest first.
 //
-// Needs scope webhooks:read. Events are kept for webhook_retention_days (settings). The total is counted up to 10,000, or so far as to tell that there is a next page.
+// Needs scope webhooks:read. Events are kept for webhook_retention_days (settings). The total is exact up to 10,000; beyond that it only shows whether there is a next page.
 //
 // GET /api/v1/events
 func (s *Webhooks) ListEvents(ctx context.Context, params *ListEventsParams) (*EventPage, error) {
@@ -5188,7 +5182,7 @@ func (s *Keys) CreateKey(ctx context.Context, body CreateKeyRequest) (*KeyIssued
 
 // RevokeKey: Revoke an API key at once.
 //
-// Takes a session as the creation does. The key is refused from the answer on, by other hosts within 100 ms. One that is revoked stays as it is, with its first reason.
+// Takes a session as the creation does. The key is refused as soon as this is answered, by other hosts within 100 ms. Revoking a revoked key changes nothing; its first reason stays.
 //
 // DELETE /api/v1/keys/{key_id}
 func (s *Keys) RevokeKey(ctx context.Context, keyID uuid.UUID, params *RevokeKeyParams, body *RevokeKeyRequest) error {
@@ -5241,7 +5235,7 @@ func (s *Leads) GetLead(ctx context.Context, leadID uuid.UUID) (*Lead, error) {
 
 // PatchLead: Edit what is known of a lead.
 //
-// Needs scope leads:write. An absent member stays as it is; null clears. Other members of a lead, among them phone, status and dnd_clean, can't be changed and give 422. A number that must not be called belongs into /api/v1/suppressions.
+// Needs scope leads:write. An absent member stays as it is; null clears. Other members of a lead, among them phone, status and dnd_clean, can't be changed and give 422. Put a number that must not be called into /api/v1/suppressions.
 //
 // PATCH /api/v1/leads/{lead_id}
 func (s *Leads) PatchLead(ctx context.Context, leadID uuid.UUID, body LeadEdit) (*Lead, error) {
@@ -5294,9 +5288,9 @@ func (s *Leads) AllSuppressions(ctx context.Context, params *ListSuppressionsPar
 	}
 }
 
-// AddSuppression: Keep a number from being called ever again.
+// AddSuppression: Add a number to the suppression list: it is never called again.
 //
-// Needs scope leads:write. Its leads end as opted_out in every campaign, and it is refused wherever it comes in again; a call that rings at it is hung up. A number that is on the list keeps its entry.
+// Needs scope leads:write. Its leads end as opted_out in every campaign, and the number is refused wherever it is added again; a call that is ringing at it is hung up. A number that is on the list keeps its entry.
 //
 // POST /api/v1/suppressions
 func (s *Leads) AddSuppression(ctx context.Context, body SuppressionInput) (*Suppression, error) {
@@ -5307,7 +5301,7 @@ func (s *Leads) AddSuppression(ctx context.Context, body SuppressionInput) (*Sup
 	return ask[*Suppression](ctx, s.client, r)
 }
 
-// DeleteSuppression: Take back an entry of the tenant's own.
+// DeleteSuppression: Remove an entry that the tenant added.
 //
 // Needs scope leads:write. Leads that ended stay ended; the number may be pushed again. 409 opted_out for a callee's opt-out.
 //
@@ -5320,9 +5314,9 @@ func (s *Leads) DeleteSuppression(ctx context.Context, suppressionID uuid.UUID) 
 	return err
 }
 
-// AddSuppressions: Keep up to 500 numbers from being called ever again.
+// AddSuppressions: Add up to 500 numbers to the suppression list.
 //
-// Needs scope leads:write. An invalid row fails no other. A number that is on the list, or in an earlier row, is a duplicate and tells its entry; `phone` is the mask of what was sent.
+// Needs scope leads:write. An invalid row fails no other. A number that is on the list, or in an earlier row, is a duplicate and has its entry; `phone` is the mask of what was sent.
 //
 // POST /api/v1/suppressions:bulk
 func (s *Leads) AddSuppressions(ctx context.Context, body AddSuppressionsRequest) (*BulkResult, error) {
@@ -5333,9 +5327,9 @@ func (s *Leads) AddSuppressions(ctx context.Context, body AddSuppressionsRequest
 	return ask[*BulkResult](ctx, s.client, r)
 }
 
-// Usage: Calls and minutes, by day of UTC, campaign or direction.
+// Usage: Calls and minutes, by day (UTC), campaign or direction.
 //
-// Needs scope calls:read. Calls that began from from (30 days before to by default) until before to (now by default); those of test keys don't count.
+// Needs scope calls:read. Calls that began at or after `from` (default: 30 days before `to`) and before `to` (default: now); those of test keys don't count.
 //
 // GET /api/v1/usage
 func (s *Calls) Usage(ctx context.Context, params *UsageParams) (*Usage, error) {
@@ -5565,9 +5559,9 @@ func (s *Webhooks) PatchWebhook(ctx context.Context, id uuid.UUID, body WebhookF
 	return ask[*Webhook](ctx, s.client, r)
 }
 
-// ReplayWebhookEvents: Deliver the events of a span of time to a subscription once more, with the same event ids.
+// ReplayWebhookEvents: Deliver the events of a period to a subscription again, with the same event ids.
 //
-// Needs scope webhooks:write. All events that the subscription takes, those of before it was made or while it was not active among them; with only_failed those alone whose delivery is dead_lettered. They are queued in batches behind the answer, in order, and let new events pass; what still waits for delivery isn't queued twice. A call.recording_ready gets a signed_url of now. At most 100,000 events (422 replay_too_large) and 10 replays at a time (409 too_many_replays).
+// Needs scope webhooks:write. All events that the subscription takes, including those from before it was created or while it was not active; with only_failed only those whose delivery is dead_lettered. They are queued in batches after the answer, in order, and new events overtake them; events that still wait for delivery aren't queued twice. A call.recording_ready gets a fresh signed_url. At most 100,000 events (422 replay_too_large) and 10 replays at a time (409 too_many_replays).
 //
 // POST /api/v1/webhooks/{id}/replay
 func (s *Webhooks) ReplayWebhookEvents(ctx context.Context, id uuid.UUID, body ReplayWebhookEventsRequest) (*WebhookReplay, error) {
@@ -5580,7 +5574,7 @@ func (s *Webhooks) ReplayWebhookEvents(ctx context.Context, id uuid.UUID, body R
 
 // RotateWebhookSecret: Give a subscription a new signing secret, which is shown here and never again.
 //
-// Needs scope webhooks:write. For overlap_hours the secret before signs as well: X-Service-Signature has two v0, webhook-signature two signatures, and a receiver that knows either accepts a delivery. A secret before that ends at once.
+// Needs scope webhooks:write. For overlap_hours the previous secret signs as well: X-Service-Signature has two v0, webhook-signature two signatures, and a receiver that knows either accepts a delivery. A secret before that ends at once.
 //
 // POST /api/v1/webhooks/{id}/rotate_secret
 func (s *Webhooks) RotateWebhookSecret(ctx context.Context, id uuid.UUID, body *RotateWebhookSecretRequest) (*WebhookCreated, error) {
@@ -5593,7 +5587,7 @@ func (s *Webhooks) RotateWebhookSecret(ctx context.Context, id uuid.UUID, body *
 
 // TestWebhook: Send a webhook.test event to this subscription, and see what was sent and answered.
 //
-// Needs scope webhooks:write. The first attempt is made before the answer, which takes as long as the receiver does, 10 s at most; when it fails, it is tried again as any other event.
+// Needs scope webhooks:write. The first attempt is made before the answer, which takes as long as the receiver does, 10 s at most; if it fails, it is retried as any other event.
 //
 // POST /api/v1/webhooks/{id}/test
 func (s *Webhooks) TestWebhook(ctx context.Context, id uuid.UUID) (*WebhookTest, error) {
@@ -5603,7 +5597,7 @@ func (s *Webhooks) TestWebhook(ctx context.Context, id uuid.UUID) (*WebhookTest,
 	return ask[*WebhookTest](ctx, s.client, r)
 }
 
-// Health: What serves here.
+// Health: What is serving here.
 //
 // GET /health
 func (s *Health) Health(ctx context.Context) (*HealthResult, error) {
@@ -5613,7 +5607,7 @@ func (s *Health) Health(ctx context.Context) (*HealthResult, error) {
 	return ask[*HealthResult](ctx, s.client, r)
 }
 
-// Live: The process runs.
+// Live: The process is running.
 //
 // GET /health/live
 func (s *Health) Live(ctx context.Context) (*LiveResult, error) {
