@@ -383,7 +383,7 @@ func TestSIPHosts(t *testing.T) {
 		require.Equal(t, want, got, uri)
 	}
 	for uri, why := range map[string]string{
-		"sip:desk@10.2.0.1":           "none of the tenant's",
+		"sip:desk@10.2.0.1":           "not one of the tenant's",
 		"sip:desk@other.example":      "can't be found",
 		"sip:desk@gone.example":       "can't be found",
 		"sip:desk@inside.example":     "internal address", // a name is not a way in
@@ -392,7 +392,7 @@ func TestSIPHosts(t *testing.T) {
 		"sip:desk@93.184.216.99:9999": "is a trunk's",
 		"sip:desk@93.184.216.77":      "is a trunk's", // another tenant's
 		"sip:desk@127.0.0.1:5090":     "is a trunk's",
-		"sip:desk@[::ffff:8.8.8.8]":   "none of the tenant's",
+		"sip:desk@[::ffff:8.8.8.8]":   "not one of the tenant's",
 		"sips:desk@10.1.2.3":          "no SIP URI",
 		"sip:10.1.2.3":                "user can't be dialed",
 	} {
@@ -431,8 +431,8 @@ func TestSIPHostsWhileATrunkCantBeLookedUp(t *testing.T) {
 	}
 	slow, gone := &net.DNSError{Err: "i/o timeout", Name: "sbc.example", IsTimeout: true}, &net.DNSError{Err: "no such host", IsNotFound: true}
 	fault.Store(slow)
-	check("sip:desk@pbx.example", "can't be told")
-	check("sip:desk@desk.example", "can't be told")
+	check("sip:desk@pbx.example", "can't be checked")
+	check("sip:desk@desk.example", "can't be checked")
 	fault.Store(gone)
 	check("sip:desk@pbx.example", "")
 	fault.Store(nil)
@@ -446,7 +446,7 @@ func TestSIPHostsWhileATrunkCantBeLookedUp(t *testing.T) {
 	}
 	b.clock.Advance(carrier.Stale)
 	fault.Store(slow)
-	check("sip:desk@desk.example", "can't be told")
+	check("sip:desk@desk.example", "can't be checked")
 	storetest.Exec(t, b.st, other, "UPDATE trunks SET is_active = false")
 	check("sip:desk@desk.example", "") // a trunk that isn't in use keeps nobody waiting
 }

@@ -127,7 +127,7 @@ func (h callHandlers) checkEnvironment(ctx context.Context, r *request, callID u
 	if row.Environment == string(campaigns.EnvironmentTest) {
 		return nil
 	}
-	return newError(http.StatusForbidden, codeTestEnvironment, "A test key may read a live call, and not act on it.")
+	return newError(http.StatusForbidden, codeTestEnvironment, "A test key may read a live call, but not act on it.")
 }
 
 // parseControl reads a verb with its fields. Whatever is wrong with the body is a 400 here, except a verb that is known and

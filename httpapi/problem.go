@@ -110,7 +110,7 @@ func mapError(err error) *apiError {
 	}
 	return &apiError{
 		status: http.StatusInternalServerError, code: codeInternal,
-		detail: "Something went wrong here; quote the request id when you ask about it.", cause: err,
+		detail: "Something went wrong in the service; quote the request id when you ask about it.", cause: err,
 	}
 }
 

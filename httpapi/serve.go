@@ -185,7 +185,7 @@ func (s *Server) recoverPanic(base context.Context, r *request) {
 		s.cfg.Logger.ErrorContext(base, "panic in a request", "request_id", r.id, "route", r.op.path,
 			"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		s.answerError(r, newError(http.StatusInternalServerError, codeInternal,
-			"Something went wrong here; quote the request id when you ask about it."))
+			"Something went wrong in the service; quote the request id when you ask about it."))
 	}
 }
 

@@ -24,7 +24,7 @@ func (a *api) holdTestKeys(op operation) operation {
 		return op
 	}
 	refused := func(context.Context, *request) error {
-		return newError(http.StatusForbidden, codeTestEnvironment, "A test key may read this, and not change what live calls depend on.")
+		return newError(http.StatusForbidden, codeTestEnvironment, "A test key may read this, but not change what live calls depend on.")
 	}
 	check := refused
 	switch {
@@ -73,5 +73,5 @@ func (a *api) checkRehearsal(ctx context.Context, r *request, id uuid.UUID) erro
 	if c.Environment == campaigns.EnvironmentTest || c.Status != campaigns.StatusRunning && c.Status != campaigns.StatusPaused {
 		return nil
 	}
-	return newError(http.StatusForbidden, codeTestEnvironment, "A test key may read a live campaign that was started, and not act on it.")
+	return newError(http.StatusForbidden, codeTestEnvironment, "A test key may read a live campaign that was started, but not act on it.")
 }

@@ -79,7 +79,7 @@ func (h telephonyHandlers) trunkInput(ctx context.Context, r *request) (account.
 		return in, fault.InField("host", "can't be found: the name has no address")
 	}
 	if err != nil {
-		return in, fault.InField("host", "is not allowed: it is, or leads to, an address that no customer may name")
+		return in, fault.InField("host", "is not allowed: it is, or resolves to, an address that customers may not use")
 	}
 	return in, nil
 }

@@ -269,7 +269,7 @@ func (h leadHandlers) uploadFault(err error) error {
 	case errors.As(err, &timeout) && timeout.Timeout() && errors.Is(err, errUploadBroken):
 		return newError(http.StatusRequestTimeout, codeRequestTimeout, "The upload did not arrive in time.")
 	case errors.Is(err, errUploadBroken):
-		return newError(http.StatusBadRequest, codeBadRequest, "The upload is no readable form, or broke off.")
+		return newError(http.StatusBadRequest, codeBadRequest, "The upload is not a readable form, or was interrupted.")
 	default:
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 type NewerMasterError struct{ Mine, Newer keyring.ID }
 
 func (e *NewerMasterError) Error() string {
-	return fmt.Sprintf("the last rotation moved to the master key %s, and this one, %s, is older: put the newer in place first", e.Newer, e.Mine)
+	return fmt.Sprintf("the last rotation moved to the master key %s, and the configured one, %s, is older: configure the newer one first", e.Newer, e.Mine)
 }
 
 // WithdrawMasters takes the database from every master key but the one that this Store was opened with, and gives their fingerprints; the

@@ -232,7 +232,7 @@ func TestLoadForACommand(t *testing.T) {
 	require.ErrorContains(t, err, "security.master_key")
 	require.NotContains(t, err.Error(), "switch.")
 	_, err = LoadFor(write(t, "databse: {url: x}\nhttp: {max_connections: many}\n"), environ, NeedsDatabase())
-	require.ErrorContains(t, err, "databse.url: is no key")
+	require.ErrorContains(t, err, "databse.url: is not a configuration key")
 	require.ErrorContains(t, err, "http.max_connections: many does not fit its type")
 	_, err = load("", environ)
 	require.ErrorContains(t, err, "switch.esl_password")

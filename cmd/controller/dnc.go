@@ -74,7 +74,7 @@ func (c Config) registryConfig(log *slog.Logger) (dnc.Config, error) {
 }
 
 // ErrNotKept is an import whose snapshot could not be written.
-var ErrNotKept = errors.New("the do-not-call registry was read, but its snapshot could not be kept")
+var ErrNotKept = errors.New("the do-not-call registry was read, but its snapshot could not be written")
 
 // ImportRegistry reads the regulator's files, writes their snapshot, and loads it as a start would. acceptSmaller takes a
 // registry that has lost many of its numbers.
@@ -102,7 +102,7 @@ func (c Config) validateDNC(f *faults) {
 	d := c.Dialing
 	switch {
 	case d.DNCPath == "" && d.DNCRemote.URL == "":
-		f.add("dialing.dnc_path", "is required, or dialing.dnc_remote.url: without a registry nothing is dialed")
+		f.add("dialing.dnc_path", "or dialing.dnc_remote.url must be set: without a registry nothing is dialed")
 	case d.DNCPath != "":
 		if _, err := os.Stat(d.DNCPath); err != nil {
 			f.add("dialing.dnc_path", "%s", err)

@@ -104,7 +104,7 @@ func (f *faults) mistyped(name, key string, known []string) {
 func decode(k *koanf.Koanf, known, needs []string, f faults) (Config, error) {
 	for _, key := range k.Keys() {
 		if !slices.Contains(known, key) {
-			f.add(key, "is no key of the configuration")
+			f.add(key, "is not a configuration key")
 		}
 	}
 	c := Defaults()

@@ -91,7 +91,7 @@ func (c Config) validate(f *faults) {
 	}
 	absolute(f, "switch.cdr_dir", c.Switch.CDRDir)
 	if _, err := os.Stat(c.Switch.CDRDir); err != nil {
-		f.add("switch.cdr_dir", "%s: the switch's call records are needed to recover", err)
+		f.add("switch.cdr_dir", "%s: calls are recovered from the switch's call records", err)
 	}
 	c.validateMedia(f)
 	c.validateAgents(f)
@@ -163,7 +163,7 @@ func (c Config) validateHTTP(f *faults) {
 		}
 	}
 	if (c.HTTP.TLSCert == "") != (c.HTTP.TLSKey == "") {
-		f.add("http.tls_cert", "needs http.tls_key, and the other way round")
+		f.add("http.tls_cert", "and http.tls_key are set together or not at all")
 	}
 	for key, limit := range map[string]int{
 		"http.max_connections": c.HTTP.MaxConns, "http.max_connections_per_client": c.HTTP.MaxConnsPerClient,
@@ -190,7 +190,7 @@ func (c Config) validateHosts(f *faults) {
 	}
 	if host, _, err := net.SplitHostPort(c.Hosts.Listen); err == nil {
 		if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
-			f.add("hosts.address", "is required, because hosts.listen is no address that other hosts could be told")
+			f.add("hosts.address", "is required, because hosts.listen is not an address at which other hosts can reach this one")
 		}
 	}
 }
@@ -205,7 +205,7 @@ func (c Config) validateMedia(f *faults) {
 		f.add("media.rtp_port_max", "must be above media.rtp_port_min")
 	}
 	if len(c.Media.Subprotocols) == 0 {
-		f.add("media.subprotocols", "needs at least one")
+		f.add("media.subprotocols", "needs at least one value")
 	}
 	for _, s := range c.Media.Subprotocols {
 		oneOf(f, "media.subprotocols", s, "audio.alpha.org", "audio.beta.org")
@@ -244,7 +244,7 @@ func (c Config) validateAgents(f *faults) {
 		f.add("agents.sip_domain", "%q is not a host name or IPv4 address", c.Agents.SIPDomain)
 	}
 	if len(c.Agents.Transports) == 0 {
-		f.add("agents.transports", "needs at least one")
+		f.add("agents.transports", "needs at least one value")
 	}
 	if c.Agents.WrapUp < 0 {
 		f.add("agents.wrap_up", "%s is negative", c.Agents.WrapUp)
@@ -280,7 +280,7 @@ func (c Config) validateDialing(f *faults) {
 			f.add("dialing.window_from", "%s is before %s, the earliest time at which calls are legal", c.Dialing.WindowFrom, lawFrom)
 		}
 		if c.Dialing.WindowTo > lawTo {
-			f.add("dialing.window_to", "%s is after %s, until when the law lets people be called", c.Dialing.WindowTo, lawTo)
+			f.add("dialing.window_to", "%s is after %s, the latest time at which calls are legal", c.Dialing.WindowTo, lawTo)
 		}
 	}
 	positive(f, "dialing.poll", c.Dialing.Poll)

@@ -194,7 +194,7 @@ func (callsControlCmd) Help() string {
 func (cmd callsControlCmd) Run(ctx context.Context, e Env) error {
 	verb := client.NewVerb(cmd.Verb)
 	if verb == nil {
-		return fmt.Errorf("there is no verb %s: there are %s", cmd.Verb, strings.Join(client.Verbs(), ", "))
+		return fmt.Errorf("there is no verb %s; the verbs are %s", cmd.Verb, strings.Join(client.Verbs(), ", "))
 	}
 	if err := assign(verb, cmd.Members); err != nil {
 		return err

@@ -41,7 +41,7 @@ func (cmd floorCmd) Run(ctx context.Context, e Env) error {
 		return cmd.rows(e, floor.Agents, "extension", "display_name", "status", "current_call_uuid", "last_status_at")
 	}
 	if cmd.Columns != "" {
-		return errors.New("events are printed without columns: take --json")
+		return errors.New("events have no columns: use --json instead")
 	}
 	for event, err := range c.Supervisors.SupervisorFloorStream(ctx, "") {
 		if ctx.Err() != nil {

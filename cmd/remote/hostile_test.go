@@ -163,5 +163,5 @@ func TestPartsOfDownloads(t *testing.T) {
 	require.NoError(t, os.WriteFile(path+".part", nil, 0o600))
 	require.NoError(t, os.Chmod(path+".part", 0o666)) //nolint:gosec // that is what is refused
 	_, _, err = b.run(t, "recordings", "download", anID, "-o", path)
-	require.ErrorContains(t, err, "not a file of yours alone")
+	require.ErrorContains(t, err, "not a regular file that only you own")
 }

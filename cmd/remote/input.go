@@ -28,7 +28,7 @@ func assign(body any, pairs []string) error {
 		}
 		field, names := fieldOf(of, name)
 		if field == nil {
-			return fmt.Errorf("there is no member %q: there are %s", name, strings.Join(names, ", "))
+			return fmt.Errorf("there is no member %q; the members are %s", name, strings.Join(names, ", "))
 		}
 		object[name] = json.RawMessage(text)
 		if text != "null" && isText(field) || text == "null" && field.Kind() == reflect.String {
@@ -39,7 +39,7 @@ func assign(body any, pairs []string) error {
 			object[name] = quoted
 		}
 		if !json.Valid(object[name]) {
-			return fmt.Errorf("the value of %s is no JSON: %s", name, text)
+			return fmt.Errorf("the value of %s is not JSON: %s", name, text)
 		}
 	}
 	raw, err := json.Marshal(object)
@@ -87,7 +87,7 @@ func freeObject(flag, text string) (map[string]any, error) {
 		return object, nil
 	}
 	if err := json.Unmarshal([]byte(text), &object); err != nil {
-		return nil, fmt.Errorf("%s is no JSON object: %w", flag, err)
+		return nil, fmt.Errorf("%s is not a JSON object: %w", flag, err)
 	}
 	return object, nil
 }

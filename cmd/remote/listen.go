@@ -35,7 +35,7 @@ func (webhooksListenCmd) Help() string {
 // Run prints and forwards events until it is interrupted.
 func (cmd webhooksListenCmd) Run(ctx context.Context, e Env) error {
 	if cmd.Columns != "" {
-		return errors.New("events are printed without columns: take --json")
+		return errors.New("events have no columns: use --json instead")
 	}
 	to, err := cmd.forwarder()
 	if err != nil {

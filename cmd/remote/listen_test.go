@@ -184,7 +184,7 @@ func TestListenRefuses(t *testing.T) {
 		"begins with http://":  {"--forward-to", "localhost:4242"},
 		"whsec_ and base64":    {"--forward-to", "http://localhost:4242", "--secret", "hunter2"},
 		"give both":            {"--secret", listenSecret},
-		"take --json":          {"--columns", "id"},
+		"use --json":           {"--columns", "id"},
 		"is not encrypted":     {"--api-url", "http://ringmaster.example", "--api-key", "svc_live_1"},
 		"connection refused":   {"--api-url", "http://127.0.0.1:9", "--api-key", "svc_live_1"},
 	} {

@@ -197,11 +197,11 @@ func known(of reflect.Type, columns []string) error {
 				break // whatever customers put there
 			}
 			if at.Kind() != reflect.Struct {
-				return fmt.Errorf("there is no column %s: nothing is in it", column)
+				return fmt.Errorf("there is no column %s: its parent has no members", column)
 			}
 			field, names := fieldOf(at, name)
 			if field == nil {
-				return fmt.Errorf("there is no column %s: there are %s", column, strings.Join(names, ", "))
+				return fmt.Errorf("there is no column %s; the columns are %s", column, strings.Join(names, ", "))
 			}
 			at = field
 		}

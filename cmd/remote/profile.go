@@ -48,7 +48,7 @@ func (f flags) credentials(e Env) (profile, error) {
 	}
 	who := profile{APIURL: strings.TrimRight(cmp.Or(f.APIURL, e.variable(envURL), kept.APIURL), "/"), APIKey: cmp.Or(f.APIKey, e.variable(envKey))}
 	if who.APIURL == "" {
-		return profile{}, fmt.Errorf("there is no address: give --api-url, set %s, or run `ringmaster login`", envURL)
+		return profile{}, fmt.Errorf("no API address: give --api-url, set %s, or run `ringmaster login`", envURL)
 	}
 	if who.APIURL == kept.APIURL {
 		who.APIKey = cmp.Or(who.APIKey, kept.APIKey)
@@ -68,7 +68,7 @@ func file(e Env) (string, error) {
 		folder = filepath.Join(home, ".config")
 	}
 	if folder == "" {
-		return "", errors.New("there is no place for profiles: HOME is not set")
+		return "", errors.New("profiles can't be stored: HOME is not set")
 	}
 	return filepath.Join(folder, "ringmaster", "profiles.json"), nil
 }
@@ -173,7 +173,7 @@ func (cmd loginCmd) Run(ctx context.Context, e Env) error {
 	}
 	url := strings.TrimRight(cmp.Or(cmd.APIURL, e.variable(envURL), kept.APIURL), "/")
 	if url == "" {
-		return fmt.Errorf("there is no address: give --api-url, or set %s", envURL)
+		return fmt.Errorf("no API address: give --api-url, or set %s", envURL)
 	}
 	if url != kept.APIURL {
 		kept = profile{APIURL: url}

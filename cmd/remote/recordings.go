@@ -108,7 +108,7 @@ func (recordingsOpenCmd) Help() string {
 func (cmd recordingsOpenCmd) Run(ctx context.Context, e Env) error {
 	at, err := url.Parse(cmd.URL)
 	if err != nil || at.Host == "" {
-		return errors.New("that is no URL of a recording")
+		return errors.New("that is not the URL of a recording")
 	}
 	c, err := cmd.newClient(e, at.Scheme+"://"+at.Host, "")
 	if err != nil {
@@ -139,7 +139,7 @@ func (d download) run(ctx context.Context, e Env, id string, until func(do func(
 	}
 	path := cmp.Or(d.out, id+".wav")
 	if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("%s is there already", path)
+		return fmt.Errorf("%s exists already", path)
 	}
 	part := path + ".part"
 	file, err := ownFile(part)
@@ -176,7 +176,7 @@ func ownFile(path string) (*os.File, error) {
 	info, err := file.Stat()
 	if err == nil {
 		if owner, ok := info.Sys().(*syscall.Stat_t); !ok || int(owner.Uid) != os.Geteuid() || !info.Mode().IsRegular() || info.Mode().Perm()&0o022 != 0 {
-			err = fmt.Errorf("%s is not a file of yours alone: remove it first", path)
+			err = fmt.Errorf("%s is not a regular file that only you own and can write: remove it first", path)
 		}
 	}
 	if err != nil {

@@ -77,7 +77,7 @@ func (f flags) client(e Env) (*client.Client, error) {
 		return nil, err
 	}
 	if who.APIKey == "" {
-		return nil, fmt.Errorf("there is no API key: give --api-key, set %s, or run `ringmaster login --with-key`", envKey)
+		return nil, fmt.Errorf("no API key: give --api-key, set %s, or run `ringmaster login --with-key`", envKey)
 	}
 	return f.newClient(e, who.APIURL, who.APIKey)
 }

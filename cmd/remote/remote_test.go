@@ -155,10 +155,10 @@ func TestProfiles(t *testing.T) {
 	home := t.TempDir()
 	b.environ = []string{"HOME=" + home}
 	_, _, err := b.run(t, "calls", "list")
-	require.ErrorContains(t, err, "there is no address")
+	require.ErrorContains(t, err, "no API address")
 	b.environ = []string{"XDG_CONFIG_HOME=" + home}
 	_, _, err = b.run(t, "calls", "list", "--api-url", b.URL)
-	require.ErrorContains(t, err, "there is no API key")
+	require.ErrorContains(t, err, "no API key: give")
 
 	b.stdin = "svc_live_kept\n"
 	_, stderr, err := b.run(t, "login", "--with-key", "--api-url", b.URL+"/")
@@ -177,7 +177,7 @@ func TestProfiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	_, _, err = b.run(t, "calls", "list", "--api-url", "http://127.0.0.1:1")
-	require.ErrorContains(t, err, "there is no API key", "it is for another address")
+	require.ErrorContains(t, err, "no API key: give", "it is for another address")
 	require.NoError(t, os.Chmod(path, 0o640)) //nolint:gosec // that is what is refused
 	_, _, err = b.run(t, "calls", "list")
 	require.ErrorContains(t, err, "chmod 600")
@@ -188,7 +188,7 @@ func TestProfiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"POST /api/auth/logout"}, b.Asked())
 	_, _, err = b.run(t, "calls", "list")
-	require.ErrorContains(t, err, "there is no address")
+	require.ErrorContains(t, err, "no API address")
 
 	b.Answer("getDefaultVoiceAgent", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)

@@ -187,7 +187,7 @@ func TestDownloads(t *testing.T) {
 	require.Equal(t, audio, string(text))
 	require.Contains(t, terminal.String(), "recording")
 	_, _, err = b.run(t, "recordings", "download", anID, "-o", path)
-	require.ErrorContains(t, err, "is there already")
+	require.ErrorContains(t, err, "exists already")
 
 	for _, have := range []string{audio[:500], audio, audio + "more"} {
 		require.NoError(t, os.Remove(path))

@@ -149,7 +149,7 @@ func (cmd oauthShowCmd) Run(ctx context.Context, e env) error {
 	})
 }
 
-var errNothingToEdit = errors.New("nothing is to be changed: give what is, see --help")
+var errNothingToEdit = errors.New("nothing to change: say what, see --help")
 
 type oauthEditCmd struct {
 	target
@@ -171,7 +171,7 @@ func (cmd oauthEditCmd) Run(ctx context.Context, e env) error {
 	}
 	if cmd.NoPublicKey {
 		if in.PublicKeyPEM.Set || in.JWTIssuer.Set {
-			return errors.New("--no-public-key removes what --public-key-file and --jwt-issuer set: give either")
+			return errors.New("--no-public-key removes what --public-key-file and --jwt-issuer set: don't combine them")
 		}
 		in.PublicKeyPEM, in.JWTIssuer = input.Null[string](), input.Null[string]()
 	}

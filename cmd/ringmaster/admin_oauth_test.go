@@ -79,7 +79,7 @@ func TestOAuthClientCommands(t *testing.T) {
 
 	code, _, errs = run("oauth-client", "edit", id)
 	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, "nothing is to be changed")
+	require.Contains(t, errs, "nothing to change")
 	code, _, errs = run("oauth-client", "edit", id, "--enable", "--disable")
 	require.Equal(t, exitUsage, code, errs)
 	edited := object("oauth-client", "edit", id, "--name", "Other", "--disable", "--public-key-file", public, "--jwt-issuer", "https://crm.example")
@@ -90,7 +90,7 @@ func TestOAuthClientCommands(t *testing.T) {
 	require.Contains(t, cli("oauth-client", "show", id), string(publicPEM))
 	code, _, errs = run("oauth-client", "edit", id, "--no-public-key", "--jwt-issuer", "x")
 	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, "give either")
+	require.Contains(t, errs, "don't combine them")
 	edited = object("oauth-client", "edit", id, "--no-public-key", "--enable")
 	require.Equal(t, true, edited["is_active"])
 	require.Nil(t, object("oauth-client", "show", id)["public_key_pem"])

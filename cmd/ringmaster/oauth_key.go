@@ -53,7 +53,7 @@ func (cmd oauthKeyRotateCmd) Run(ctx context.Context, e env) error {
 		}
 		then := fmt.Sprintf("it signs from %s on, when everybody has read it; what is signed until then stays good", made.SignsAt.UTC().Format(time.RFC3339))
 		if cmd.Now {
-			then = "it signs from now on; what earlier ones signed is good for nothing"
+			then = "it signs from now on; what earlier keys signed is no longer valid"
 		}
 		_, err = fmt.Fprintln(e.stdout, then)
 		return err

@@ -39,7 +39,7 @@ func TestOAuthKeyCommands(t *testing.T) {
 	require.Nil(t, keys[1].EndsAt)
 	code, out, errs = runCLI(t, environ, "oauth-key", "rotate", "--now")
 	require.Equal(t, exitDone, code, errs)
-	require.Contains(t, out, "what earlier ones signed is good for nothing")
+	require.Contains(t, out, "what earlier keys signed is no longer valid")
 	for _, k := range list() {
 		require.Equal(t, k.EndsAt == nil, k.Signs)
 		require.True(t, k.Signs || !k.EndsAt.After(time.Now()))

@@ -74,19 +74,19 @@ func (cmd secretRotateCmd) Run(ctx context.Context, e env) error {
 		how.NewMaster = &key
 	}
 	return cmd.withStore(ctx, e, func(_ controller.Config, st *store.Store) error {
-		_, _ = fmt.Fprintln(e.stderr, "controllers are given the time to read the new keys; to break off is harmless, run this again to resume")
+		_, _ = fmt.Fprintln(e.stderr, "waiting for controllers to read the new keys; this may be interrupted, and run again to resume")
 		bar := progressbar.NewOptions64(-1, progressbar.OptionSetVisibility(e.remote().Progress != nil), progressbar.OptionSetWriter(e.stderr), progressbar.OptionSetDescription("resealed"),
 			progressbar.OptionShowCount(), progressbar.OptionThrottle(time.Second))
 		how.Progress = func(r store.Rotated) { _ = bar.Set64(r.Values) }
 		done, err := st.Rotate(ctx, how)
 		_ = bar.Finish()
 		if err != nil {
-			return fmt.Errorf("%w\n%d values are resealed; nothing is lost: run the same command again to resume", err, done.Values)
+			return fmt.Errorf("%w\n%d values are re-encrypted; nothing is lost: run the same command again to resume", err, done.Values)
 		}
-		_, _ = fmt.Fprintf(e.stdout, "%d values are resealed, and %d tenants have a new data key\n", done.Values, done.Tenants)
+		_, _ = fmt.Fprintf(e.stdout, "%d values are re-encrypted, and %d tenants have a new data key\n", done.Values, done.Tenants)
 		if done.Master != st.Master() {
 			_, _ = fmt.Fprintf(e.stdout, "both master keys open the database now. Put the new one (%s) in place on every host, restart the controllers one "+
-				"after the other,\nand then run `ringmaster secret withdraw` with it: the earlier one (%s) opens nothing from then on\n", done.Master, st.Master())
+				"after the other,\nand then run `ringmaster secret withdraw`: from then on the old one (%s) opens nothing\n", done.Master, st.Master())
 		}
 		if len(done.Unopened) > 0 {
 			return fmt.Errorf("%d values can't be decrypted with any key; they were left unchanged:\n%s", len(done.Unopened), strings.Join(done.Unopened, "\n"))
@@ -105,7 +105,7 @@ func (cmd secretWithdrawCmd) Run(ctx context.Context, e env) error {
 	return cmd.withStore(ctx, e, func(_ controller.Config, st *store.Store) error {
 		withdrawn, err := st.WithdrawMasters(ctx, cmd.EvenNewer)
 		if _, ok := errors.AsType[*store.NewerMasterError](err); ok {
-			return fmt.Errorf("%w, on every host; --even-newer withdraws it nevertheless", err)
+			return fmt.Errorf("%w, on every host; --even-newer withdraws the newer one nevertheless", err)
 		}
 		if err != nil {
 			return err
@@ -142,8 +142,8 @@ func (cmd secretRenewCmd) Run(ctx context.Context, e env) error {
 		"sessions":         {store.KeySessions, auth.SessionLifetime, ""},
 		"recording-urls":   {store.KeyRecordingURLs, recordings.APIURLLifetime, ""},
 		"callback-tokens":  {store.KeyCallbackTokens, callbackTokensKept, ""},
-		"sip-accounts":     {store.KeySIPAccounts, 0, "agents and supervisors must log in again: their softphones' passwords are others now"},
-		"switch-directory": {store.KeyDirectory, directoryKept, "render the switch's configuration again (ringmaster switch config), and put it into force with reloadxml and reload mod_xml_curl"},
+		"sip-accounts":     {store.KeySIPAccounts, 0, "agents and supervisors must log in again: their softphones' passwords have changed"},
+		"switch-directory": {store.KeyDirectory, directoryKept, "render the switch's configuration again (ringmaster switch config), and load it with reloadxml and reload mod_xml_curl"},
 	}[cmd.What]
 	if cmd.End {
 		what.keep = 0
@@ -153,9 +153,9 @@ func (cmd secretRenewCmd) Run(ctx context.Context, e env) error {
 		if err != nil {
 			return err
 		}
-		kept := fmt.Sprintf("what earlier ones signed is good for %s more", what.keep)
+		kept := fmt.Sprintf("what earlier keys signed stays valid for %s more", what.keep)
 		if what.keep == 0 {
-			kept = "what earlier ones signed ends within seconds"
+			kept = "what earlier keys signed ends within seconds"
 		}
 		_, _ = fmt.Fprintf(e.stdout, "key %d of %s signs from now on; %s\n", no, what.purpose, kept)
 		if what.then != "" {

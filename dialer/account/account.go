@@ -46,7 +46,7 @@ func (s *Service) CreateTenant(ctx context.Context, name string, privacy store.P
 		privacy = store.PrivacyStandard
 	}
 	if privacy != store.PrivacyStandard && privacy != store.PrivacyStrict {
-		return db.Tenant{}, invalid("privacy_mode", "is standard or strict")
+		return db.Tenant{}, invalid("privacy_mode", "must be standard or strict")
 	}
 	t, err := s.store.CreateTenant(ctx, store.NewTenant{Name: name, Privacy: privacy})
 	return t, translate("create tenant "+name, err)

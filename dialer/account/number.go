@@ -79,13 +79,13 @@ func checkNumber(ctx context.Context, tx *store.Tx, row db.Number) error {
 			return err
 		}
 		if !exists {
-			f.Fail("flow_id", "names no flow")
+			f.Fail("flow_id", "is not the id of one of the tenant's flows")
 		}
 	}
 	if row.TrunkID != nil {
 		_, err := tx.Q.GetTrunk(ctx, row.TenantID, *row.TrunkID)
 		if errors.Is(err, store.ErrNotFound) {
-			f.Fail("trunk_id", "names no trunk")
+			f.Fail("trunk_id", "is not the id of one of the tenant's trunks")
 		} else if err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func saysAlready(row db.Call, disposition string, notes *string) bool {
 // SetLeadField implements [switchctl.Outcomes].
 func (h *Service) SetLeadField(ctx context.Context, call db.Call, field string, value json.RawMessage) error {
 	if bytes.Contains(value, []byte(`\u0000`)) {
-		return fault.InField("value", "can't hold a zero character")
+		return fault.InField("value", "can't contain NUL characters")
 	}
 	if call.LeadID == nil {
 		return campaigns.ErrNoLead

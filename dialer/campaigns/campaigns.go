@@ -94,7 +94,7 @@ func checkReferences(ctx context.Context, tx *store.Tx, in Input, row db.Campaig
 	if in.has("voice_agent_id") {
 		_, err := tx.Q.VoiceAgentGet(ctx, row.TenantID, *row.VoiceAgentID)
 		if errors.Is(err, store.ErrNotFound) {
-			c.Fail("voice_agent_id", "names no voice agent")
+			c.Fail("voice_agent_id", "is not the id of one of the tenant's voice agents")
 		} else if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func checkReferences(ctx context.Context, tx *store.Tx, in Input, row db.Campaig
 			return err
 		}
 		if !exists {
-			c.Fail("flow_id", "names no flow")
+			c.Fail("flow_id", "is not the id of one of the tenant's flows")
 		}
 	}
 	if err := checkCallerID(ctx, tx, &c, in, row); err != nil {

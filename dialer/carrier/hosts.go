@@ -29,7 +29,7 @@ const (
 	maxURI = 256
 	// sipPort is the port of a URI that names none.
 	sipPort = 5060
-	// CodeHostNotAllowed refuses a SIP URI: its host is none of the tenant's sip_hosts, is a trunk's, or can't be found, or its user is a
+	// CodeHostNotAllowed refuses a SIP URI: its host is not one of the tenant's sip_hosts, is a trunk's, or can't be found, or its user is a
 	// number that can't be called.
 	CodeHostNotAllowed = "sip_host_not_allowed"
 )
@@ -138,10 +138,10 @@ func (h Hosts) allowed(listed []string, host string, addr netip.Addr) error {
 		named = named || strings.EqualFold(entry, host)
 	}
 	if !named {
-		return sipHostError("its host is none of the tenant's sip_hosts")
+		return sipHostError("its host is not one of the tenant's sip_hosts")
 	}
 	if err := h.Guard.CheckAddr(addr); err != nil {
-		return sipHostError("its host leads to an internal address")
+		return sipHostError("its host resolves to an internal address")
 	}
 	return nil
 }
@@ -190,7 +190,7 @@ func unknownTrunk(t db.TrunkHostsRow, err error) error {
 	if dns, ok := errors.AsType[*net.DNSError](err); !t.IsActive || ok && dns.IsNotFound {
 		return nil
 	}
-	return sipHostError("whether its host is a trunk's can't be told: the name of a trunk can't be looked up at the moment")
+	return sipHostError("whether its host is a trunk's can't be checked: the name of a trunk can't be resolved at the moment")
 }
 
 // resolveInTime is resolve, within the time-out of a look-up.

@@ -69,7 +69,7 @@ func (c *checker) unmasked(field, address, was string) string {
 				return secret
 			}
 		}
-		c.Fail(field, "has the mask of a secret that is not there any more: send the secret")
+		c.Fail(field, "has the mask of a secret that is no longer stored: send the secret")
 		return value
 	})
 }
@@ -85,11 +85,11 @@ func (c *checker) secret(field string, in input.Opt[string], was string) string 
 		c.kept = append(c.kept, field)
 		return was
 	case isMask(v):
-		c.Fail(field, "is the mask of a secret that is not there any more: send the secret")
+		c.Fail(field, "is the mask of a secret that is no longer stored: send the secret")
 		return ""
 	}
 	if c.Text(field, v, 1, maxSecret) && strings.ContainsAny(v, "\r\n") {
-		c.Fail(field, "must stand on one line")
+		c.Fail(field, "must be on one line")
 	}
 	return v
 }

@@ -55,7 +55,7 @@ func TestSecretsInURLs(t *testing.T) {
 	_, err = b.put(t, at(other.URL, mask))
 	require.ErrorContains(t, err, "must be given again")
 	_, err = b.put(t, at(crm.URL, store.MaskSecret("another secret")))
-	require.ErrorContains(t, err, "not there any more")
+	require.ErrorContains(t, err, "no longer stored")
 	b.configure(t, at(crm.URL, "another%20secret"))
 	after, err := b.st.Read(b.tenant).IntegrationGet(t.Context(), b.tenant, string(store.ReportCRM))
 	require.NoError(t, err)

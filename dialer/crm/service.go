@@ -317,9 +317,9 @@ func (s *Service) Retry(ctx context.Context, tenant, call uuid.UUID) (Report, er
 		case err != nil:
 			return err
 		case !status.Ended:
-			return conflict(codeLive, "The call goes on; its outcome is written when it ends.")
+			return conflict(codeLive, "The call has not ended; its outcome is written when it ends.")
 		case status.Environment != "live":
-			return conflict(codeTest, "The call was placed by a test key; what comes of such calls is in no CRM.")
+			return conflict(codeTest, "The call was placed with a test key; the outcome of such calls is not written to a CRM.")
 		}
 		integration, err := tx.Q.IntegrationGet(ctx, tenant, string(store.ReportCRM))
 		if errors.Is(err, store.ErrNotFound) || err == nil && !integration.IsActive {

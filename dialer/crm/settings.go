@@ -211,7 +211,7 @@ func (c *checker) rest(in RestInput) Rest {
 		out.Auth = c.auth(v, was.Auth)
 	}
 	if _, given := out.Headers["Authorization"]; given && out.Auth.Type != authNone {
-		c.Fail("rest.headers.Authorization", "is what auth makes: leave one of them out")
+		c.Fail("rest.headers.Authorization", "is set by auth: leave out one of the two")
 	}
 	return out
 }
@@ -232,7 +232,7 @@ func (c *checker) address(field, text string, allowed []string) {
 	}
 	if sample, err := a.expand(v); err == nil {
 		if _, err := url.Parse(sample); err != nil {
-			c.Fail(field, "must be a URL when values stand in it")
+			c.Fail(field, "must be a URL when its values are filled in")
 			return
 		}
 	}
@@ -266,7 +266,7 @@ func (c *checker) headers(out *Rest, given, was map[string]string) {
 		_, twice := out.Headers[canonical]
 		switch {
 		case !isToken(name) || len(name) > maxName:
-			c.Fail("rest.headers", "must have the names of headers: %.100q is none", name)
+			c.Fail("rest.headers", "must have names of headers: %.100q is not one", name)
 			continue
 		case twice:
 			c.Fail(field, "is given twice")
@@ -278,7 +278,7 @@ func (c *checker) headers(out *Rest, given, was map[string]string) {
 		if kept, ok := was[canonical]; ok && store.SecretName(canonical) && value == store.MaskSecret(kept) {
 			value, c.kept = kept, append(c.kept, field)
 		} else if store.SecretName(canonical) && isMask(value) {
-			c.Fail(field, "is the mask of a secret that is not there any more: send the secret")
+			c.Fail(field, "is the mask of a secret that is no longer stored: send the secret")
 		}
 		if _, err := parseTemplate(value, append(members(), externalID)); err != nil {
 			c.Fail(field, "%s", err)

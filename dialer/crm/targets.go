@@ -28,7 +28,7 @@ func (t Targets) Check(ctx context.Context, address string) error {
 		return errors.New("must be an https URL, without a user name")
 	}
 	if err := t.Guard.CheckHost(ctx, u.Hostname()); err != nil {
-		return errors.New("names an address that may not be reached")
+		return errors.New("names an address to which connections are not allowed")
 	}
 	if u.Scheme == "http" && !t.plain(ctx, u.Hostname()) {
 		return errors.New("must start with https://")

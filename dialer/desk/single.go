@@ -62,7 +62,7 @@ func (in CallInput) request() (admission.Request, error) {
 		}
 	}
 	if in.VoiceAgentID.Has() && in.FlowID.Has() {
-		c.Fail("flow_id", "can't stand beside voice_agent_id")
+		c.Fail("flow_id", "can't be combined with voice_agent_id")
 	}
 	if v, ok := input.Given(&c, "call_category", in.CallCategory); ok && c.OneOf("call_category", v,
 		string(campaigns.CategoryPromotional), string(campaigns.CategoryService), string(campaigns.CategoryTransactional)) {
@@ -115,14 +115,14 @@ func (dk *Desk) resolveSingle(ctx context.Context, tx *store.Tx, req *admission.
 			return err
 		}
 		if !exists {
-			c.Fail("flow_id", "names no flow")
+			c.Fail("flow_id", "is not the id of one of the tenant's flows")
 		}
 		return c.Err()
 	}
 	if req.VoiceAgentID != nil {
 		_, found, err := dk.VoiceAgents.Usable(ctx, tx, req.TenantID, req.VoiceAgentID)
 		if !found && err == nil {
-			c.Fail("voice_agent_id", "names no voice agent")
+			c.Fail("voice_agent_id", "is not the id of one of the tenant's voice agents")
 		}
 		return errors.Join(c.Err(), err)
 	}

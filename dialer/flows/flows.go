@@ -106,7 +106,7 @@ func (in Input) check(ctx context.Context, tx *store.Tx, row *db.Flow, edit bool
 		agent, err := tx.Q.VoiceAgentGet(ctx, row.TenantID, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			c.Fail("nodes."+node+".data.voice_agent_id", "names no voice agent")
+			c.Fail("nodes."+node+".data.voice_agent_id", "is not the id of one of the tenant's voice agents")
 		case err != nil:
 			return err
 		case agent.Status == string(voiceagents.StatusArchived):

@@ -173,7 +173,7 @@ func keep(given, was json.RawMessage) (nodes json.RawMessage, wrong []flow.Fault
 	return nodes, wrong, err
 }
 
-const gone = "is the mask of a secret that is not there any more: send the secret"
+const gone = "is the mask of a secret that is no longer stored: send the secret"
 
 func (r webRequest) header(name string) (string, bool) {
 	for other, value := range r.headers {

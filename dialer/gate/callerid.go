@@ -31,11 +31,11 @@ func callerIDOwned(ctx context.Context, tx *store.Tx, c *candidate) (*denial, er
 		owned, err := c.ownNumber(ctx, tx, fixed)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			return deny("the caller id is none of the tenant's active numbers").until(c.soon()), nil
+			return deny("the caller id is not one of the tenant's active numbers").until(c.soon()), nil
 		case err != nil:
 			return nil, err
 		case !strings.HasPrefix(owned, series):
-			return deny("the caller id is no %s number", campaigns.SeriesName(series)).until(c.soon()), nil
+			return deny("the caller id is not a %s number", campaigns.SeriesName(series)).until(c.soon()), nil
 		}
 		c.from = owned
 		return nil, nil //nolint:nilnil // no denial

@@ -128,7 +128,7 @@ func numberIsLeads(c *candidate) *denial {
 
 func notSuppressed(c *candidate) *denial {
 	if c.facts.Suppressed {
-		return deny("the number is on the tenant's list of those that are never called")
+		return deny("the number is on the tenant's suppression list")
 	}
 	return nil
 }
@@ -259,13 +259,13 @@ func agentFree(c *candidate) *denial {
 	}
 	switch {
 	case atWork == 0:
-		return deny("no agent is at work whom the callee may ask for")
+		return deny("no agent who could take the call is logged in")
 	case overdials && f.CampaignAwaitingHere >= int64(bound):
-		return deny("%d calls are on the way, and the plan was for %d", f.CampaignAwaitingHere, bound)
+		return deny("%d calls are under way, and the plan allows %d", f.CampaignAwaitingHere, bound)
 	case !overdials && f.CampaignAwaitingHere >= int64(mine):
-		return deny("%d calls await the %d agents who are ready and fit", f.CampaignAwaitingHere, mine)
+		return deny("%d calls already wait for the %d ready agents who match", f.CampaignAwaitingHere, mine)
 	case f.AwaitingHere >= int64(ready+s.Plans.Excess(c.req.TenantID, c.now)):
-		return deny("%d calls await the %d agents who are ready", f.AwaitingHere, ready)
+		return deny("%d calls already wait for the %d ready agents", f.AwaitingHere, ready)
 	default:
 		return nil
 	}

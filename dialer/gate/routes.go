@@ -67,7 +67,7 @@ func (g *Gate) routesTo(req admission.Request, trunks []db.GateTrunksRow, now ti
 			if full.rule == ReasonTrunkRate && full.denied.at.Before(at) {
 				at = full.denied.at
 			}
-			full = routing{rule: ReasonTrunkRate, denied: deny("a trunk's %d calls per second are begun", t.Cps).until(at)}
+			full = routing{rule: ReasonTrunkRate, denied: deny("a trunk's %d calls per second are used up", t.Cps).until(at)}
 		case t.RestsUntil != nil && transfer:
 			last = append(last, admission.Route{TrunkID: &t.ID, Endpoint: g.trunkEndpoint(req.To, t)})
 		default:
@@ -81,7 +81,7 @@ func (g *Gate) routesTo(req admission.Request, trunks []db.GateTrunksRow, now ti
 	case full.rule != "":
 		return &full
 	default:
-		return &routing{rule: ReasonTrunkFailures, denied: deny("calls over the trunk fail one after the other").until(*resting)}
+		return &routing{rule: ReasonTrunkFailures, denied: deny("the trunk is suspended: its calls keep failing").until(*resting)}
 	}
 }
 

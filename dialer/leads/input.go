@@ -98,6 +98,6 @@ func CheckMetadata(c *input.Form, field string, metadata input.Object) {
 		c.Fail(field+".variables", "must be an object")
 	}
 	if bytes.Contains(metadata, []byte(`\u0000`)) {
-		c.Fail(field, "can't hold a zero character")
+		c.Fail(field, "can't contain NUL characters")
 	}
 }

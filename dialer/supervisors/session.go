@@ -214,7 +214,7 @@ func (s *Service) ownPhone(ctx context.Context, tx *store.Tx, by Supervisor, st 
 }
 
 func sessionActive() *fault.Error {
-	return conflict(CodeSessionActive, "The supervisor has an active session, and can have one alone.")
+	return conflict(CodeSessionActive, "The supervisor has an active session, and can have only one.")
 }
 
 // writeStart writes the session's row, what it takes, and the audit's row.

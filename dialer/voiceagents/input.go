@@ -86,7 +86,7 @@ func (in Input) apply(ctx context.Context, c *input.Form, guard input.Guard, to 
 			v = strings.ToLower(scheme) + "://" + rest
 		}
 		if strings.Contains(v, store.Mask) {
-			c.Fail("connect_url", "shows a mask where a credential is: give it whole")
+			c.Fail("connect_url", "has a mask in place of a credential: send the credential")
 		}
 		to.ConnectUrl = input.OrNil(v)
 	}

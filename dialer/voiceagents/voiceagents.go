@@ -251,7 +251,7 @@ func (v *Service) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in 
 		archived, c, before := row.Status == string(StatusArchived), input.Form{Edit: true}, row.WsUrl
 		in.apply(ctx, &c, nil, &row)
 		if len(row.AuthTokenSealed) > 0 && !in.AuthToken.Set && row.Transport != TransportSIP && !netguard.SameEnd(before, row.WsUrl) {
-			c.Fail("auth_token", "is required with another host, or without TLS: the one that there is isn't given to it; an empty one removes it")
+			c.Fail("auth_token", "is required when the host changes or TLS is dropped: the stored one isn't sent there; an empty one removes it")
 		}
 		if err := c.Err(); err != nil {
 			return row, err

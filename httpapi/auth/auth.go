@@ -267,7 +267,7 @@ func (a *Authenticator) sessionPrincipal(ctx context.Context, token string) (Pri
 	case row.Suspended:
 		return Principal{}, errSuspended()
 	case user.SessionEpoch != claims.epoch:
-		return Principal{}, refused(CodeInvalid, "The session has ended: its user signed out, or the password, the address or the role is another.")
+		return Principal{}, refused(CodeInvalid, "The session has ended: its user signed out, or the user's password, e-mail address or role has changed.")
 	}
 	return Principal{
 		Kind: Session, TenantID: user.TenantID, ID: user.ID, Environment: campaigns.EnvironmentLive, Role: user.Role,

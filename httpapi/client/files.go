@@ -98,7 +98,7 @@ func (s *Recordings) OpenSignedRecording(ctx context.Context, signed string, to 
 	at, err := url.Parse(signed)
 	switch {
 	case err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "":
-		return how.Offset, errors.New("openSignedRecording: that is no URL of a recording")
+		return how.Offset, errors.New("openSignedRecording: that is not the URL of a recording")
 	case at.Scheme == "http" && !s.client.cfg.Insecure && !isHere(at.Hostname()):
 		return how.Offset, errors.New("openSignedRecording: the URL is not encrypted: it must begin with https://")
 	}

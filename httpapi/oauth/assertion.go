@@ -218,7 +218,7 @@ func (g *assertionGrant) clients(ctx context.Context, r fosite.AccessRequester, 
 
 // user is whom the client acts for.
 func (g *assertionGrant) user(ctx context.Context, c *client, claims assertion) (db.User, error) {
-	unknown := refusedAssertion("The assertion is refused: sub is no user of tenant_id who may sign in, or who let the client act.")
+	unknown := refusedAssertion("The assertion is refused: sub is not a user of tenant_id who may sign in, or the user has not allowed the client to act.")
 	id, err := uuid.Parse(claims.Subject)
 	if err != nil {
 		return db.User{}, unknown
@@ -261,7 +261,7 @@ func (g *assertionGrant) scopes(ctx context.Context, c *client, user db.User, as
 	}
 	may = slices.DeleteFunc(may, func(s string) bool { return s == scopeOffline })
 	if len(may) == 0 {
-		return nil, fosite.ErrInvalidScope.WithHint("Nothing is left of the scopes for this user.")
+		return nil, fosite.ErrInvalidScope.WithHint("None of the scopes may be given for this user.")
 	}
 	return may, nil
 }

@@ -163,7 +163,7 @@ func (a *authorization) parseOpenID(ctx context.Context) error {
 	a.prompt = strings.Fields(a.query.Get("prompt"))
 	for _, word := range a.prompt {
 		if !slices.Contains(a.p.config.AllowedPromptValues, word) {
-			return fosite.ErrInvalidRequest.WithHint("prompt must be of none, login, consent and select_account.")
+			return fosite.ErrInvalidRequest.WithHint("prompt must consist of none, login, consent and select_account.")
 		}
 	}
 	if slices.Contains(a.prompt, "none") && len(a.prompt) > 1 {

@@ -101,7 +101,7 @@ func credentials(r *http.Request, form url.Values) (id, secret string, err error
 			return "", "", fosite.ErrInvalidClient.WithHint("The client's id and secret must be form-encoded in the Authorization header.")
 		}
 		if body := form.Get("client_id"); body != "" && body != id {
-			return "", "", fosite.ErrInvalidRequest.WithHint("client_id in the body is not the client's that authenticates.")
+			return "", "", fosite.ErrInvalidRequest.WithHint("client_id in the body is not that of the authenticated client.")
 		}
 		return id, secret, nil
 	}

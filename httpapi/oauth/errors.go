@@ -71,7 +71,7 @@ func answer(err error) answerOf {
 	}
 	return answerOf{
 		status: http.StatusInternalServerError, code: "server_error", ours: true,
-		description: "Something went wrong here; quote the request id when you ask about it.",
+		description: "Something went wrong in the service; quote the request id when you ask about it.",
 	}
 }
 

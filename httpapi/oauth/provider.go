@@ -197,7 +197,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !known:
 		http.NotFound(w, r)
 	case !e.open && !peerOf(r.Context()).Secure:
-		p.writeError(w, r, fosite.ErrInvalidRequest.WithHint("This endpoint takes HTTPS alone."))
+		p.writeError(w, r, fosite.ErrInvalidRequest.WithHint("This endpoint accepts only HTTPS."))
 	case e.open:
 		e.serve(w, r)
 	case r.Method == http.MethodHead:
@@ -216,7 +216,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func repeated(form url.Values) error {
 	for name, values := range form {
 		if len(values) > 1 {
-			return fosite.ErrInvalidRequest.WithHintf("The parameter %q is there more than once.", name)
+			return fosite.ErrInvalidRequest.WithHintf("The parameter %q was sent more than once.", name)
 		}
 	}
 	return nil

@@ -84,7 +84,7 @@ func (f *Form) Text(field, s string, minimum, maximum int) bool {
 	n := utf8.RuneCountInString(s)
 	switch {
 	case strings.ContainsRune(s, 0):
-		f.Fail(field, "can't hold a zero character")
+		f.Fail(field, "can't contain NUL characters")
 	case n < minimum || n > maximum:
 		f.Fail(field, "must have %d to %d characters", minimum, maximum)
 	case minimum > 0 && strings.TrimSpace(s) == "":
@@ -147,7 +147,7 @@ func (f *Form) Address(ctx context.Context, guard Guard, field, raw string, sche
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
 	if err := guard(ctx, raw); err != nil {
-		f.Fail(field, "names an address that may not be reached")
+		f.Fail(field, "names an address to which connections are not allowed")
 		return false
 	}
 	return true

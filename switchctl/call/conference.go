@@ -372,7 +372,7 @@ func (cf *conference) callerCame(ctx context.Context) {
 func (cf *conference) leave(ctx context.Context, m controlCommand) error {
 	switch {
 	case !cf.up():
-		return cf.conflict(m.req.Event, "the call is no conference")
+		return cf.conflict(m.req.Event, "the call is not a conference")
 	case !cf.peopled():
 		return cf.conflict(m.req.Event, "nobody else is in the conference: hangup ends the call")
 	}

@@ -148,7 +148,7 @@ func (memberReply) Essential() bool { return true }
 func (g *guests) add(ctx context.Context, m controlCommand) error {
 	switch {
 	case !g.conference.up():
-		return g.conflict(m.req.Event, "the call is no conference")
+		return g.conflict(m.req.Event, "the call is not a conference")
 	case len(g.list) >= maxMembers:
 		return g.conflict(m.req.Event, "the conference has as many members as it may have")
 	case g.c.link.Generation() == 0:
@@ -414,7 +414,7 @@ func (g *guests) memberGone(ctx context.Context, m *member, change, source strin
 func (g *guests) remove(ctx context.Context, c controlCommand) error {
 	switch {
 	case !g.conference.up():
-		return g.conflict(c.req.Event, "the call is no conference")
+		return g.conflict(c.req.Event, "the call is not a conference")
 	case g.c.link.Generation() == 0:
 		return switchctl.ErrLinkDown
 	}

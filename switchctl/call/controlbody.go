@@ -230,7 +230,7 @@ func readDisposition(r *switchctl.ControlRequest, m members) error {
 	}
 	notes, given, ok := m.text("notes")
 	if !ok || utf8.RuneCountInString(notes) > maxNotes || strings.ContainsRune(notes, 0) {
-		return switchctl.MalformedControl("notes", "must be a string of at most 10,000 characters, none of them zero")
+		return switchctl.MalformedControl("notes", "must be a string of at most 10,000 characters, without NUL characters")
 	}
 	if r.Disposition = code; given {
 		r.Notes = &notes
@@ -245,7 +245,7 @@ func readLeadField(r *switchctl.ControlRequest, m members) error {
 	}
 	value, given := m["value"]
 	if !given || len(value) > maxLeadValue {
-		return switchctl.MalformedControl("value", "must be there, with at most 8,192 bytes; null takes the field away")
+		return switchctl.MalformedControl("value", "is required, with at most 8,192 bytes; null removes the field")
 	}
 	r.Field, r.Value = name, slices.Clone(value)
 	return nil

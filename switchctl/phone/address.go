@@ -116,7 +116,7 @@ func (r registration) endpoint(profile, extension string) (endpoint, route strin
 	uri, closed := strings.CutSuffix(r.Contact[open+1:], ">")
 	m := contactURI.FindStringSubmatch(uri)
 	if open < 0 || !closed || m == nil {
-		return bad("it is no SIP URI with a user and a host")
+		return bad("it is not a SIP URI with a user and a host")
 	}
 	user, host := m[1], m[2]
 	if user != extension && !letters.MatchString(user) {

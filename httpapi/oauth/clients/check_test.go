@@ -71,7 +71,7 @@ func TestRefusedClients(t *testing.T) {
 		{`{"name": ""` + rest + `}`, "name", "must have 1 to 200 characters"},
 		{`{"name": "  "` + rest + `}`, "name", "must not be blank"},
 		{`{"name": "` + strings.Repeat("ä", 201) + `"` + rest + `}`, "name", "must have 1 to 200 characters"},
-		{`{"name": "a\u0000b"` + rest + `}`, "name", "can't hold a zero character"},
+		{`{"name": "a\u0000b"` + rest + `}`, "name", "can't contain NUL characters"},
 		{`{"name": "a\nb"` + rest + `}`, "name", "must not have control characters"},
 		{`{"name": "a\u202eb"` + rest + `}`, "name", "must not have control characters"},
 		{`{"name": "x", "allowed_scopes": []}`, "allowed_scopes", "must have 1 to 100 elements"},
