@@ -107,6 +107,7 @@ const (
 	codeLockTimeout         = "55P03"
 	codeCanceled            = "57014"
 	codeReadOnly            = "25006" // a standby, or a server that was made read-only
+	codeTooManyConnections  = "53300"
 	codeUndefinedTable      = "42P01"
 	policyRoutine           = "ExecWithCheckOptions"
 	classConnection         = "08"

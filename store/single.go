@@ -104,7 +104,7 @@ func (q *singles) acquire(ctx context.Context) (scoped, error) {
 	if q.read {
 		pool = q.store.readers
 	}
-	conn, err := pool.Acquire(ctx)
+	conn, err := acquire(ctx, pool)
 	if err != nil {
 		return scoped{}, fmt.Errorf("acquire a database connection: %w", lostUnless(ctx, err))
 	}
@@ -170,7 +170,7 @@ func (q *singles) send(ctx context.Context, sql string, args []any) (*sent, erro
 	sql = inMonths(sql, args)
 	for losses := 1; ; losses++ {
 		out, err := q.try(ctx, sql, args)
-		if err == nil || !q.read || !errors.Is(err, ErrUnavailable) || losses >= maxLosses || ctx.Err() != nil {
+		if !connectionLost(err) || !q.read || losses >= maxLosses || ctx.Err() != nil {
 			return out, err
 		}
 		// The pool may hold more connections to the same lost server.

@@ -34,7 +34,7 @@ func (s *Store) ReadTogether(ctx context.Context, tenantID uuid.UUID, reads ...f
 func (q *singles) together(ctx context.Context, reads []func(*db.Queries) error) error {
 	for losses := 1; ; losses++ {
 		err := q.readAll(ctx, reads)
-		if !errors.Is(err, ErrUnavailable) || losses >= maxLosses || ctx.Err() != nil {
+		if !connectionLost(err) || losses >= maxLosses || ctx.Err() != nil {
 			return err
 		}
 		// The pool may hold more connections to the same lost server.

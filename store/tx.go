@@ -118,7 +118,7 @@ func (s *Store) run(ctx context.Context, in txScope, fn func(*Tx) error) error {
 			if ended := retry.Pause(ctx, retry.Jitter(conflictWait<<conflicts)); ended != nil {
 				return fmt.Errorf("%w: %w", ended, err)
 			}
-		case errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrCommitUnknown):
+		case connectionLost(err) && !errors.Is(err, ErrCommitUnknown):
 			if losses++; losses >= maxLosses || ctx.Err() != nil {
 				return err
 			}
@@ -141,7 +141,7 @@ func warnOfDeadlock(ctx context.Context, log *slog.Logger, err error) {
 const DeadlockMessage = "database found a deadlock, repeating the transaction"
 
 func (s *Store) once(ctx context.Context, in txScope, fn func(*Tx) error) error {
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return fmt.Errorf("acquire a database connection: %w", lostUnless(ctx, err))
 	}
@@ -263,7 +263,7 @@ func (r translatingRow) Scan(dest ...any) error { return translate(r.row.Scan(de
 // alone runs f while it holds an advisory lock, on a connection of its own. Where another process has the lock f doesn't run, which it
 // tells by false.
 func (s *Store) alone(ctx context.Context, lock int64, f func() error) (ran bool, err error) {
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return false, lostUnless(ctx, err)
 	}

@@ -25,6 +25,8 @@ type Proxy struct {
 
 	addr, target string
 	trips        atomic.Int64
+	full         atomic.Bool            // no more connections
+	refused      atomic.Int64           // since
 	cut          atomic.Bool            // CutAtNextWrite is asked for
 	lose         atomic.Pointer[string] // the next such statement is carried out, and its answer dropped with the connection
 	mute         atomic.Bool            // what the server says is dropped
@@ -120,6 +122,22 @@ func (p *Proxy) RoundTrips(do func()) int {
 	return int(p.trips.Load() - before)
 }
 
+// Full has further connections refused, as by a server that has max_connections of them. It counts those that were.
+func (p *Proxy) Full() (refused func() int) {
+	p.full.Store(true)
+	return func() int { return int(p.refused.Load()) }
+}
+
+// refuse answers a client's first message with too_many_connections.
+func (p *Proxy) refuse(client net.Conn) {
+	defer func() { _ = client.Close() }()
+	p.refused.Add(1)
+	_, _ = client.Read(make([]byte, 1<<10))
+	const fields = "SFATAL\x00VFATAL\x00C53300\x00Msorry, too many clients already\x00\x00"
+	answer := binary.BigEndian.AppendUint32([]byte{'E'}, uint32(4+len(fields)))
+	_, _ = client.Write(append(answer, fields...))
+}
+
 // Settle returns when nobody has waited for the server for a while.
 func (p *Proxy) Settle(tb testing.TB) {
 	tb.Helper()
@@ -148,6 +166,10 @@ func (p *Proxy) accept(l net.Listener) {
 		client, err := l.Accept()
 		if err != nil {
 			return
+		}
+		if p.full.Load() {
+			p.running.Go(func() { p.refuse(client) })
+			continue
 		}
 		server, err := (&net.Dialer{}).DialContext(context.Background(), "tcp4", p.target)
 		if err != nil {
