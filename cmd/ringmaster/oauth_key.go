@@ -38,7 +38,7 @@ func (cmd oauthKeyListCmd) Run(ctx context.Context, e env) error {
 
 type oauthKeyRotateCmd struct {
 	adminFlags
-	Now bool `help:"For a key that has leaked: the next signs at once, and every token that earlier ones signed ends. Clients that keep the published keys refuse new ID tokens for up to 10 minutes."`
+	Now bool `help:"For a key that has leaked: the next signs at once, and every token that earlier keys signed ends. Clients that cache the published keys refuse new ID tokens for up to 10 minutes."`
 }
 
 // Run rotates.

@@ -129,7 +129,7 @@ const (
 type secretRenewCmd struct {
 	configFlag
 	What string `arg:"" help:"sessions, recording-urls, callback-tokens, sip-accounts or switch-directory." enum:"sessions,recording-urls,callback-tokens,sip-accounts,switch-directory"`
-	End  bool   `help:"End what the earlier keys signed, within seconds; otherwise it stays good for its lifetime. SIP passwords always end."`
+	End  bool   `help:"End what the earlier keys signed, within seconds; otherwise it stays valid for its lifetime. SIP passwords always end."`
 }
 
 // Run renews a key that signs.

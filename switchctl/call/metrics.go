@@ -81,7 +81,7 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 			"Calls, and legs of agents' phones, found again after a restart or a lost link, by what became of them.", "how"),
 		nodesLost: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "ringmaster", Name: "hosts_lost",
-			Help: "Other hosts whose controllers have given no sign of life for node_grace, and have not started again since; 3 days at most.",
+			Help: "Other hosts whose controllers have sent no heartbeat for node_grace, and have not started again since; 3 days at most.",
 		}),
 		lostCalls: counter("lost_host_calls_closed_total", "Calls of lost hosts that this controller has closed."),
 		phones:    phone.NewMetrics(), agentMetrics: newAgentMetrics(),
