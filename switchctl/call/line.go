@@ -351,31 +351,32 @@ func (l *callerLine) channelVanished(ctx context.Context, m channelGone) (state,
 	return l.ending.beginClose(ctx, ledger.LostRecord(cause, l.livedUntil(m.switchSeen), l.call.AnswerTime)), nil
 }
 
-// stillBridged: a call that was found again is bridged with its second leg. Its handler has dialed that, before any voice agent or behind one that was never
-// reached, or its voice agent has, whose session is over then.
+// stillBridged: a call is bridged with its second leg, and the switch's word of that was missed, or the call was found again. Its handler has dialed that leg
+// then, before any voice agent or behind one that was never reached, or its voice agent has, whose session is over.
 func (l *callerLine) stillBridged(ctx context.Context, m channelFound) {
 	t, s := l.transfers.now, l.voice.ai
-	if !l.recovered || !t.pending() || t.channel == "" || t.channel != m.other {
+	if !t.pending() || t.channel == "" || t.channel != m.other {
 		return
 	}
+	at := m.bridgedAt
+	if at.IsZero() {
+		at = l.c.clock.Now().Add(-l.ahead())
+	}
 	switch {
+	case t.bridging():
+		l.transfers.comesAbout(ctx, at)
+	case !l.recovered:
 	case s == nil || s.neverReached():
 		t.phase, t.handler = transferBridged, true
 		l.handling.handled = false // the flow goes on from where it was
 	case s.live():
-		t.phase = transferBridged
 		kind, destination, _ := strings.Cut(m.transfer, ":")
 		t.facts.DestinationType = kind
 		if plain, err := url.QueryUnescape(destination); err == nil {
 			t.facts.Destination = plain
 		}
-		ours := l.c.clock.Now()
-		if !m.bridgedAt.IsZero() {
-			ours = m.bridgedAt.Add(l.ahead())
-		}
-		l.machine.personConnected(ctx)
-		l.transfers.stands(ctx, ours)
-		if answered := l.answerAt; answered != nil {
+		l.transfers.comesAbout(ctx, at)
+		if answered, ours := l.answerAt, at.Add(l.ahead()); answered != nil {
 			l.beside(func() { l.ending.finishLeft(ctx, *answered, ours) })
 		}
 	}

@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/url"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/hostlink"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -319,6 +321,7 @@ func (x *transfers) transferReply(ctx context.Context, m jobDone) (state, error)
 			t.refusal = refusalCause(m.body)
 		}
 		x.arm(timerTransfer, refusedGrace) // the leg's own end tells more
+	case m.job == jobTransferBridge && errors.Is(m.err, hostlink.ErrLost): // the event tells, or a look once there is a link again
 	case m.job == jobTransferBridge && t.phase == transferBridging:
 		x.log.WarnContext(ctx, "bridging the transfer failed", "reply", reason)
 		x.unbridge(ctx, ledger.CauseTemporaryFailure)
@@ -337,6 +340,8 @@ func (x *transfers) transferDue(ctx context.Context) (state, error) {
 		return x.transferAllowed(ctx, transferAdmitted{transfer: t, err: errUndecided})
 	case t.phase == transferAnswered:
 		x.connectTransfer(ctx)
+	case t.phase == transferBridging && x.c.link.Generation() == 0:
+		x.arm(timerTransfer, bridgeTimeout) // a look tells, once there is a link again
 	case t.phase == transferBridging:
 		x.log.WarnContext(ctx, "transfer was not confirmed by the switch")
 		x.unbridge(ctx, ledger.CauseTemporaryFailure)
@@ -377,19 +382,24 @@ func (x *transfers) bridged(ctx context.Context, ev *esl.Event) (state, error) {
 	if (one != x.channel || two != t.channel) && (one != t.channel || two != x.channel) {
 		return x.state, nil // caller and voice agent
 	}
+	x.comesAbout(ctx, fs.EventTime(ev))
+	return x.state, nil
+}
+
+// comesAbout: caller and destination hear each other since at, by the switch's clock.
+func (x *transfers) comesAbout(ctx context.Context, at time.Time) {
+	t := x.now
 	t.phase = transferBridged
 	x.bypass.forget()
 	x.disarm(timerTransfer)
 	x.disarm(timerLeg)
 	x.machine.personConnected(ctx)
-	at := fs.EventTime(ev)
 	ours := at.Add(x.ahead()) // recordings and sessions go by our clock
 	if t.handler {
 		x.handlerBridged(ctx, at, ours)
-		return x.state, nil
+		return
 	}
 	x.stands(ctx, ours)
-	return x.state, nil
 }
 
 // stands ends the session of a voice agent whose transfer has come about, at a time of our clock.
