@@ -98,8 +98,8 @@ func TestMachineFreesTheAgent(t *testing.T) {
 				_, err := p.agents.SetStatus(t.Context(), p.tenant, ann, acd.StatusInput{Status: "paused"})
 				require.NoError(t, err)
 			}
-			storetest.Exec(t, p.st, p.tenant, `UPDATE calls SET status = 'answered', answer_time = now(), amd_class = 'machine',
-				amd_confidence = 1, amd_after_ms = 1 WHERE id = $1`, call.ID)
+			storetest.Exec(t, p.st, p.tenant, `UPDATE calls SET status = 'answered', answer_time = $2, amd_class = 'machine',
+				amd_confidence = 1, amd_after_ms = 1 WHERE id = $1`, call.ID, p.clock.Now())
 			ctx, stop := context.WithCancelCause(t.Context())
 			defer stop(nil)
 			leg := &greetedLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, machineAt: at, stop: stop}

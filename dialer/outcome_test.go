@@ -149,6 +149,58 @@ func TestLeadWhoseMachineAnswered(t *testing.T) {
 	}
 }
 
+// TestLeadWhomAFlowLeadsToAPerson: whoever has been bridged with a number or a SIP URI has been talked to, whatever detection says, and whoever they have
+// waited for before. What they were told as of all is no person.
+func TestLeadWhomAFlowLeadsToAPerson(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	storetest.Exec(t, b.st, b.tenant, `UPDATE campaigns SET retry = '{"machine":5,"failed":5}', max_attempts = 2`)
+	for i, c := range []struct {
+		name    string
+		machine bool // surely, after 2 s
+		queued  bool // for 2 s, and nobody came
+		told    time.Duration
+		served  time.Duration
+		lead    leads.Status
+	}{
+		{"machine", true, false, -1, -1, leads.StatusRetry},
+		{"machine, an announcement", true, false, 0, -1, leads.StatusRetry},
+		{"machine, a person", true, false, -1, 5 * time.Second, leads.StatusCompleted},
+		{"machine, an announcement, a person", true, false, 0, 5 * time.Second, leads.StatusCompleted},
+		{"queue", false, true, -1, -1, leads.StatusRetry},
+		{"queue, an announcement", false, true, 0, -1, leads.StatusRetry},
+		{"queue, a person", false, true, 0, 5 * time.Second, leads.StatusCompleted},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			lead := b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i))
+			call := b.dial(t, campaign, lead)
+			answered := b.clock.Now() // when it is closed, too
+			storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET voice_agent_id = NULL WHERE id = $1", call.ID)
+			if c.machine {
+				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET amd_class = 'machine', amd_confidence = 1, amd_after_ms = 2000 WHERE id = $1", call.ID)
+			}
+			if c.queued {
+				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET queued_at = $2 WHERE id = $1", call.ID, answered)
+			}
+			require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+				if c.told >= 0 {
+					if err := tx.Q.CallAnnounced(t.Context(), answered.Add(c.told), b.tenant, call.ID); err != nil {
+						return err
+					}
+				}
+				if c.served >= 0 {
+					return tx.Q.CallServed(t.Context(), answered.Add(c.served), b.tenant, call.ID)
+				}
+				return nil
+			}))
+			b.end(t, call, "completed", "NORMAL_CLEARING")
+			require.Equal(t, string(c.lead), b.lead(t, lead.ID).Status)
+		})
+	}
+}
+
 // TestLeadWhoseMachineIsConnected: where machines are connected as persons are, an agent has had whoever it was, from the first moment on; a voice agent
 // that talked to a mailbox has talked to nobody.
 func TestLeadWhoseMachineIsConnected(t *testing.T) {

@@ -100,12 +100,16 @@ func (h *Service) disclose(ctx context.Context, leg switchctl.Leg, plan answerPl
 	return true
 }
 
-// noteAnnounced notes that a callee begins to hear the announcement.
+// noteAnnounced notes that a callee hears what all are told. It is as of the answer: what is later was a person (see ledToSomebody).
 func (h *Service) noteAnnounced(ctx context.Context, call db.Call) {
+	at := h.Now()
+	if call.AnswerTime != nil {
+		at = *call.AnswerTime
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
 	err := h.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		return tx.Q.CallAnnounced(ctx, h.Now(), call.TenantID, call.ID)
+		return tx.Q.CallAnnounced(ctx, at, call.TenantID, call.ID)
 	})
 	if err != nil {
 		h.Log.WarnContext(ctx, "writing the start of the announcement failed", "call_id", call.ID, "error", err)

@@ -707,6 +707,16 @@ func (q *Queries) CallOffered(ctx context.Context, arg CallOfferedParams) (int64
 	return result.RowsAffected(), nil
 }
 
+const callServed = `-- name: CallServed :exec
+UPDATE calls SET announced_at = greatest(announced_at, $1::timestamptz) WHERE tenant_id = $2 AND id = $3
+`
+
+// CallServed notes that a callee is bridged with somebody who is neither agent nor voice agent, later than any announcement.
+func (q *Queries) CallServed(ctx context.Context, at time.Time, tenantID uuid.UUID, iD uuid.UUID) error {
+	_, err := q.db.Exec(ctx, callServed, at, tenantID, iD)
+	return err
+}
+
 const callUnserved = `-- name: CallUnserved :exec
 UPDATE calls SET abandoned = true,
   answered_by_amd = CASE WHEN amd_confidence < 0.95 AND amd_machine IS NULL AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END

@@ -135,6 +135,10 @@ WHERE tenant_id = @tenant_id AND id = @id AND agent_connect_time IS NULL;
 -- name: CallAnnounced :exec
 UPDATE calls SET announced_at = coalesce(announced_at, @at::timestamptz) WHERE tenant_id = @tenant_id AND id = @id;
 
+-- CallServed notes that a callee is bridged with somebody who is neither agent nor voice agent, later than any announcement.
+-- name: CallServed :exec
+UPDATE calls SET announced_at = greatest(announced_at, @at::timestamptz) WHERE tenant_id = @tenant_id AND id = @id;
+
 -- AgentCallStats counts an agent's calls since a moment; the smallest call id of a somewhat earlier moment keeps that to a few
 -- partitions. Talk times are whole seconds from answer to end, as a call shows them.
 -- name: AgentCallStats :one

@@ -45,14 +45,15 @@ func testAgent() db.VoiceAgent {
 
 // bench is a controller between fakes. It is made inside a synctest bubble, so that its clock is the bubble's.
 type bench struct {
-	t       testing.TB
-	c       *Controller
-	trace   *trace
-	link    *fakeLink
-	media   *fakeMedia
-	ledger  *memLedger
-	gate    *fakeGate
-	handler *fakeHandler
+	campaign *uuid.UUID // of the next call; nil for none
+	t        testing.TB
+	c        *Controller
+	trace    *trace
+	link     *fakeLink
+	media    *fakeMedia
+	ledger   *memLedger
+	gate     *fakeGate
+	handler  *fakeHandler
 
 	tenant uuid.UUID
 	call   db.Call
@@ -140,7 +141,7 @@ func (b *bench) dial() error {
 	require.NoError(b.t, err)
 	agent := b.handler.agent.ID
 	call, err := originate(b.t.Context(), b.c, admission.Request{
-		TenantID: b.tenant, To: to, Purpose: admission.PurposeSingle, VoiceAgentID: &agent, Environment: "live",
+		TenantID: b.tenant, To: to, Purpose: admission.PurposeSingle, VoiceAgentID: &agent, Environment: "live", CampaignID: b.campaign,
 	})
 	if err == nil {
 		b.call = call

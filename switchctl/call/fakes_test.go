@@ -440,7 +440,7 @@ func (g *fakeGate) Admit(ctx context.Context, req admission.Request) (*admission
 	adm.Call = db.Call{
 		TenantID: req.TenantID, ID: id, FsUuid: id.String(), Node: "node-1", Direction: ledger.DirectionOutbound,
 		Environment: cmp.Or(g.env, "live"), Status: ledger.StatusDialing, FromNumber: store.NewNumber("+918000000001"),
-		ToNumber: store.NewNumber(cmp.Or(g.callee, req.To.E164())), DialTime: &now, CreatedAt: now, VoiceAgentID: req.VoiceAgentID,
+		ToNumber: store.NewNumber(cmp.Or(g.callee, req.To.E164())), DialTime: &now, CreatedAt: now, VoiceAgentID: req.VoiceAgentID, CampaignID: req.CampaignID,
 	}
 	adm.Call.Amd = g.amd != nil && g.amd()
 	adm.Call.TrunkID = g.trunk

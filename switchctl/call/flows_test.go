@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media"
@@ -141,6 +142,8 @@ func (b *bench) input(f []string) {
 		n, err := strconv.Atoi(f[1])
 		require.NoError(b.t, err)
 		b.ledger.setFull(n)
+	case "campaign": // has the next call dialed
+		b.campaign = new(uuid.New())
 	case "environment":
 		b.gate.environment(f[1])
 	case "stall": // nobody decides any more

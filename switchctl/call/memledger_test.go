@@ -221,7 +221,9 @@ func (l *memLedger) AgentConnected(_ context.Context, call db.Call, at time.Time
 	})
 }
 
-func (l *memLedger) Served(context.Context, db.Call, time.Time) error { return nil }
+func (l *memLedger) Served(_ context.Context, call db.Call, at time.Time) error {
+	return l.do(func() error { l.trace.add("ledger served %s after the answer", at.Sub(*call.AnswerTime)); return nil })
+}
 
 func (l *memLedger) BypassFailed(_ context.Context, _, _ uuid.UUID, _ time.Time, reason string) error {
 	return l.do(func() error { l.trace.add("ledger bypass failed: %s", reason); return nil })

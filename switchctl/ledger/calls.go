@@ -118,9 +118,9 @@ func (l *Ledger) AgentConnected(ctx context.Context, call db.Call, at time.Time)
 	})
 }
 
-// Served commits that a campaign's callee has met somebody who is neither agent nor voice agent.
+// Served commits that a campaign's callee has met somebody who is neither agent nor voice agent, or is still with them.
 func (l *Ledger) Served(ctx context.Context, call db.Call, at time.Time) error {
-	return l.put(ctx, call.TenantID, func(q *db.Queries) error { return q.CallAnnounced(ctx, at, call.TenantID, call.ID) })
+	return l.put(ctx, call.TenantID, func(q *db.Queries) error { return q.CallServed(ctx, at, call.TenantID, call.ID) })
 }
 
 // put commits what one statement writes, in one round trip.
