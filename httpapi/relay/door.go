@@ -15,6 +15,8 @@ import (
 	"math/big"
 	"sync"
 	"time"
+
+	"github.com/ringmaster/ringmaster/media/netguard"
 )
 
 const (
@@ -25,8 +27,6 @@ const (
 	knownFor     = 5 * time.Second
 	strangerFor  = 2 * time.Second
 	maxStrangers = 1024
-	// refusedEvery is how often refusals are logged at most.
-	refusedEvery = time.Minute
 )
 
 // errStranger ends the connection of somebody who is no controller of the database's.
@@ -66,7 +66,7 @@ func (r *Relay) Door(ctx context.Context) *tls.Config {
 			err := r.admit(ctx, cs)
 			if err != nil {
 				r.metrics.strangers.Inc()
-				if n := r.callers.refused(r.now()); n > 0 {
+				if n := r.callers.refused.Count(r.now()); n > 0 {
 					r.log.WarnContext(ctx, "connection to hosts.listen refused", "error", err, "refused", n)
 				}
 			}
@@ -112,12 +112,11 @@ func (r *Relay) look(ctx context.Context, key [sha256.Size]byte) (known bool, er
 
 // callers remembers who has knocked. It is safe for concurrent use.
 type callers struct {
-	looks chan struct{} // has an element for each look at the database
+	looks   chan struct{} // has an element for each look at the database
+	refused netguard.Refusals
 
 	mu               sync.Mutex                      // guards what follows
 	known, strangers map[[sha256.Size]byte]time.Time // until when that is remembered
-	loggedAt         time.Time                       // of the refusal that was logged last
-	unlogged         int                             // refusals since
 }
 
 func newCallers() *callers {
@@ -145,17 +144,4 @@ func (c *callers) remember(key [sha256.Size]byte, known bool, now time.Time) {
 		clear(c.strangers)
 	}
 	c.strangers[key] = now.Add(strangerFor)
-}
-
-// refused counts a refusal, and gives how many there are to log; 0 when it isn't time for that.
-func (c *callers) refused(now time.Time) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.unlogged++
-	if !c.loggedAt.IsZero() && now.Sub(c.loggedAt) < refusedEvery {
-		return 0
-	}
-	n := c.unlogged
-	c.loggedAt, c.unlogged = now, 0
-	return n
 }

@@ -81,11 +81,7 @@ type Endpoint struct {
 	mu   sync.Mutex
 	legs map[dialogKey]*Leg
 
-	strangers struct { // whose attempts were refused
-		mu     sync.Mutex
-		noted  time.Time // when one was
-		unsaid int       // how many there were since
-	}
+	strangers netguard.Refusals
 }
 
 // dialogKey names a dialog on our side (RFC 3261 section 12).
@@ -208,22 +204,11 @@ func (e *Endpoint) guard(h sipgo.RequestHandler) sipgo.RequestHandler {
 	}
 }
 
-// strangersEvery is how often a stranger's attempt is noted at most: how many there are is theirs to decide.
-const strangersEvery = 10 * time.Second
-
 // refused notes a stranger's attempt.
 func (e *Endpoint) refused(peer string) {
-	s, now := &e.strangers, time.Now()
-	s.mu.Lock()
-	if !s.noted.IsZero() && now.Sub(s.noted) < strangersEvery {
-		s.unsaid++
-		s.mu.Unlock()
-		return
+	if n := e.strangers.Count(time.Now()); n > 0 {
+		e.log.Warn("SIP refused: peer is outside the switch's networks (media.sip_allow)", "peer", peer, "refused", n)
 	}
-	unsaid := s.unsaid
-	s.noted, s.unsaid = now, 0
-	s.mu.Unlock()
-	e.log.Warn("SIP refused: peer is outside the switch's networks (media.sip_allow)", "peer", peer, "others_meanwhile", unsaid)
 }
 
 // complete tells whether a request has the headers that no request may lack (RFC 3261 section 8.1.1).

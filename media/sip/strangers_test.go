@@ -7,9 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -50,21 +48,4 @@ func TestStrangersLeaveNothing(t *testing.T) {
 	_, err = tcp.Read(buf)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is closed")
-}
-
-// TestStrangersAreNotedNowAndThen: how many attempts there are is a stranger's to decide, how many lines of log is not.
-func TestStrangersAreNotedNowAndThen(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var out strings.Builder
-		e := &Endpoint{log: slog.New(slog.NewTextHandler(&out, nil))}
-		for range 1000 {
-			e.refused("192.0.2.1:5060")
-		}
-		require.Equal(t, 1, strings.Count(out.String(), "\n"))
-		time.Sleep(strangersEvery) //nolint:forbidigo // of the test's own clock
-		e.refused("192.0.2.1:5060")
-		require.Equal(t, 2, strings.Count(out.String(), "\n"))
-		require.Contains(t, out.String(), "others_meanwhile=999")
-	})
 }

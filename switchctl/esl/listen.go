@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/ringmaster/ringmaster/media/netguard"
 )
 
 // Listener takes the connections that the dialplan's socket application opens.
@@ -17,6 +19,8 @@ type Listener struct {
 	closed chan struct{}
 	once   sync.Once
 	err    error // of the one close
+
+	refused netguard.Refusals
 }
 
 // Listen opens a port for outbound sockets. The port takes connections at once; Serve answers them. It closes those whose peer,
@@ -60,8 +64,10 @@ func (l *Listener) Serve(ctx context.Context, o Options, handle func(context.Con
 		if err == nil {
 			backoff = 0
 			if peer := nc.RemoteAddr().String(); l.allow != nil && !l.allow(peer) {
-				o.Logger.Warn("outbound event socket refused: peer is outside the switch's networks (switch.socket_allow)", "peer", peer)
 				_ = nc.Close() // a stranger's
+				if n := l.refused.Count(time.Now()); n > 0 {
+					o.Logger.Warn("outbound event socket refused: peer is outside the switch's networks (switch.socket_allow)", "peer", peer, "refused", n)
+				}
 				continue
 			}
 			conns.Go(func() { serveConn(ctx, nc, order, o, handle) })
