@@ -57,7 +57,7 @@ func TestLoginGivesAccountAndState(t *testing.T) {
 // A password counts from the login that gave it: the switch is told before the phone can be.
 func TestSwitchForgetsAccountsAtLoginAndLogout(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := setup(t, func(c *Config) { c.Every = time.Hour }) // a look right behind the logout would tell the switch again
 	run(t, b.svc, b.sw)
 	id := b.agent(t)
 	in, err := b.svc.Login(t.Context(), b.tenant, id, LoginInput{})

@@ -145,7 +145,7 @@ func TestGivesUpWhatEndsTheController(t *testing.T) {
 	require.NoError(t, jobs.Start(context.WithoutCancel(t.Context()))) // River's rescuer tells of the third
 	t.Cleanup(func() { require.NoError(t, jobs.Stop(context.WithoutCancel(t.Context()))) })
 	b.await(t, b.call, StatusFailed)
-	require.True(t, b.log.has(slog.LevelError, "processing a recording failed for good"))
+	require.Eventually(t, func() bool { return b.log.has(slog.LevelError, "processing a recording failed for good") }, 30*time.Second, 10*time.Millisecond)
 	require.FileExists(t, path)
 	require.Contains(t, *b.row(t).Error, ErrLost.Error())
 	require.Equal(t, 3, lostAttempts([]rivertype.AttemptError{lost, {Error: "else"}, lost, lost, lost}))
