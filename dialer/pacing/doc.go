@@ -2,7 +2,7 @@
 // production and in the simulation of package sim. It is told when calls are answered or end, how long conversations and
 // after-call work took, and at each plan (every second, and at every change) what the campaign's state is.
 //
-// Progressive: one call per ready agent, less those that ring or wait. Everybody who answers gets an agent, unless an agent logs off.
+// Progressive: one call per ready agent, less those that ring or wait. Everybody who answers gets an agent, unless one pauses, logs out or loses the phone meanwhile.
 //
 // Predictive, per plan:
 //
