@@ -149,28 +149,35 @@ func TestLeadWhoseMachineAnswered(t *testing.T) {
 	}
 }
 
-// TestLeadWhomAFlowLeadsToAPerson: whoever has been bridged with a number or a SIP URI has been talked to, whatever detection says, and whoever they have
-// waited for before. What they were told as of all is no person.
+// TestLeadWhomAFlowLeadsToAPerson: whoever has been bridged with a number or a SIP URI has been talked to, whatever detection says, before or after that,
+// whoever they wait for before or after that, and whatever their switch's clock says. What they were told as of all is no person.
 func TestLeadWhomAFlowLeadsToAPerson(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
 	storetest.Exec(t, b.st, b.tenant, `UPDATE campaigns SET retry = '{"machine":5,"failed":5}', max_attempts = 2`)
+	const never = -time.Hour
 	for i, c := range []struct {
 		name    string
+		cause   string
 		machine bool // surely, after 2 s
-		queued  bool // for 2 s, and nobody came
+		queued  bool // after 2 s, and nobody comes
 		told    time.Duration
 		served  time.Duration
 		lead    leads.Status
 	}{
-		{"machine", true, false, -1, -1, leads.StatusRetry},
-		{"machine, an announcement", true, false, 0, -1, leads.StatusRetry},
-		{"machine, a person", true, false, -1, 5 * time.Second, leads.StatusCompleted},
-		{"machine, an announcement, a person", true, false, 0, 5 * time.Second, leads.StatusCompleted},
-		{"queue", false, true, -1, -1, leads.StatusRetry},
-		{"queue, an announcement", false, true, 0, -1, leads.StatusRetry},
-		{"queue, a person", false, true, 0, 5 * time.Second, leads.StatusCompleted},
+		{"machine", "NORMAL_CLEARING", true, false, never, never, leads.StatusRetry},
+		{"machine, an announcement", "NORMAL_CLEARING", true, false, 5 * time.Second, never, leads.StatusRetry},
+		{"machine, a person", "NORMAL_CLEARING", true, false, never, 5 * time.Second, leads.StatusCompleted},
+		{"machine, a person before", "NORMAL_CLEARING", true, false, never, time.Second, leads.StatusCompleted},
+		{"machine, an announcement, a person", "NORMAL_CLEARING", true, false, 0, 5 * time.Second, leads.StatusCompleted},
+		{"queue", "NORMAL_CLEARING", false, true, never, never, leads.StatusRetry},
+		{"queue, an announcement", "NORMAL_CLEARING", false, true, 5 * time.Second, never, leads.StatusRetry},
+		{"queue, a person", "NORMAL_CLEARING", false, true, 0, 5 * time.Second, leads.StatusCompleted},
+		{"a person, queue", "NORMAL_CLEARING", false, true, never, time.Second, leads.StatusCompleted},
+		{"a person, queue, by a clock that is behind", "NORMAL_CLEARING", false, true, never, -time.Minute, leads.StatusCompleted},
+		{"failure", "SERVICE_UNAVAILABLE", false, false, never, never, leads.StatusRetry},
+		{"a person, failure", "SERVICE_UNAVAILABLE", false, false, never, time.Second, leads.StatusCompleted},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -182,20 +189,20 @@ func TestLeadWhomAFlowLeadsToAPerson(t *testing.T) {
 				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET amd_class = 'machine', amd_confidence = 1, amd_after_ms = 2000 WHERE id = $1", call.ID)
 			}
 			if c.queued {
-				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET queued_at = $2 WHERE id = $1", call.ID, answered)
+				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET queued_at = $2 WHERE id = $1", call.ID, answered.Add(2*time.Second))
 			}
 			require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
-				if c.told >= 0 {
+				if c.told != never {
 					if err := tx.Q.CallAnnounced(t.Context(), answered.Add(c.told), b.tenant, call.ID); err != nil {
 						return err
 					}
 				}
-				if c.served >= 0 {
+				if c.served != never {
 					return tx.Q.CallServed(t.Context(), answered.Add(c.served), b.tenant, call.ID)
 				}
 				return nil
 			}))
-			b.end(t, call, "completed", "NORMAL_CLEARING")
+			b.end(t, call, "completed", c.cause)
 			require.Equal(t, string(c.lead), b.lead(t, lead.ID).Status)
 		})
 	}

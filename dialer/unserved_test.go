@@ -39,6 +39,7 @@ func TestNobodyServedTheCallee(t *testing.T) {
 		{"left during the announcement", 8 * time.Second, "NORMAL_CLEARING", "announced_at = answer_time", false, false, leads.StatusCompleted},
 		{"lost during the announcement", 8 * time.Second, ledger.CauseHostLost, "announced_at = answer_time", false, true, leads.StatusRetry},
 		{"served by a flow", 8 * time.Second, "NORMAL_CLEARING", "", true, false, leads.StatusCompleted},
+		{"lost with a person", 8 * time.Second, ledger.CauseHostLost, "served_at = answer_time", false, false, leads.StatusCompleted},
 		{"talked", 8 * time.Second, ledger.CauseHostLost, "agent_connect_time = answer_time", false, false, leads.StatusCompleted},
 		{"a machine", 8 * time.Second, "NORMAL_CLEARING", "amd = true, amd_class = 'machine', amd_confidence = 0.99, answered_by_amd = 'machine'", false, false, leads.StatusRetry},
 	} {

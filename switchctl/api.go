@@ -132,8 +132,8 @@ type Leg interface {
 	// DetectMachine listens to an answered leg that has no AI session, which detects by itself, and decides what call.answered
 	// says. It returns when the switch has forked the audio; the verdict goes on the call's record.
 	DetectMachine(ctx context.Context) error
-	// OnMachine says what becomes of the call when detection is sure that a machine has answered, and no agent has had the callee for
-	// more than a moment ([MachineTaken]); without it, nothing does. Then whoever has the caller is freed, the handler's context ends
+	// OnMachine says what becomes of the call when detection is sure that a machine has answered, no agent has had the callee for
+	// more than a moment, and no other person at all ([MachineTaken]); without it, nothing does. Then whoever has the caller is freed, the handler's context ends
 	// with [ErrMachine], and no operation of the leg is of use any more.
 	OnMachine(ctx context.Context, action MachineAction) error
 	// Announce plays what every callee is told first, as Play does, and has it recorded. [ErrAudio] says that the callee was not told:

@@ -27,9 +27,9 @@ func verdictSure(call db.Call) bool {
 }
 
 // MachineTaken tells whether a call that a machine has answered is taken from whoever has it, where its campaign wants that: detection
-// is sure, and no agent had the callee for longer than a moment by the verdict.
+// is sure, no agent had the callee for longer than a moment by the verdict, and nobody else has had them.
 func MachineTaken(call db.Call) bool {
-	if !MachineSure(call) {
+	if !MachineSure(call) || call.ServedAt != nil {
 		return false
 	}
 	if call.AgentID == nil || call.AgentConnectTime == nil || call.AnswerTime == nil || call.AmdAfterMs == nil {

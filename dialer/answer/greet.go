@@ -100,16 +100,12 @@ func (h *Service) disclose(ctx context.Context, leg switchctl.Leg, plan answerPl
 	return true
 }
 
-// noteAnnounced notes that a callee hears what all are told. It is as of the answer: what is later was a person (see ledToSomebody).
+// noteAnnounced notes that a callee begins to hear what all are told.
 func (h *Service) noteAnnounced(ctx context.Context, call db.Call) {
-	at := h.Now()
-	if call.AnswerTime != nil {
-		at = *call.AnswerTime
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
 	err := h.Store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		return tx.Q.CallAnnounced(ctx, at, call.TenantID, call.ID)
+		return tx.Q.CallAnnounced(ctx, h.Now(), call.TenantID, call.ID)
 	})
 	if err != nil {
 		h.Log.WarnContext(ctx, "writing the start of the announcement failed", "call_id", call.ID, "error", err)
@@ -162,11 +158,16 @@ func (h *Service) forgone(ctx context.Context, leg switchctl.Leg) bool {
 	return true
 }
 
-// machineHadIt tells whether a machine is all that a lead's call has reached. An agent whom an unsure or late verdict left the callee
+// metPerson tells whether a person has had the callee: an agent, or whom they were led to.
+func metPerson(call db.Call) bool {
+	return call.AgentID != nil && call.AgentConnectTime != nil || call.ServedAt != nil
+}
+
+// machineHadIt tells whether a machine is all that a lead's call has reached. A person whom an unsure or late verdict left the callee
 // has talked to somebody. An unsure verdict counts for nothing without an agent either: some of those callees are persons, who have
 // listened to a voice agent and are not to be called again, and so the mailboxes among them aren't.
 func machineHadIt(call db.Call) bool {
-	if call.AgentID != nil && call.AgentConnectTime != nil {
+	if metPerson(call) {
 		return switchctl.MachineTaken(call)
 	}
 	return switchctl.MachineSure(call)

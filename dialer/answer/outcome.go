@@ -23,13 +23,13 @@ func outcomeOf(call db.Call) leads.Outcome {
 		cause = *call.HangupCause
 	}
 	if call.Status == ledger.StatusCompleted {
-		if cause == ledger.CauseServiceUnavailable && (call.AgentID == nil || call.AgentConnectTime == nil) {
+		if cause == ledger.CauseServiceUnavailable && !metPerson(call) {
 			return leads.OutcomeFailed // answered, but nobody took the call
 		}
 		if machineHadIt(call) {
 			return leads.OutcomeMachine
 		}
-		if call.QueuedAt != nil && call.AgentID == nil && call.VoiceAgentID == nil && !servedAfter(call, *call.QueuedAt) {
+		if call.QueuedAt != nil && call.AgentID == nil && call.VoiceAgentID == nil && call.ServedAt == nil {
 			return leads.OutcomeFailed // left while waiting for an agent
 		}
 		return leads.OutcomeConversation
@@ -190,7 +190,7 @@ func (h *Service) leadEnded(ctx context.Context, tx *store.Tx, e *endOfCall, onT
 		if outcome != leads.OutcomeConversation && lead.DndChecked && !lead.DndClean { // a scrub during the call found the number listed
 			return h.complete(ctx, tx, *lead, leads.StatusDNC, e.at)
 		}
-		if outcome == leads.OutcomeMachine && (passedOn(e.session) || leftToAgent(e) || ledToSomebody(call)) {
+		if outcome == leads.OutcomeMachine && (passedOn(e.session) || leftToAgent(e)) {
 			outcome = leads.OutcomeConversation
 		}
 		return h.applyOutcome(ctx, tx, e, outcome)
@@ -220,20 +220,6 @@ func leftToAgent(e *endOfCall) bool {
 		return false
 	}
 	return dialedByAgent(call) || e.campaign == nil || e.campaign.VoicemailAction == campaigns.VoicemailConnect
-}
-
-// servedAfter tells whether a flow has led the callee to somebody, neither agent nor voice agent, or they were with them after that. What they were told as
-// of all is as of the answer.
-func servedAfter(call db.Call, at time.Time) bool {
-	return call.AnnouncedAt != nil && call.AnnouncedAt.After(at)
-}
-
-// ledToSomebody tells whether such a person has had a callee who is said to be a machine: when that was said, or later.
-func ledToSomebody(call db.Call) bool {
-	if call.AnswerTime == nil || call.AmdAfterMs == nil {
-		return false
-	}
-	return servedAfter(call, call.AnswerTime.Add(time.Duration(*call.AmdAfterMs)*time.Millisecond))
 }
 
 // complete ends a lead once; whoever set its status during the call left the event to the call's end.

@@ -31,7 +31,7 @@ func (h *Service) unserved(ctx context.Context, tx *store.Tx, e *endOfCall) (boo
 // maybeUnserved tells whether a closed call was unserved unless a flow ran on it.
 func maybeUnserved(call db.Call) bool {
 	if call.Direction != gate.DirectionOutbound || call.CampaignID == nil || call.AnswerTime == nil || call.EndTime == nil ||
-		call.AgentConnectTime != nil || switchctl.MachineSure(call) {
+		call.AgentConnectTime != nil || call.ServedAt != nil || switchctl.MachineSure(call) {
 		return false
 	}
 	return call.AnnouncedAt == nil || endedByUs(call)

@@ -13,7 +13,7 @@ import (
 )
 
 const callLock = `-- name: CallLock :one
-SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine FROM calls WHERE tenant_id = $1 AND id = $2 /* month of id */ FOR UPDATE
+SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine, served_at FROM calls WHERE tenant_id = $1 AND id = $2 /* month of id */ FOR UPDATE
 `
 
 func (q *Queries) CallLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Call, error) {
@@ -64,13 +64,14 @@ func (q *Queries) CallLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 		&i.FlowID,
 		&i.AnnouncedAt,
 		&i.AmdMachine,
+		&i.ServedAt,
 	)
 	return i, err
 }
 
 const callSetDisposition = `-- name: CallSetDisposition :one
 UPDATE calls SET disposition = $1::text, disposition_source = $2::text, notes = coalesce($3, notes)
-WHERE tenant_id = $4 AND id = $5 /* month of id */ RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine
+WHERE tenant_id = $4 AND id = $5 /* month of id */ RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine, served_at
 `
 
 type CallSetDispositionParams struct {
@@ -135,6 +136,7 @@ func (q *Queries) CallSetDisposition(ctx context.Context, arg CallSetDisposition
 		&i.FlowID,
 		&i.AnnouncedAt,
 		&i.AmdMachine,
+		&i.ServedAt,
 	)
 	return i, err
 }

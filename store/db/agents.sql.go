@@ -626,7 +626,7 @@ const callAnnounced = `-- name: CallAnnounced :exec
 UPDATE calls SET announced_at = coalesce(announced_at, $1::timestamptz) WHERE tenant_id = $2 AND id = $3
 `
 
-// CallAnnounced notes that a callee begins to hear the campaign's announcement, or is served by what a connect_url has answered.
+// CallAnnounced notes that a callee begins to hear the campaign's announcement, or what the answer of a connect_url plays.
 func (q *Queries) CallAnnounced(ctx context.Context, at time.Time, tenantID uuid.UUID, iD uuid.UUID) error {
 	_, err := q.db.Exec(ctx, callAnnounced, at, tenantID, iD)
 	return err
@@ -708,10 +708,10 @@ func (q *Queries) CallOffered(ctx context.Context, arg CallOfferedParams) (int64
 }
 
 const callServed = `-- name: CallServed :exec
-UPDATE calls SET announced_at = greatest(announced_at, $1::timestamptz) WHERE tenant_id = $2 AND id = $3
+UPDATE calls SET served_at = coalesce(served_at, $1::timestamptz) WHERE tenant_id = $2 AND id = $3
 `
 
-// CallServed notes that a callee is bridged with somebody who is neither agent nor voice agent, later than any announcement.
+// CallServed notes that a callee is bridged with a person who is no agent.
 func (q *Queries) CallServed(ctx context.Context, at time.Time, tenantID uuid.UUID, iD uuid.UUID) error {
 	_, err := q.db.Exec(ctx, callServed, at, tenantID, iD)
 	return err

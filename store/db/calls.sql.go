@@ -19,7 +19,7 @@ UPDATE calls SET status = $1, ring_time = coalesce($2, ring_time),
   quality = coalesce($5, quality), end_time = $6::timestamptz, hangup_cause = $7::text,
   hangup_disposition = $8, sip_status = $9
 WHERE tenant_id = $10 AND id = $11 /* month of id */ AND status NOT IN ('completed', 'failed')
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine, served_at
 `
 
 type CallCloseParams struct {
@@ -97,6 +97,7 @@ func (q *Queries) CallClose(ctx context.Context, arg CallCloseParams) (Call, err
 		&i.FlowID,
 		&i.AnnouncedAt,
 		&i.AmdMachine,
+		&i.ServedAt,
 	)
 	return i, err
 }
@@ -104,7 +105,7 @@ func (q *Queries) CallClose(ctx context.Context, arg CallCloseParams) (Call, err
 const callDecideAnswer = `-- name: CallDecideAnswer :one
 UPDATE calls SET answered_by_amd = CASE WHEN abandoned AND amd_confidence < 0.95 AND amd_machine IS NULL THEN 'human' ELSE $1::text END
 WHERE tenant_id = $2 AND id = $3 /* month of id */ AND amd AND answer_time IS NOT NULL AND answered_by_amd IS NULL
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine, served_at
 `
 
 // CallDecideAnswer ends the wait for a verdict, once. Who was abandoned counts as a person, unless it surely is a machine (switchctl's
@@ -157,6 +158,7 @@ func (q *Queries) CallDecideAnswer(ctx context.Context, answeredByAmd string, te
 		&i.FlowID,
 		&i.AnnouncedAt,
 		&i.AmdMachine,
+		&i.ServedAt,
 	)
 	return i, err
 }
@@ -211,7 +213,7 @@ func (q *Queries) CallLeadContext(ctx context.Context, tenantID uuid.UUID, iD uu
 }
 
 const callLockOpen = `-- name: CallLockOpen :one
-SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine FROM calls
+SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine, served_at FROM calls
 WHERE tenant_id = $1 AND id = $2 /* month of id */ AND status NOT IN ('completed', 'failed')
 FOR UPDATE
 `
@@ -264,6 +266,7 @@ func (q *Queries) CallLockOpen(ctx context.Context, tenantID uuid.UUID, iD uuid.
 		&i.FlowID,
 		&i.AnnouncedAt,
 		&i.AmdMachine,
+		&i.ServedAt,
 	)
 	return i, err
 }
@@ -285,7 +288,7 @@ const callMarkAnswered = `-- name: CallMarkAnswered :one
 UPDATE calls SET status = 'answered', answer_time = $1::timestamptz,
   answered_by_amd = CASE WHEN amd THEN NULL ELSE 'human' END
 WHERE tenant_id = $2 AND id = $3 /* month of id */ AND status IN ('dialing', 'ringing')
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine, served_at
 `
 
 // CallMarkAnswered leaves answered_by_amd open when machine detection listens.
@@ -337,6 +340,7 @@ func (q *Queries) CallMarkAnswered(ctx context.Context, answerTime time.Time, te
 		&i.FlowID,
 		&i.AnnouncedAt,
 		&i.AmdMachine,
+		&i.ServedAt,
 	)
 	return i, err
 }
@@ -492,7 +496,7 @@ func (q *Queries) CallStatusByID(ctx context.Context, tenantID uuid.UUID, iD uui
 }
 
 const callsOpenOfNode = `-- name: CallsOpenOfNode :many
-SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, c.amd_machine FROM live_calls u JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
+SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, c.amd_machine, c.served_at FROM live_calls u JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
 WHERE u.node = $1::text AND u.kind <> 'transfer' AND c.end_time IS NULL
 ORDER BY c.id
 `
@@ -552,6 +556,7 @@ func (q *Queries) CallsOpenOfNode(ctx context.Context, node string) ([]Call, err
 			&i.FlowID,
 			&i.AnnouncedAt,
 			&i.AmdMachine,
+			&i.ServedAt,
 		); err != nil {
 			return nil, err
 		}

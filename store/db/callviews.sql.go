@@ -14,7 +14,7 @@ import (
 )
 
 const callViews = `-- name: CallViews :many
-SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, c.amd_machine,
+SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, c.amd_machine, c.served_at,
   coalesce((SELECT r.status FROM recordings r WHERE r.tenant_id = $1 AND r.call_id = c.id), '')::text AS recording_status,
   coalesce((SELECT t.privacy_mode FROM tenants t WHERE t.id = $1), 'strict')::text AS privacy_mode,
   coalesce((SELECT jsonb_agg(jsonb_build_object('flow_id', f.flow_id, 'version', f.version, 'started_at', f.started_at, 'ended_at', f.ended_at,
@@ -85,6 +85,7 @@ func (q *Queries) CallViews(ctx context.Context, tenantID uuid.UUID, ids []uuid.
 			&i.Call.FlowID,
 			&i.Call.AnnouncedAt,
 			&i.Call.AmdMachine,
+			&i.Call.ServedAt,
 			&i.RecordingStatus,
 			&i.PrivacyMode,
 			&i.FlowRuns,
@@ -295,7 +296,7 @@ func (q *Queries) FinishIdempotencyKey(ctx context.Context, arg FinishIdempotenc
 
 const getCallView = `-- name: GetCallView :one
 
-SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, c.amd_machine,
+SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, c.amd_machine, c.served_at,
   coalesce((SELECT r.status FROM recordings r WHERE r.tenant_id = $1 AND r.call_id = $2), '')::text AS recording_status,
   coalesce((SELECT t.privacy_mode FROM tenants t WHERE t.id = $1), 'strict')::text AS privacy_mode,
   coalesce((SELECT jsonb_agg(jsonb_build_object('flow_id', f.flow_id, 'version', f.version, 'started_at', f.started_at, 'ended_at', f.ended_at,
@@ -362,6 +363,7 @@ func (q *Queries) GetCallView(ctx context.Context, tenantID uuid.UUID, iD uuid.U
 		&i.Call.FlowID,
 		&i.Call.AnnouncedAt,
 		&i.Call.AmdMachine,
+		&i.Call.ServedAt,
 		&i.RecordingStatus,
 		&i.PrivacyMode,
 		&i.FlowRuns,
@@ -459,7 +461,7 @@ func (q *Queries) InsertRecordingAccess(ctx context.Context, arg InsertRecording
 }
 
 const listCallViews = `-- name: ListCallViews :many
-SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, c.amd_machine, coalesce(r.status, '')::text AS recording_status, t.privacy_mode
+SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, c.amd_machine, c.served_at, coalesce(r.status, '')::text AS recording_status, t.privacy_mode
 FROM calls c JOIN tenants t ON t.id = c.tenant_id LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
 WHERE c.tenant_id = $1
   AND ($2::uuid IS NULL OR c.campaign_id = $2)
@@ -571,6 +573,7 @@ func (q *Queries) ListCallViews(ctx context.Context, arg ListCallViewsParams) ([
 			&i.Call.FlowID,
 			&i.Call.AnnouncedAt,
 			&i.Call.AmdMachine,
+			&i.Call.ServedAt,
 			&i.RecordingStatus,
 			&i.PrivacyMode,
 		); err != nil {

@@ -101,7 +101,7 @@ SELECT $1, $2, $3::uuid, $4::uuid, $5::uuid,
   $15, $16::timestamptz, $17, $18::bool, $19::uuid,
   clock_timestamp()
 WHERE $4::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine, served_at
 `
 
 type GateAdmitParams struct {
@@ -202,6 +202,7 @@ func (q *Queries) GateAdmit(ctx context.Context, arg GateAdmitParams) (Call, err
 		&i.FlowID,
 		&i.AnnouncedAt,
 		&i.AmdMachine,
+		&i.ServedAt,
 	)
 	return i, err
 }
@@ -498,7 +499,7 @@ func (q *Queries) GateOpenTransfer(ctx context.Context, arg GateOpenTransferPara
 }
 
 const gateParent = `-- name: GateParent :one
-SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine FROM calls WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at, amd_machine, served_at FROM calls WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) GateParent(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Call, error) {
@@ -549,6 +550,7 @@ func (q *Queries) GateParent(ctx context.Context, tenantID uuid.UUID, iD uuid.UU
 		&i.FlowID,
 		&i.AnnouncedAt,
 		&i.AmdMachine,
+		&i.ServedAt,
 	)
 	return i, err
 }

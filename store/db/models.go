@@ -149,6 +149,7 @@ type Call struct {
 	FlowID            *uuid.UUID
 	AnnouncedAt       *time.Time
 	AmdMachine        *string
+	ServedAt          *time.Time
 }
 
 type CallChange struct {

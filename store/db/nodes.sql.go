@@ -13,7 +13,7 @@ import (
 )
 
 const callsOfLostNodes = `-- name: CallsOfLostNodes :many
-SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, c.amd_machine, greatest(coalesce(n.switch_seen_at, n.last_seen_at), c.ring_time, c.answer_time, c.agent_connect_time,
+SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, c.amd_machine, c.served_at, greatest(coalesce(n.switch_seen_at, n.last_seen_at), c.ring_time, c.answer_time, c.agent_connect_time,
   CASE WHEN c.answer_time IS NULL THEN greatest(c.created_at, c.dial_time) END,
   greatest(c.queued_at, (SELECT max(s.started_at) FROM ai_sessions s WHERE s.tenant_id = c.tenant_id AND s.call_id = c.id))
     - CASE WHEN c.answer_time IS NULL THEN interval '0' ELSE coalesce(n.last_seen_at - n.switch_seen_at, interval '0') END
@@ -85,6 +85,7 @@ func (q *Queries) CallsOfLostNodes(ctx context.Context, node string, after uuid.
 			&i.Call.FlowID,
 			&i.Call.AnnouncedAt,
 			&i.Call.AmdMachine,
+			&i.Call.ServedAt,
 			&i.LivedUntil,
 		); err != nil {
 			return nil, err

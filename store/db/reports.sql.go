@@ -208,7 +208,7 @@ func (q *Queries) CallReportClose(ctx context.Context, arg CallReportCloseParams
 }
 
 const callReportFacts = `-- name: CallReportFacts :one
-SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, c.amd_machine, l.crm_lead_id, l.metadata AS lead_metadata, r.status AS recording_status, r.duration_ms, r.stereo
+SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, c.amd_machine, c.served_at, l.crm_lead_id, l.metadata AS lead_metadata, r.status AS recording_status, r.duration_ms, r.stereo
 FROM calls c LEFT JOIN leads l ON l.tenant_id = c.tenant_id AND l.id = c.lead_id
 LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
 WHERE c.tenant_id = $1 AND c.id = $2
@@ -272,6 +272,7 @@ func (q *Queries) CallReportFacts(ctx context.Context, tenantID uuid.UUID, callI
 		&i.Call.FlowID,
 		&i.Call.AnnouncedAt,
 		&i.Call.AmdMachine,
+		&i.Call.ServedAt,
 		&i.CrmLeadID,
 		&i.LeadMetadata,
 		&i.RecordingStatus,

@@ -131,13 +131,13 @@ UPDATE calls SET abandoned = true,
   answered_by_amd = CASE WHEN amd_confidence < 0.95 AND amd_machine IS NULL AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END
 WHERE tenant_id = @tenant_id AND id = @id AND agent_connect_time IS NULL;
 
--- CallAnnounced notes that a callee begins to hear the campaign's announcement, or is served by what a connect_url has answered.
+-- CallAnnounced notes that a callee begins to hear the campaign's announcement, or what the answer of a connect_url plays.
 -- name: CallAnnounced :exec
 UPDATE calls SET announced_at = coalesce(announced_at, @at::timestamptz) WHERE tenant_id = @tenant_id AND id = @id;
 
--- CallServed notes that a callee is bridged with somebody who is neither agent nor voice agent, later than any announcement.
+-- CallServed notes that a callee is bridged with a person who is no agent.
 -- name: CallServed :exec
-UPDATE calls SET announced_at = greatest(announced_at, @at::timestamptz) WHERE tenant_id = @tenant_id AND id = @id;
+UPDATE calls SET served_at = coalesce(served_at, @at::timestamptz) WHERE tenant_id = @tenant_id AND id = @id;
 
 -- AgentCallStats counts an agent's calls since a moment; the smallest call id of a somewhat earlier moment keeps that to a few
 -- partitions. Talk times are whole seconds from answer to end, as a call shows them.

@@ -40,9 +40,14 @@ func (k *core) noteConnected(ctx context.Context, agent *uuid.UUID, at time.Time
 	k.record(ctx, "agent connected", func(ctx context.Context) error { return k.c.ledger.AgentConnected(ctx, call, at) }, nil)
 }
 
-// noteServed writes that a campaign's callee is bridged with somebody who is neither agent nor voice agent.
+// noteServed sets since when a person who is no agent has had the caller, once, and writes it of a campaign's callee: a lead's outcome goes by it. at is
+// by the switch's clock.
 func (k *core) noteServed(ctx context.Context, at time.Time) {
-	if call := k.call; call.CampaignID != nil && call.AgentConnectTime == nil {
+	if k.call.ServedAt != nil {
+		return
+	}
+	k.call.ServedAt = &at
+	if call := k.call; call.CampaignID != nil {
 		k.record(ctx, "served", func(ctx context.Context) error { return k.c.ledger.Served(ctx, call, at) }, nil)
 	}
 }

@@ -368,6 +368,7 @@ func (l *callerLine) stillBridged(ctx context.Context, m channelFound) {
 	case !l.recovered:
 	case s == nil || s.neverReached():
 		t.phase, t.handler = transferBridged, true
+		l.noteServed(ctx, at)
 		l.handling.handled = false // the flow goes on from where it was
 	case s.live():
 		kind, destination, _ := strings.Cut(m.transfer, ":")

@@ -95,9 +95,9 @@ func (mc *machine) onMachine(ctx context.Context, m machineCommand) error {
 	return nil
 }
 
-// considerMachine acts when both a verdict to act on and what to do about it are there. A caller who was led to somebody else stays there.
+// considerMachine acts when both a verdict to act on and what to do about it are there.
 func (mc *machine) considerMachine(ctx context.Context) {
-	if mc.action == nil || mc.phase != machineNone || mc.killCause != "" || mc.transfers.now.bridged() || !switchctl.MachineTaken(mc.call) {
+	if mc.action == nil || mc.phase != machineNone || mc.killCause != "" || !switchctl.MachineTaken(mc.call) {
 		return
 	}
 	message := mc.action.MessageURL != ""
@@ -208,9 +208,9 @@ func (mc *machine) afterVerdict(ctx context.Context, t *tap) {
 	}
 }
 
-// personHas tells whether a person hears the callee: an agent, or whom they were led to.
+// personHas tells whether a person has heard the callee: an agent, or whom they were led to.
 func (mc *machine) personHas() bool {
-	return mc.call.AgentID != nil && mc.call.AgentConnectTime != nil || mc.transfers.now.bridged()
+	return mc.call.AgentID != nil && mc.call.AgentConnectTime != nil || mc.call.ServedAt != nil
 }
 
 // personConnected ends what listens for the beep alone, which changes nothing any more.

@@ -222,7 +222,13 @@ func (l *memLedger) AgentConnected(_ context.Context, call db.Call, at time.Time
 }
 
 func (l *memLedger) Served(_ context.Context, call db.Call, at time.Time) error {
-	return l.do(func() error { l.trace.add("ledger served %s after the answer", at.Sub(*call.AnswerTime)); return nil })
+	return l.do(func() error {
+		row := l.calls[call.ID]
+		row.ServedAt = &at
+		l.calls[call.ID] = row
+		l.trace.add("ledger served %s after the answer", at.Sub(*call.AnswerTime))
+		return nil
+	})
 }
 
 func (l *memLedger) BypassFailed(_ context.Context, _, _ uuid.UUID, _ time.Time, reason string) error {

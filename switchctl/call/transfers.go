@@ -393,10 +393,11 @@ func (x *transfers) comesAbout(ctx context.Context, at time.Time) {
 	x.bypass.forget()
 	x.disarm(timerTransfer)
 	x.disarm(timerLeg)
+	x.noteServed(ctx, at)
 	x.machine.personConnected(ctx)
 	ours := at.Add(x.ahead()) // recordings and sessions go by our clock
 	if t.handler {
-		x.handlerBridged(ctx, at, ours)
+		x.handlerBridged(ctx, ours)
 		return
 	}
 	x.stands(ctx, ours)

@@ -74,11 +74,10 @@ func (x *transfers) handlerTransfer(ctx context.Context, m transferCommand) erro
 }
 
 // handlerBridged: caller and destination hear each other, and the switch records them. When they part, the caller comes back
-// to its handler by transfer_after_bridge. at is by the switch's clock, ours by ours.
-func (x *transfers) handlerBridged(ctx context.Context, at, ours time.Time) {
+// to its handler by transfer_after_bridge. ours is when that was, by our clock.
+func (x *transfers) handlerBridged(ctx context.Context, ours time.Time) {
 	t := x.now
 	x.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.DestinationType)
-	x.noteServed(ctx, at)
 	if x.rec.second != "" {
 		return // the switch has recorded the call for some time, and goes on
 	}

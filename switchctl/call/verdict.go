@@ -73,9 +73,6 @@ func (mc *machine) machineHeard(ctx context.Context, ev media.AMD) {
 	} else {
 		mc.writeVerdict(ctx)
 	}
-	if mc.transfers.now.bridged() && mc.transfers.now.handler {
-		mc.noteServed(ctx, mc.call.AnswerTime.Add(after+time.Millisecond)) // a person has them all the same
-	}
 	mc.considerMachine(ctx)
 }
 

@@ -118,7 +118,7 @@ func (l *Ledger) AgentConnected(ctx context.Context, call db.Call, at time.Time)
 	})
 }
 
-// Served commits that a campaign's callee has met somebody who is neither agent nor voice agent, or is still with them.
+// Served commits that a campaign's callee has met a person who is no agent.
 func (l *Ledger) Served(ctx context.Context, call db.Call, at time.Time) error {
 	return l.put(ctx, call.TenantID, func(q *db.Queries) error { return q.CallServed(ctx, at, call.TenantID, call.ID) })
 }
