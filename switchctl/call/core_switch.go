@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
@@ -17,24 +18,25 @@ func (k *core) command(ctx context.Context, job jobKind, cmd fs.Command) {
 			k.post(jobDone{job: job, attempt: attempt, body: body, err: err})
 		})
 		if err != nil {
-			k.post(jobDone{job: job, attempt: attempt, err: err, unsent: fs.IsUnsent(err)})
+			k.post(jobDone{job: job, attempt: attempt, err: err})
 		}
 	})
 }
 
 // inOrder sends commands of which each waits for the one before, and the last in the background: done is called once, with its reply or with
-// what kept it away.
+// what kept it away, which is [fs.ErrUnsent] where that is the failure of another.
 func (k *core) inOrder(ctx context.Context, first fs.Script, last fs.Command, done func(body string, err error)) {
-	link := k.c.link
-	k.beside(func() {
-		err := first.Run(ctx, link)
-		if err == nil {
-			err = link.BgAPI(ctx, last, done)
-		}
-		if err != nil {
-			done("", err)
-		}
-	})
+	k.beside(func() { k.c.sendInOrder(ctx, first, last, done) })
+}
+
+func (c *host) sendInOrder(ctx context.Context, first fs.Script, last fs.Command, done func(body string, err error)) {
+	if err := first.Run(ctx, c.link); err != nil {
+		done("", fmt.Errorf("%w: %w", fs.ErrUnsent, err))
+		return
+	}
+	if err := c.link.BgAPI(ctx, last, done); err != nil {
+		done("", err)
+	}
 }
 
 // quickly sends a command whose reply says nothing that events don't.

@@ -70,6 +70,7 @@ type fakeLink struct {
 	unregistered bool            // no account has a phone
 	looks        int             // for phones' registrations
 	loseEvents   bool            // those that are sent
+	cutAt        string          // words of the command that the link ends behind, before its reply; empty for none
 	conference   string          // json_list of the call's
 	medialeg     string          // the media leg that was originated last
 }
@@ -85,7 +86,26 @@ func (l *fakeLink) Generation() uint64 {
 	return l.generation
 }
 
+// cut ends the link behind a command, as was asked for: it is written, and nobody hears what comes of it.
+func (l *fakeLink) cut(how string, cmd fs.Command) error {
+	l.mu.Lock()
+	cut := l.generation != 0 && l.cutAt != "" && strings.Contains(cmd.String(), l.cutAt)
+	if cut {
+		l.cutAt = ""
+	}
+	l.mu.Unlock()
+	if !cut {
+		return nil
+	}
+	l.trace.add("%s %s", how, cmd)
+	l.set(false)
+	return fmt.Errorf("wait for the switch's reply to %s: %w", cmd.Name(), esl.ErrDisconnected)
+}
+
 func (l *fakeLink) BgAPI(_ context.Context, command fs.Command, done func(string, error)) error {
+	if err := l.cut("bgapi", command); err != nil {
+		return err
+	}
 	cmd := command.String()
 	l.mu.Lock()
 	up, hook := l.generation != 0, l.onBgAPI
@@ -139,10 +159,16 @@ func (l *fakeLink) SendEvent(_ context.Context, name string, headers [][2]string
 
 // Background is API in a thread of the switch's own.
 func (l *fakeLink) Background(ctx context.Context, cmd fs.Command) (string, error) {
+	if err := l.cut("background", cmd); err != nil {
+		return "", err
+	}
 	return l.answer(ctx, "background", cmd.String())
 }
 
 func (l *fakeLink) API(ctx context.Context, cmd fs.Command) (string, error) {
+	if err := l.cut("api", cmd); err != nil {
+		return "", err
+	}
 	text, err := l.answer(ctx, "api", cmd.String())
 	l.mu.Lock()
 	takes := map[string]time.Duration{"sofia": l.lookTakes, "conference": l.muteTakes}[cmd.Name()]

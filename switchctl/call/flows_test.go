@@ -221,10 +221,14 @@ func (b *bench) faultInput(f []string) {
 			b.trace.add("error %v", err)
 		}
 	case "link":
-		b.link.set(f[1] == "up")
-		if f[1] == "up" {
+		b.link.set(f[1] != "down")
+		if f[1] == "up" { // "back": the look at the calls is still to come
 			b.resync()
 		}
+	case "cut": // the link ends behind the next such command, before its reply
+		b.link.mu.Lock()
+		b.link.cutAt = strings.Join(f[1:], " ")
+		b.link.mu.Unlock()
 	case "database":
 		b.ledger.setAway(f[1] == "away")
 	case "monitor_scope": // of the voice agent

@@ -281,7 +281,11 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 	if found && l.transfers.now.bridged() && l.transfers.now.handler {
 		l.handling.startHandler(ctx)
 	}
-	if l.transfers.now.bridged() || l.transfers.now.bridging() {
+	if l.transfers.now.bridging() {
+		l.transfers.apart(ctx, m.asked)
+		return next, nil
+	}
+	if l.transfers.now.bridged() {
 		return next, nil
 	}
 	if l.agents.adoptAgent(ctx, m.other) {

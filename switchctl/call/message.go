@@ -63,9 +63,11 @@ type jobDone struct {
 	body    string
 	// err is set when the reply can't come any more, or the command was refused or never sent.
 	err error
-	// unsent is true when the switch certainly has not taken the command.
-	unsent bool
 }
+
+// unsent: the switch certainly has not taken the command. unknown: it may have, or not.
+func (m jobDone) unsent() bool  { return fs.IsUnsent(m.err) }
+func (m jobDone) unknown() bool { return m.err != nil && !m.unsent() }
 
 func (m jobDone) Name() string  { return "reply of " + m.job.String() }
 func (jobDone) Essential() bool { return true }

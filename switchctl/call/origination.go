@@ -106,10 +106,10 @@ func (d *origination) originateReply(ctx context.Context, m jobDone) state {
 		return d.state
 	}
 	switch {
-	case m.unsent:
+	case m.unsent():
 		d.log.WarnContext(ctx, "sending originate failed", "error", m.err)
 		return d.closeUnseen(ctx, ledger.CauseNetworkOutOfOrder)
-	case m.err != nil:
+	case m.unknown():
 		// Lost on the way: the next connection tells whether there is a channel.
 		d.log.WarnContext(ctx, "reply to originate lost", "error", m.err)
 		d.generation = 0

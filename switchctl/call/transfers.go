@@ -3,7 +3,6 @@ package call
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/url"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
-	"github.com/ringmaster/ringmaster/switchctl/hostlink"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -52,6 +50,8 @@ type transfer struct {
 	announcement *announcement
 	// parked: the switch has said that it has the second leg, which waits there.
 	parked bool
+	// overdue is since when the bridge should have come about; zero before that. A look from then on tells.
+	overdue time.Time
 	// handover is set for a transfer to people, which is done when the queue has the caller.
 	handover *handover
 	reply    chan<- controlResult
@@ -288,6 +288,8 @@ func (x *transfers) transferEvent(ctx context.Context, m channelEvent) (state, e
 // transfer_after_bridge, and with hangup_after_bridge, both legs end together.
 func (x *transfers) bridgeTransfer(ctx context.Context) {
 	caller, other := x.channel, x.now.channel
+	x.now.overdue = time.Time{}
+	x.arm(timerTransfer, bridgeTimeout)
 	if x.now.handler {
 		x.command(ctx, jobTransferBridge, fs.Bridge(caller, other))
 		return
@@ -321,7 +323,7 @@ func (x *transfers) transferReply(ctx context.Context, m jobDone) (state, error)
 			t.refusal = refusalCause(m.body)
 		}
 		x.arm(timerTransfer, refusedGrace) // the leg's own end tells more
-	case m.job == jobTransferBridge && errors.Is(m.err, hostlink.ErrLost): // the event tells, or a look once there is a link again
+	case m.job == jobTransferBridge && m.unknown(): // the event tells, or the look once its time is over
 	case m.job == jobTransferBridge && t.phase == transferBridging:
 		x.log.WarnContext(ctx, "bridging the transfer failed", "reply", reason)
 		x.unbridge(ctx, ledger.CauseTemporaryFailure)
@@ -340,11 +342,13 @@ func (x *transfers) transferDue(ctx context.Context) (state, error) {
 		return x.transferAllowed(ctx, transferAdmitted{transfer: t, err: errUndecided})
 	case t.phase == transferAnswered:
 		x.connectTransfer(ctx)
-	case t.phase == transferBridging && x.c.link.Generation() == 0:
-		x.arm(timerTransfer, bridgeTimeout) // a look tells, once there is a link again
 	case t.phase == transferBridging:
-		x.log.WarnContext(ctx, "transfer was not confirmed by the switch")
-		x.unbridge(ctx, ledger.CauseTemporaryFailure)
+		x.log.WarnContext(ctx, "transfer was not confirmed by the switch, asking it")
+		if t.overdue.IsZero() {
+			t.overdue = x.c.clock.Now()
+		}
+		x.arm(timerTransfer, bridgeTimeout) // it may be out of reach
+		x.probe(ctx)
 	case t.refusal != "":
 		x.failTransfer(ctx, t.refusal)
 	default:
@@ -384,6 +388,14 @@ func (x *transfers) bridged(ctx context.Context, ev *esl.Event) (state, error) {
 	}
 	x.comesAbout(ctx, fs.EventTime(ev))
 	return x.state, nil
+}
+
+// apart: the switch, asked at a time of our clock, has the caller, and not with the destination. A bridge that is overdue has not come about.
+func (x *transfers) apart(ctx context.Context, asked time.Time) {
+	if t := x.now; !t.overdue.IsZero() && !asked.Before(t.overdue) {
+		x.log.WarnContext(ctx, "transfer did not come about on the switch")
+		x.unbridge(ctx, ledger.CauseTemporaryFailure)
+	}
 }
 
 // comesAbout: caller and destination hear each other since at, by the switch's clock.

@@ -98,7 +98,10 @@ func RefusalCause(reply string) string {
 	return cause
 }
 
-// IsUnsent tells of an error after which the switch certainly has not taken a command.
+// ErrUnsent is of a command that was to follow another, which has failed.
+var ErrUnsent = errors.New("switchctl: command not sent, since the one before it failed")
+
+// IsUnsent tells of an error after which the switch certainly has not taken a command. After any other it may have: the link was lost on the way.
 func IsUnsent(err error) bool {
-	return errors.Is(err, ErrLinkDown) || refused(err) || errors.Is(err, esl.ErrInvalidCommand)
+	return errors.Is(err, ErrUnsent) || errors.Is(err, ErrLinkDown) || refused(err) || errors.Is(err, esl.ErrInvalidCommand)
 }
