@@ -122,6 +122,7 @@ func (l *callerLine) callerCame(ctx context.Context, m socketUp) (state, error) 
 		l.rec.paused = m.ev.Var(varPaused) == "true"
 		l.sound.found(m.ev.Var(varSound))
 		l.takeaway.found(ctx, m.ev.Var(varTaken), "")
+		l.transfers.found(ctx, m.ev.Var(varTransfer))
 	}
 	l.recovered = false
 	if found && l.hadAgent {
@@ -249,6 +250,7 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 	l.voice.adoptSIP(m.other)
 	if found {
 		l.takeaway.found(ctx, m.taken, m.other)
+		l.transfers.found(ctx, m.transfer)
 	}
 	l.recovered = false
 	if l.killCause != "" {

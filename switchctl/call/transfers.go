@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
@@ -21,9 +22,12 @@ import (
 
 const bridgeTimeout = 5 * time.Second
 
-// varTransfer is the channel variable that keeps, through a crash of ours, where the voice agent has led the caller: the type of the destination, and it,
-// escaped, since what a URI ends with may be anything.
+// varTransfer is the channel variable that keeps, through a crash of ours, where the voice agent has led the caller, or was about to: the type of the
+// destination, and it, escaped, since what a URI ends with may be anything.
 const varTransfer = "rm_transfer"
+
+// varHangupAfter has the end of a bridge hang up a channel that has no varAfterBridge.
+const varHangupAfter = "hangup_after_bridge"
 
 type transferPhase int
 
@@ -94,6 +98,8 @@ type transfers struct {
 	rings *aiSession
 	// taken is whom a supervisor has given the caller to; nil for nobody.
 	taken *switchctl.QueueRequest
+	// ends keeps in order what the switch is told of the end of the caller's bridge.
+	ends rt.Serial
 }
 
 // startTransfer checks a transfer and asks the gate. reply, which may be nil, hears when it is dispatched.
@@ -252,7 +258,7 @@ func (x *transfers) dialTransfer(ctx context.Context, channel uuid.UUID) {
 	delete(vars, varAfterBridge)
 	delete(vars, "continue_on_fail")
 	vars["rm_role"] = roleTransfer
-	vars["hangup_after_bridge"] = "true" // both legs end together
+	vars[varHangupAfter] = "true" // both legs end together
 	route := t.adm.Routes[t.route]
 	vars = outboundVariables(vars, t.channel, t.adm.From, t.adm.RingTimeout, route)
 	cmd, err := fs.Originate(vars, route.Endpoint, fs.Park)
@@ -297,10 +303,12 @@ func (x *transfers) bridgeTransfer(ctx context.Context) {
 	attempt := x.attempt
 	first := fs.Script{
 		fs.SetVar(caller, varTransfer, x.now.facts.DestinationType+":"+url.QueryEscape(x.now.facts.Destination)),
-		fs.SetVar(caller, varAfterBridge, ""), fs.SetVar(caller, "hangup_after_bridge", "true"),
+		fs.SetVar(caller, varAfterBridge, ""), fs.SetVar(caller, varHangupAfter, "true"),
 	}
-	x.inOrder(ctx, first, fs.Bridge(caller, other), func(body string, err error) {
-		x.post(jobDone{job: jobTransferBridge, attempt: attempt, body: body, err: err})
+	x.inTurn(&x.ends, func() {
+		x.c.sendInOrder(ctx, first, fs.Bridge(caller, other), func(body string, err error) {
+			x.post(jobDone{job: jobTransferBridge, attempt: attempt, body: body, err: err})
+		})
 	})
 }
 

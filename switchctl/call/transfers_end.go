@@ -3,10 +3,12 @@ package call
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
@@ -59,19 +61,30 @@ func (x *transfers) unbridge(ctx context.Context, cause string) {
 	}
 }
 
-// endAsBefore has the end of a bridge bring the caller to us again, as before bridgeTransfer; then runs on the actor's goroutine.
+// endAsBefore has the end of a bridge bring the caller to us again, as before bridgeTransfer; then runs on the actor's goroutine, once it does. Until
+// there is a link to the switch nothing is to end the caller's bridge: they would be hung up.
 func (x *transfers) endAsBefore(ctx context.Context, then func(ctx context.Context)) {
 	link := x.c.link
-	asBefore := fs.Script{
-		fs.SetVar(x.channel, "hangup_after_bridge", "false"),
-		fs.SetVar(x.channel, varAfterBridge, fs.AfterBridge(reattachExtension, x.c.cfg.Context)),
-	}
-	x.beside(func() {
-		if err := asBefore.Run(ctx, link); err != nil {
-			x.log.WarnContext(ctx, "resetting the caller's variables failed", "error", err)
+	asBefore := fs.Script{fs.Try(fs.SetVars(x.channel, fs.Var{Name: varHangupAfter, Value: "false"},
+		fs.Var{Name: varAfterBridge, Value: fs.AfterBridge(reattachExtension, x.c.cfg.Context)}, fs.Var{Name: varTransfer}))}
+	x.inTurn(&x.ends, func() {
+		for asBefore.Run(ctx, link) != nil {
+			if rt.Pause(ctx, x.c.clock, asBeforePause) != nil {
+				return // the process after us sees varTransfer
+			}
 		}
 		x.post(afterwards{then: then})
 	})
+}
+
+// asBeforePause is how long endAsBefore waits for a link to the switch before it tries again.
+const asBeforePause = 200 * time.Millisecond
+
+// found puts back what the process before has set for a bridge that did not come about: to is where it was to lead the caller, as the channel keeps it.
+func (x *transfers) found(ctx context.Context, to string) {
+	if to != "" && !x.now.bridged() {
+		x.endAsBefore(ctx, func(context.Context) {})
+	}
 }
 
 // failTransfer ends a transfer that did not come about; the session goes on, if it can.
@@ -105,9 +118,14 @@ func (x *transfers) endTransfer(ctx context.Context, cause string) {
 
 // abandon gives up a transfer that does not stand yet, and says so to nobody.
 func (x *transfers) abandon(ctx context.Context) {
-	if t := x.now; t.pending() {
-		x.now = nil
-		x.dropTransferLeg(ctx, t)
+	t := x.now
+	if !t.pending() {
+		return
+	}
+	x.now = nil
+	x.dropTransferLeg(ctx, t)
+	if t.bridging() && !t.handler {
+		x.endAsBefore(ctx, func(context.Context) {})
 	}
 }
 
