@@ -2,7 +2,6 @@ package call
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -10,7 +9,6 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
-	"github.com/ringmaster/ringmaster/switchctl/hostlink"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
@@ -264,7 +262,7 @@ func (b *agentBridge) bridgeAgent(ctx context.Context, tone bool) {
 // agentBridgeReply is the switch's word on the bridge; the event says the rest.
 func (b *agentBridge) agentBridgeReply(ctx context.Context, m jobDone) {
 	reason := refusedJob(m)
-	if !b.human.bridging() || int(b.human.serial) != m.attempt || reason == "" || errors.Is(m.err, hostlink.ErrLost) {
+	if !b.human.bridging() || int(b.human.serial) != m.attempt || reason == "" || m.unknown() { // of which the event tells, or the time-out's look
 		return
 	}
 	b.log.WarnContext(ctx, "bridging the agent failed", "reply", reason)

@@ -284,6 +284,9 @@ func (g *guests) memberReplied(ctx context.Context, r memberReply) {
 	if m == nil || r.reason == "" || m.failed != "" || m.phase == memberIn {
 		return
 	}
+	if r.err != nil && !fs.IsUnsent(r.err) {
+		return // the leg's events tell, or a look at the conference
+	}
 	if m.phone != nil {
 		g.log.WarnContext(ctx, "moving a phone into the conference failed", "reply", r.reason)
 		g.memberFailed(ctx, m, ledger.CauseTemporaryFailure)

@@ -71,6 +71,7 @@ type fakeLink struct {
 	looks        int             // for phones' registrations
 	loseEvents   bool            // those that are sent
 	cutAt        string          // words of the command that the link ends behind, before its reply; empty for none
+	cutHalf      bool            // only the connection that the command went over: the other one ends later
 	conference   string          // json_list of the call's
 	medialeg     string          // the media leg that was originated last
 }
@@ -89,7 +90,7 @@ func (l *fakeLink) Generation() uint64 {
 // cut ends the link behind a command, as was asked for: it is written, and nobody hears what comes of it.
 func (l *fakeLink) cut(how string, cmd fs.Command) error {
 	l.mu.Lock()
-	cut := l.generation != 0 && l.cutAt != "" && strings.Contains(cmd.String(), l.cutAt)
+	cut, half := l.generation != 0 && l.cutAt != "" && strings.Contains(cmd.String(), l.cutAt), l.cutHalf
 	if cut {
 		l.cutAt = ""
 	}
@@ -98,7 +99,9 @@ func (l *fakeLink) cut(how string, cmd fs.Command) error {
 		return nil
 	}
 	l.trace.add("%s %s", how, cmd)
-	l.set(false)
+	if !half {
+		l.set(false)
+	}
 	return fmt.Errorf("wait for the switch's reply to %s: %w", cmd.Name(), esl.ErrDisconnected)
 }
 

@@ -225,9 +225,9 @@ func (b *bench) faultInput(f []string) {
 		if f[1] == "up" { // "back": the look at the calls is still to come
 			b.resync()
 		}
-	case "cut": // the link ends behind the next such command, before its reply
+	case "cut", "half-cut": // the link ends behind the next such command, before its reply; or one connection of it does
 		b.link.mu.Lock()
-		b.link.cutAt = strings.Join(f[1:], " ")
+		b.link.cutAt, b.link.cutHalf = strings.Join(f[1:], " "), f[0] == "half-cut"
 		b.link.mu.Unlock()
 	case "database":
 		b.ledger.setAway(f[1] == "away")
