@@ -257,6 +257,14 @@ func (b *bench) faultInput(f []string) {
 			dump = string(raw)
 		}
 		b.link.setChannel(b.call.FsUuid, dump)
+	case "secondleg": // of a transfer, as a look at the switch finds it
+		dump := ""
+		if f[1] != "gone" {
+			raw, err := json.Marshal(map[string]string{"Unique-ID": b.unit, "Answer-State": f[1]})
+			require.NoError(b.t, err)
+			dump = string(raw)
+		}
+		b.link.setChannel(b.unit, dump)
 	case "handler": // keeps the call up without a voice agent, and listens for a machine
 		b.handler.answered = func(ctx context.Context, leg switchctl.Leg) error {
 			b.trace.add("handler detects %v", leg.DetectMachine(ctx))

@@ -287,6 +287,7 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 		l.transfers.apart(ctx, m.asked)
 		return next, nil
 	}
+	l.transfers.lookForSecond(ctx)
 	if l.transfers.now.bridged() {
 		return next, nil
 	}

@@ -105,6 +105,8 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		a.transfers.announceCame(ctx, m)
 	case transferAdmitted:
 		return a.transfers.transferAllowed(ctx, m)
+	case secondLeg:
+		return a.transfers.secondFound(ctx, m)
 	case routeChosen:
 		if a.conference.guests.memberRoute(ctx, m) {
 			return a.state, nil

@@ -54,6 +54,8 @@ type transfer struct {
 	announcement *announcement
 	// parked: the switch has said that it has the second leg, which waits there.
 	parked bool
+	// lost: nobody has heard whether the switch dials the second leg.
+	lost bool
 	// overdue is since when the bridge should have come about; zero before that. A look from then on tells.
 	overdue time.Time
 	// handover is set for a transfer to people, which is done when the queue has the caller.
@@ -246,7 +248,7 @@ func (t *transfer) tell(r controlResult) {
 // dialTransfer originates the second leg over the current route. The caller goes on hearing the AI, and ringback where that says nothing.
 func (x *transfers) dialTransfer(ctx context.Context, channel uuid.UUID) {
 	t := x.now
-	t.refusal, t.failed, t.parked = "", "", false
+	t.refusal, t.failed, t.parked, t.lost = "", "", false, false
 	x.attempt++ // a late reply belongs to the route before
 	if t.route >= len(t.adm.Routes) {
 		x.failTransfer(ctx, ledger.CauseNoRoute)
@@ -325,6 +327,8 @@ func (x *transfers) transferReply(ctx context.Context, m jobDone) (state, error)
 			t.parked = true
 			x.announce(ctx)
 		}
+	case m.job == jobTransferOriginate && t.phase == transferDialing && m.unknown():
+		t.lost = true // it may ring: its events tell, or a look once there is a link again
 	case m.job == jobTransferOriginate && t.phase == transferDialing:
 		t.refusal = ledger.CauseNetworkOutOfOrder
 		if m.err == nil {
@@ -396,14 +400,6 @@ func (x *transfers) bridged(ctx context.Context, ev *esl.Event) (state, error) {
 	}
 	x.comesAbout(ctx, fs.EventTime(ev))
 	return x.state, nil
-}
-
-// apart: the switch, asked at a time of our clock, has the caller, and not with the destination. A bridge that is overdue has not come about.
-func (x *transfers) apart(ctx context.Context, asked time.Time) {
-	if t := x.now; !t.overdue.IsZero() && !asked.Before(t.overdue) {
-		x.log.WarnContext(ctx, "transfer did not come about on the switch")
-		x.unbridge(ctx, ledger.CauseTemporaryFailure)
-	}
 }
 
 // comesAbout: caller and destination hear each other since at, by the switch's clock.

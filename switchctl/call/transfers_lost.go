@@ -1,0 +1,66 @@
+package call
+
+import (
+	"context"
+	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
+)
+
+// A transfer goes on although the link to the switch was lost: what the switch says of its channels, once there is a link again, decides.
+
+// apart: the switch, asked at a time of our clock, has the caller, and not with the destination. A bridge that is overdue has not come about.
+func (x *transfers) apart(ctx context.Context, asked time.Time) {
+	if t := x.now; !t.overdue.IsZero() && !asked.Before(t.overdue) {
+		x.log.WarnContext(ctx, "transfer did not come about on the switch")
+		x.unbridge(ctx, ledger.CauseTemporaryFailure)
+	}
+}
+
+// secondLeg is what the switch says of a transfer's second leg when asked, and of how one has ended that it doesn't have.
+type secondLeg struct {
+	channel string
+	leg     *esl.Event // nil when there is no such channel
+	ended   ledger.FinalRecord
+}
+
+func (secondLeg) Name() string    { return "second leg found" }
+func (secondLeg) Essential() bool { return true }
+
+// lookForSecond asks the switch for a second leg of which nobody has heard since it was dialed.
+func (x *transfers) lookForSecond(ctx context.Context) {
+	t := x.now
+	if t == nil || t.phase != transferDialing || !t.lost || t.channel == "" {
+		return
+	}
+	m := secondLeg{channel: t.channel, ended: ledger.FinalRecord{Cause: ledger.CauseNetworkOutOfOrder}}
+	x.beside(func() {
+		leg, err := fs.FindChannel(ctx, x.c.link, m.channel)
+		if err != nil {
+			x.log.DebugContext(ctx, "looking for a transfer's second leg failed", "error", err)
+			return // the next connection looks again, or its time is over
+		}
+		m.leg = leg
+		if rec, err := x.c.cdrs.Read(m.channel); leg == nil && err == nil {
+			m.ended = rec.Final()
+		}
+		x.post(m)
+	})
+}
+
+// secondFound: the second leg rings, or has been answered, or ended.
+func (x *transfers) secondFound(ctx context.Context, m secondLeg) (state, error) {
+	t := x.now
+	if t == nil || t.phase != transferDialing || t.channel != m.channel {
+		return x.state, nil // it has gone on by an event
+	}
+	switch {
+	case m.leg == nil:
+		return x.transferLegEnded(ctx, m.ended)
+	case fs.Answered(m.leg):
+		x.transferAnswered(ctx)
+	}
+	return x.state, nil
+}
