@@ -23,6 +23,9 @@ func (k *core) command(ctx context.Context, job jobKind, cmd fs.Command) {
 	})
 }
 
+// linkPause is how long what waits for a link to the switch waits before it tries again.
+const linkPause = 200 * time.Millisecond
+
 // inOrder sends commands of which each waits for the one before, and the last in the background: done is called once, with its reply or with
 // what kept it away, which is [fs.ErrUnsent] where that is the failure of another.
 func (k *core) inOrder(ctx context.Context, first fs.Script, last fs.Command, done func(body string, err error)) {

@@ -101,6 +101,7 @@ func (r *referral) decided() bool {
 type referAnswered struct {
 	referral *referral
 	sender   *esl.Event
+	bridged  bool // they are, and its event was missed
 	err      error
 }
 
@@ -160,12 +161,36 @@ func (f *referrals) together(ctx context.Context, r *referral) {
 		if dumpErr != nil {
 			f.log.WarnContext(ctx, "reading the voice agent's leg failed", "error", dumpErr)
 		}
-		var err error
+		m := referAnswered{referral: r, sender: sender}
 		if !crosswise || sender != nil && sender.Get("Channel-State") == fs.Parked {
-			err = again.Run(ctx, link)
+			m.err = again.Run(ctx, link)
 		}
-		f.post(referAnswered{referral: r, sender: sender, err: err})
+		if m.err != nil && !fs.IsUnsent(m.err) {
+			m.bridged, m.err = f.togetherAfterAll(ctx, r.leg, again)
+		}
+		f.post(m)
 	})
+}
+
+// togetherAfterAll bridges caller and sender where the link was lost on the way, and may have taken some of again along: once there is one, unless the
+// switch has bridged them.
+func (f *referrals) togetherAfterAll(ctx context.Context, leg string, again fs.Script) (bridged bool, err error) {
+	for {
+		if err := rt.Pause(ctx, f.c.clock, linkPause); err != nil {
+			return false, err
+		}
+		caller, err := fs.FindChannel(ctx, f.c.link, f.channel)
+		if err != nil {
+			continue
+		}
+		if caller != nil && caller.Var(varPartner) == leg {
+			return true, nil
+		}
+		err = again.Run(ctx, f.c.link)
+		if _, refused := errors.AsType[*esl.ReplyError](err); err == nil || refused {
+			return false, err
+		}
+	}
 }
 
 // beforeAnswer takes a caller of whom an endpoint that still rings wanted to be rid: it has refused the call. The switch has given up dialing it.
@@ -191,6 +216,7 @@ func (f *referrals) replied(ctx context.Context, m referAnswered) (state, error)
 		return f.state, f.notTaken(m)
 	}
 	r := m.referral
+	r.bridged = r.bridged || m.bridged
 	if r.answered, r.err = true, m.err; r.crosswise {
 		f.another(ctx, r, m.sender)
 	} else {
@@ -246,6 +272,8 @@ func (f *referrals) due(ctx context.Context) bool {
 	case f.held != nil:
 		f.log.WarnContext(ctx, "voice agent's leg is gone, and no event has said whether it had answered")
 		f.letGo()
+	case r != nil && f.c.link.Generation() == 0: // it goes on with the next one
+		f.arm(timerLeg, legUpTimeout)
 	case r != nil && r.answered && !r.crosswise:
 		f.log.WarnContext(ctx, "bridging caller and voice agent again takes long, trying it from the other leg")
 		r.answered, r.crosswise = false, true

@@ -3,7 +3,6 @@ package call
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -69,16 +68,13 @@ func (x *transfers) endAsBefore(ctx context.Context, then func(ctx context.Conte
 		fs.Var{Name: varAfterBridge, Value: fs.AfterBridge(reattachExtension, x.c.cfg.Context)}, fs.Var{Name: varTransfer}))}
 	x.inTurn(&x.ends, func() {
 		for asBefore.Run(ctx, link) != nil {
-			if rt.Pause(ctx, x.c.clock, asBeforePause) != nil {
+			if rt.Pause(ctx, x.c.clock, linkPause) != nil {
 				return // the process after us sees varTransfer
 			}
 		}
 		x.post(afterwards{then: then})
 	})
 }
-
-// asBeforePause is how long endAsBefore waits for a link to the switch before it tries again.
-const asBeforePause = 200 * time.Millisecond
 
 // found puts back what the process before has set for a bridge that did not come about: to is where it was to lead the caller, as the channel keeps it.
 func (x *transfers) found(ctx context.Context, to string) {
