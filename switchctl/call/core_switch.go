@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
@@ -25,6 +26,16 @@ func (k *core) command(ctx context.Context, job jobKind, cmd fs.Command) {
 
 // linkPause is how long what waits for a link to the switch waits before it tries again.
 const linkPause = 200 * time.Millisecond
+
+// insist sends commands until the switch has answered them all, and reports whether it has: we may end before. Those that it may refuse are tried.
+func (c *host) insist(ctx context.Context, cmds fs.Script) bool {
+	for cmds.Run(ctx, c.link) != nil {
+		if rt.Pause(ctx, c.clock, linkPause) != nil {
+			return false
+		}
+	}
+	return true
+}
 
 // inOrder sends commands of which each waits for the one before, and the last in the background: done is called once, with its reply or with
 // what kept it away, which is [fs.ErrUnsent] where that is the failure of another.

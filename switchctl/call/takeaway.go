@@ -122,17 +122,14 @@ func (t *takeaway) refusal(req switchctl.QueueRequest) error {
 // noted takes the caller away, unless the call has changed meanwhile.
 func (t *takeaway) noted(ctx context.Context, m takeNoted) (state, error) {
 	if m.err == nil {
-		if m.err = t.refusal(m.m.req); m.err != nil && t.killCause == "" {
-			before := ""
-			if t.transfers.taken != nil {
-				before = t.transfers.taken.Extension
-			}
-			t.note(ctx, before, t.warnNote)
-		}
+		m.err = t.refusal(m.m.req)
 	}
 	if m.err != nil {
+		if t.killCause == "" && !fs.IsUnsent(m.err) { // the note stands, or may: its reply was lost
+			t.noteBefore(ctx)
+		}
 		m.m.reply <- m.err
-		return t.state, nil //nolint:nilerr // who asked is told
+		return t.state, nil
 	}
 	req := m.m.req
 	t.transfers.taken = &req
@@ -146,10 +143,14 @@ func (t *takeaway) noted(ctx context.Context, m takeNoted) (state, error) {
 	return t.state, nil
 }
 
-func (t *takeaway) warnNote(err error) {
-	if err != nil {
-		t.log.Warn("storing a supervisor's transfer on the channel failed", "error", err)
+// noteBefore has the channel keep whom the caller waited for before, if for anybody.
+func (t *takeaway) noteBefore(ctx context.Context) {
+	before := ""
+	if t.transfers.taken != nil {
+		before = t.transfers.taken.Extension
 	}
+	note := fs.Script{fs.Try(fs.SetVar(t.channel, varTaken, before))}
+	t.inTurn(&t.marks, func() { t.c.insist(ctx, note) })
 }
 
 // fromVoiceAgent ends the voice agent's session as its own transfer to that agent would. A transfer that it has begun itself is given up.

@@ -7,7 +7,6 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
-	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
@@ -63,16 +62,12 @@ func (x *transfers) unbridge(ctx context.Context, cause string) {
 // endAsBefore has the end of a bridge bring the caller to us again, as before bridgeTransfer; then runs on the actor's goroutine, once it does. Until
 // there is a link to the switch nothing is to end the caller's bridge: they would be hung up.
 func (x *transfers) endAsBefore(ctx context.Context, then func(ctx context.Context)) {
-	link := x.c.link
 	asBefore := fs.Script{fs.Try(fs.SetVars(x.channel, fs.Var{Name: varHangupAfter, Value: "false"},
 		fs.Var{Name: varAfterBridge, Value: fs.AfterBridge(reattachExtension, x.c.cfg.Context)}, fs.Var{Name: varTransfer}))}
 	x.inTurn(&x.ends, func() {
-		for asBefore.Run(ctx, link) != nil {
-			if rt.Pause(ctx, x.c.clock, linkPause) != nil {
-				return // the process after us sees varTransfer
-			}
+		if x.c.insist(ctx, asBefore) { // else the process after us sees varTransfer
+			x.post(afterwards{then: then})
 		}
-		x.post(afterwards{then: then})
 	})
 }
 
