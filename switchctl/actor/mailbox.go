@@ -96,6 +96,12 @@ func Ask[T any, M Message](ctx context.Context, box *Mailbox[M], gone <-chan str
 	if err := box.Put(question(answer)); err != nil {
 		return none, err
 	}
+	return Await(ctx, box, gone, answer)
+}
+
+// Await waits for the answer to a question that an owner has, as Ask does.
+func Await[T any, M Message](ctx context.Context, box *Mailbox[M], gone <-chan struct{}, answer <-chan T) (T, error) {
+	var none T
 	select {
 	case got := <-answer:
 		return got, nil

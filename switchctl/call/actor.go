@@ -78,6 +78,10 @@ func (a *actor) run(ctx context.Context) {
 
 // leave ends what the actor has started, in this order: timers, handler, waiting callers, registry.
 func (a *actor) leave(ctx context.Context) {
+	late := ledger.ErrCallEnded
+	if a.letGo.Load() {
+		late = switchctl.ErrDraining // nothing has been done
+	}
 	a.timers.Stop()
 	if a.handling.stopHandler != nil {
 		a.handling.stopHandler(nil)
@@ -90,12 +94,14 @@ func (a *actor) leave(ctx context.Context) {
 		a.voice.ai.answer(switchctl.OutcomeEnded, ledger.ErrCallEnded)
 	}
 	a.conference.letGo()
+	a.transfers.now.tell(controlResult{err: ledger.ErrCallEnded})
+	a.monitors.letGo()
 	a.talking.closeTalk()
-	a.verbs.refuseVerbs()
+	a.verbs.refuseVerbs(late)
 	a.voice.endLogs(ctx)
 	a.c.registry.remove(a.core)
 	for _, m := range a.box.Close() {
-		a.refuse(m, ledger.ErrCallEnded)
+		a.refuse(m, late)
 	}
 }
 
@@ -142,11 +148,9 @@ func (a *actor) reject(ctx context.Context, m message, err error) {
 
 // release leaves the call up: the controller stops, the call outlives it.
 func (a *actor) release(ctx context.Context) (state, error) {
+	a.letGo.Store(true)
 	a.taps.endTaps(ctx, media.CloseShutdown)
-	if a.voice.ai != nil {
-		a.voice.shutdown()
-		a.voice.keepQuality(ctx)
-	}
+	a.voice.shutdown(ctx)
 	if s := a.sock; s != nil {
 		a.sock = nil
 		a.beside(func() { closeQuietly(s) })

@@ -32,6 +32,8 @@ type core struct {
 	done chan struct{}
 	// looking is true while somebody looks for the call's channel: one look at a time.
 	looking atomic.Bool
+	// letGo: the controller stops, and the call goes on without it. The actor writes it.
+	letGo atomic.Bool
 	// aliveAt is when the call's channel was last known to be there, in Unix microseconds; 0 before that.
 	aliveAt atomic.Int64
 	// recordedAt is when the process before us had written audio of the call last, by our clock; the zero time when that isn't known.

@@ -3,7 +3,6 @@ package call
 import (
 	"context"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
@@ -48,11 +47,9 @@ func (e *ending) beginClose(ctx context.Context, rec ledger.FinalRecord) state {
 	}
 	e.line.answerWaiters(ledger.ErrCallEnded)
 	e.talking.closeTalk()
-	e.verbs.refuseVerbs()
-	if t := e.transfers.now; t != nil {
-		t.tell(controlResult{err: switchctl.ErrSessionTerminated})
-		e.transfers.dropTransferLeg(ctx, t)
-	}
+	e.verbs.refuseVerbs(switchctl.ErrSessionTerminated)
+	e.transfers.now.tell(controlResult{err: switchctl.ErrSessionTerminated})
+	e.transfers.dropTransferLeg(ctx, e.transfers.now)
 	e.conference.close(ctx)
 	e.taps.endTaps(ctx, media.CloseHangup)
 	e.supervised.callEnds(ctx)
@@ -79,11 +76,11 @@ func (e *ending) beginClose(ctx context.Context, rec ledger.FinalRecord) state {
 func (e *ending) commitClose(ctx context.Context, c ledger.Closing) {
 	var session mediaSession
 	var reason media.CloseReason
-	var owed []chan struct{}
 	partDone := true
 	if s := e.voice.ai; s != nil && s.media != nil {
-		session, reason, partDone, owed = s.media, s.closeReason, s.partDone, slices.Clone(s.owed)
+		session, reason, partDone = s.media, s.closeReason, s.partDone
 	}
+	settled := e.voice.settled()
 	e.voice.sayEnded()
 	answered, sessions := c.Record.AnswerTime, e.voice.sessions
 	left := session == nil && e.voice.ai != nil && e.voice.ai.resumed && !e.voice.ai.outcome.Transferred()
@@ -92,7 +89,7 @@ func (e *ending) commitClose(ctx context.Context, c ledger.Closing) {
 			if left && answered != nil {
 				e.finishLeft(ctx, *answered, c.Record.EndTime)
 			}
-			e.c.awaitAnswers(owed)
+			settled()
 			q, stats := measured(c.Call.Quality, sessions, reason)
 			c.Quality = q.Column()
 			e.c.metrics.quality.observe(q, stats)

@@ -314,6 +314,13 @@ func (m mediaEvent) Essential() bool {
 	return true
 }
 
+// refused answers a verb.
+func (m mediaEvent) refused(k *core, err error) {
+	if t, ok := m.ev.(media.Text); ok && t.Type == "command" {
+		k.commandResult(m.media, t.ID, nil, err)
+	}
+}
+
 // bridgeFailed tells that the bridge application could not be sent.
 type bridgeFailed struct{ err error }
 

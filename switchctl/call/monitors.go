@@ -293,6 +293,13 @@ func (ms *monitors) endMonitors(ctx context.Context) {
 	}
 }
 
+// letGo answers who waits.
+func (ms *monitors) letGo() {
+	for _, mon := range ms.of {
+		mon.answer(controlResult{err: ledger.ErrCallEnded})
+	}
+}
+
 // stopTap tells the target's actor, if the call still lives, that nobody listens any more.
 func (c *host) stopTap(target, id uuid.UUID, reason media.CloseReason) {
 	if a := c.registry.call(target); a != nil {

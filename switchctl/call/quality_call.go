@@ -1,7 +1,6 @@
 package call
 
 import (
-	"context"
 	"encoding/json"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,20 +25,6 @@ func measured(column json.RawMessage, sessions []mediaSession, reason media.Clos
 		stats = append(stats, st)
 	}
 	return q, stats
-}
-
-// keepQuality writes what was measured so far, for a call that outlives this controller.
-func (v *voice) keepQuality(ctx context.Context) {
-	sessions, call := v.sessions, v.call
-	if len(sessions) == 0 {
-		return
-	}
-	v.beside(func() {
-		q, _ := measured(call.Quality, sessions, media.CloseShutdown)
-		if column := q.Column(); column != nil {
-			v.record(ctx, "quality", func(ctx context.Context) error { return v.c.ledger.Quality(ctx, call, column) }, nil)
-		}
-	})
 }
 
 // qualityMetrics are the audio of calls that have ended. direction: inbound, outbound.

@@ -286,9 +286,9 @@ func (r *recorder) recordRest(ctx context.Context, at time.Time) {
 	answered, call := *r.answerAt, r.call
 	if m := r.voice.ai.media; m != nil {
 		r.voice.ai.partDone = true
-		reason, owed := r.voice.ai.closeReason, slices.Clone(r.voice.ai.owed) // the first to close says why, and closeMedia is on its way
+		reason, settled := r.voice.ai.closeReason, r.voice.settled() // the first to close says why, and closeMedia is on its way
 		r.beside(func() {
-			r.c.awaitAnswers(owed)
+			settled()
 			m.Close(reason)
 			_, err := m.FinishRecording(answered, at)
 			r.post(partFinished{err: err})

@@ -77,7 +77,7 @@ func (c *Controller) ForceTransfer(ctx context.Context, tenant, call uuid.UUID, 
 	if err = c.canQueue(ctx, tenant, req); err != nil {
 		return err
 	}
-	err = a.ask(ctx, func(reply chan<- error) message { return takeCommand{req: req, reply: reply} })
+	err = a.outlived(a.ask(ctx, func(reply chan<- error) message { return takeCommand{req: req, reply: reply} }))
 	if errors.Is(err, ledger.ErrCallEnded) {
 		return &switchctl.StateError{State: ledger.StatusCompleted, Event: eventTake, Detail: "The call is over."}
 	}

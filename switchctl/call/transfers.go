@@ -239,7 +239,7 @@ func (x *transfers) ringAlone(ctx context.Context) {
 
 // tell answers the verb, once.
 func (t *transfer) tell(r controlResult) {
-	if t.reply != nil {
+	if t != nil && t.reply != nil {
 		t.reply <- r
 		t.reply, t.refused = nil, r.err != nil
 	}

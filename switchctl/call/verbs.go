@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -30,13 +31,28 @@ func (c *Controller) Control(ctx context.Context, tenantID, callID uuid.UUID, re
 	if err == nil {
 		err = r.err
 	}
-	return r.result, terminated(err)
+	return r.result, terminated(a.outlived(err))
 }
 
 // terminated is ErrCallEnded as verbs know it.
 func terminated(err error) error {
 	if errors.Is(err, ledger.ErrCallEnded) {
 		return switchctl.ErrSessionTerminated
+	}
+	return err
+}
+
+// errLetGo answers what was asked for of a call that goes on without this controller (503). It is not [switchctl.ErrDraining], after which the same request
+// may be made again: it may have been carried out.
+var errLetGo error = &fault.Error{
+	Kind: fault.Unavailable, Code: "service_unavailable", Detail: "This host stopped before it was known what has come of the request. The call goes on.",
+	Text: "switchctl: the controller stops, the call goes on",
+}
+
+// outlived is the error of what was asked for from outside: of a call that goes on without this controller it is not said that it is over.
+func (k *core) outlived(err error) error {
+	if errors.Is(err, ledger.ErrCallEnded) && k.letGo.Load() {
+		return errLetGo
 	}
 	return err
 }
@@ -54,10 +70,10 @@ func (c *Controller) hangup(ctx context.Context, tenantID, callID uuid.UUID, m h
 		}
 		return ledger.ErrCallEnded
 	}
-	return a.ask(ctx, func(reply chan<- error) message {
+	return a.outlived(a.ask(ctx, func(reply chan<- error) message {
 		m.reply = reply
 		return m
-	})
+	}))
 }
 
 // AgentHangup ends a call for an agent who is on it: in a conference the agent leaves, and the others talk on; any other call ends. Errors: those of
@@ -226,10 +242,10 @@ func (vs *verbs) runVerbs(ctx context.Context) {
 	}
 }
 
-// refuseVerbs: the session that verbs waited for will not be open.
-func (vs *verbs) refuseVerbs() {
+// refuseVerbs: the session that verbs waited for will not be open, or not here.
+func (vs *verbs) refuseVerbs(err error) {
 	for _, w := range vs.early {
-		w.m.reply <- controlResult{err: switchctl.ErrSessionTerminated}
+		w.m.reply <- controlResult{err: err}
 	}
 	vs.early = nil
 	vs.disarm(timerVerbs)

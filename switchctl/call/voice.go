@@ -91,7 +91,7 @@ type aiSession struct {
 	// partDone: the recording was finished when the call was transferred.
 	partDone bool
 	logs     *sessionLog
-	// owed are the verbs on its socket whose answers are still to be sent. Who closes the socket waits for them: see awaitAnswers.
+	// owed are the verbs on its socket whose answers are still to be sent. Who closes the socket waits for them: see settled.
 	owed []chan struct{}
 	// sip is how a voice agent that is a SIP endpoint is dialed; endpoint is where, empty until that is known.
 	sip      sipagent.Config
@@ -146,15 +146,27 @@ type voice struct {
 	sessions []mediaSession
 }
 
-// shutdown closes the AI's socket and the media leg; the session itself goes on after a restart.
-func (v *voice) shutdown() {
+// shutdown closes the AI's socket and the media leg, once the verbs on that socket have their answers, and writes what was measured so far; the session
+// itself goes on after a restart.
+func (v *voice) shutdown(ctx context.Context) {
 	s := v.ai
+	if s == nil {
+		return
+	}
 	if s.cancelOpen != nil {
 		s.cancelOpen()
 	}
-	if m := s.media; m != nil && s.phase != phaseEnded {
-		v.beside(func() { m.Close(media.CloseShutdown) })
+	sessions, call, settled := v.sessions, v.call, v.settled()
+	if len(sessions) == 0 {
+		return
 	}
+	v.beside(func() {
+		settled()
+		q, _ := measured(call.Quality, sessions, media.CloseShutdown)
+		if column := q.Column(); column != nil {
+			v.record(ctx, "quality", func(ctx context.Context) error { return v.c.ledger.Quality(ctx, call, column) }, nil)
+		}
+	})
 }
 
 // connect starts an AI session on the caller's leg.
@@ -215,7 +227,7 @@ func (v *voice) granted(ctx context.Context, m sessionGranted) (state, error) {
 	v.disarm(timerOpening)
 	switch {
 	case errors.Is(m.err, ledger.ErrAgentBusy):
-		v.verbs.refuseVerbs()
+		v.verbs.refuseVerbs(switchctl.ErrSessionTerminated)
 		v.ai = nil
 		s.answer(switchctl.OutcomeBusy, nil)
 		return v.state, nil
@@ -395,12 +407,13 @@ func (v *voice) pump(m mediaSession) {
 				continue
 			}
 		}
-		err := v.box.Put(mediaEvent{media: m, ev: ev})
+		report := mediaEvent{media: m, ev: ev}
+		err := v.box.Put(report)
 		if errors.Is(err, switchctl.ErrMailboxFull) {
 			v.c.metrics.dropped.Inc()
-			if command {
-				v.commandResult(m, text.ID, nil, err)
-			}
+		}
+		if err != nil {
+			v.refuse(report, err)
 		}
 	}
 }
@@ -442,7 +455,7 @@ func (v *voice) endSessionWith(ctx context.Context, end ledger.SessionEnd, reaso
 	v.machine.taps.sessionEnds(ctx)
 	s.phase, s.outcome = phaseEnded, end.Outcome
 	v.refers.letGo()
-	v.verbs.refuseVerbs()
+	v.verbs.refuseVerbs(switchctl.ErrSessionTerminated)
 	for _, k := range []timerKind{timerLeg, timerRefresh, timerSession, timerOpening} {
 		v.disarm(k)
 	}
@@ -494,10 +507,10 @@ func (v *voice) closeMedia() {
 	if s == nil || s.media == nil || s.phase != phaseEnded {
 		return
 	}
-	m, reason, owed := s.media, s.closeReason, slices.Clone(s.owed)
+	m, reason, settled := s.media, s.closeReason, v.settled()
 	v.sayEnded()
 	v.beside(func() {
-		v.c.awaitAnswers(owed)
+		settled()
 		m.Close(reason)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
@@ -20,9 +21,7 @@ import (
 func (v *voice) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
 	s := v.ai
 	if s == nil || s.media != m.media || s.phase == phaseEnded { // of a session that is over
-		if t, ok := m.ev.(media.Text); ok && t.Type == "command" {
-			v.commandResult(m.media, t.ID, nil, switchctl.ErrSessionTerminated)
-		}
+		v.refuse(m, switchctl.ErrSessionTerminated)
 		return v.state, nil
 	}
 	switch ev := m.ev.(type) {
@@ -120,12 +119,11 @@ func (v *voice) commandFrame(ctx context.Context, t media.Text) {
 	v.verbs.control(ctx, controlCommand{req: req, reply: reply})
 	v.beside(func() {
 		defer close(sent)
-		select {
-		case r := <-reply:
-			v.commandResult(m, t.ID, r.result, r.err)
-		case <-v.done:
-		case <-ctx.Done():
+		r, err := rt.Await(context.WithoutCancel(ctx), v.box, v.done, reply)
+		if err == nil {
+			err = r.err
 		}
+		v.commandResult(m, t.ID, r.result, err)
 	})
 }
 
@@ -147,18 +145,21 @@ func (s *aiSession) owe() (sent chan struct{}) {
 	return sent
 }
 
-// awaitAnswers waits, beside the actor, for the answers that a session's voice agent is owed.
-func (c *host) awaitAnswers(owed []chan struct{}) {
-	if len(owed) == 0 {
-		return
+// settled gives what waits, beside the actor, for the answers that the voice agent is owed now. Who closes its socket does that first.
+func (v *voice) settled() (wait func()) {
+	if v.ai == nil || len(v.ai.owed) == 0 {
+		return func() {}
 	}
-	late := make(chan struct{})
-	defer c.clock.AfterFunc(answersWait, func() { close(late) }).Stop()
-	for _, sent := range owed {
-		select {
-		case <-sent:
-		case <-late:
-			return
+	owed := slices.Clone(v.ai.owed)
+	return func() {
+		late := make(chan struct{})
+		defer v.c.clock.AfterFunc(answersWait, func() { close(late) }).Stop()
+		for _, sent := range owed {
+			select {
+			case <-sent:
+			case <-late:
+				return
+			}
 		}
 	}
 }
@@ -168,16 +169,16 @@ type resultSender interface {
 	SendCommandResult(r media.CommandResult) error
 }
 
-func (v *voice) commandResult(m resultSender, id string, result map[string]any, err error) {
+func (k *core) commandResult(m resultSender, id string, result map[string]any, err error) {
 	r := media.CommandResult{ID: id, OK: err == nil, Status: 200}
-	if err != nil {
+	if err = terminated(k.outlived(err)); err != nil {
 		lost := errors.Is(err, store.ErrNotFound)
 		if lost { // the call's row: told as over HTTP
 			err = fmt.Errorf("%w: %w", switchctl.ErrSessionTerminated, err)
 		}
 		refused, known := fault.Of(err)
 		if !known || lost || errors.Is(err, store.ErrValue) {
-			v.log.Error("command of the voice agent failed", "error", err)
+			k.log.Error("command of the voice agent failed", "error", err)
 		}
 		told := map[string]any{"code": refused.Code, "detail": refused.Detail}
 		if wait := refused.Retry(); wait > 0 {
@@ -191,7 +192,7 @@ func (v *voice) commandResult(m resultSender, id string, result map[string]any, 
 		r.Result = result
 	}
 	if err := m.SendCommandResult(r); err != nil {
-		v.log.Debug("sending a command result failed", "error", err)
+		k.log.Debug("sending a command result failed", "error", err)
 	}
 }
 
