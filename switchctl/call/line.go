@@ -393,7 +393,7 @@ func (l *callerLine) stillBridged(ctx context.Context, m channelFound) {
 // resume goes on with a call that was found again: its voice agent in the same session, or its handler when it had not
 // got that far.
 func (l *callerLine) resume(ctx context.Context, now state) {
-	l.transfers.abandon(ctx) // its answer had nobody to hear it
+	l.transfers.abandon(ctx, switchctl.ErrSessionTerminated) // its answer had nobody to hear it
 	switch s := l.voice.ai; {
 	case l.transfers.now.bridged():
 	case l.conference.up() && !s.live():

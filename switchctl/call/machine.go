@@ -107,7 +107,7 @@ func (mc *machine) considerMachine(ctx context.Context) {
 	}
 	mc.partFromMachine(ctx, message)
 	mc.dismissHandler(switchctl.ErrMachine)
-	mc.transfers.abandon(ctx)
+	mc.transfers.abandon(ctx, mc.conflict(VerbTransfer, "A machine has answered the call."))
 	if !message {
 		mc.c.metrics.machines.WithLabelValues(machineHungUp).Inc()
 		mc.hangupMachine(ctx)

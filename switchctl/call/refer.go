@@ -236,7 +236,7 @@ func (f *referrals) another(ctx context.Context, r *referral, now *esl.Event) {
 	}
 	later := &referral{leg: r.leg, event: now.Var(varReferEvent)}
 	r.later = later.event
-	f.failed(ctx, later, "INVALID_STATE")
+	f.failed(ctx, later, "INVALID_STATE", nil)
 }
 
 // bridged: the switch has bridged caller and voice agent. Word of how they were bridged before the REFER may come after that.
@@ -325,7 +325,7 @@ func (f *referrals) goOn(ctx context.Context) {
 		f.beside(func() { closeQuietly(r.up.sock) })
 	}
 	if err := f.start(ctx, r, s.local); err != nil {
-		f.failed(ctx, r, failureCause(err))
+		f.failed(ctx, r, failureCause(err), nil)
 	}
 	if r.left != nil {
 		f.voice.sipLeft(ctx, r.left) // a transfer that is under way goes on
@@ -374,8 +374,8 @@ func contactHost(uri string) string {
 	return host
 }
 
-// failed tells the sender of a REFER that the transfer came to nothing, and the session's log as well.
-func (f *referrals) failed(ctx context.Context, r *referral, cause string) {
+// failed tells the sender of a REFER that the transfer came to nothing, and the session's log as well, and then runs then, if there is one.
+func (f *referrals) failed(ctx context.Context, r *referral, cause string, then func(ctx context.Context)) {
 	if r == nil {
 		return
 	}
@@ -383,7 +383,7 @@ func (f *referrals) failed(ctx context.Context, r *referral, cause string) {
 	if f.refused++; f.refused <= refusedNoted {
 		f.voice.noteSIP(ctx, map[string]any{"refer": cause, "sip_status": strconv.Itoa(status)})
 	}
-	f.notify(ctx, r, fmt.Sprintf("%d %s", status, cause), nil)
+	f.notify(ctx, r, fmt.Sprintf("%d %s", status, cause), then)
 }
 
 // done tells the sender of a REFER that its destination has answered, and then runs then on the actor's goroutine: the sender's leg ends next.

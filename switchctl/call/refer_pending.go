@@ -64,6 +64,6 @@ func (f *referrals) leftBefore(ctx context.Context, m referLeft) {
 	}
 	s.lastRefer = m.leg.Var(varReferEvent)
 	if event := m.leg.Var(varReferPending); event != "" {
-		f.failed(ctx, &referral{leg: s.leg, event: event, noted: true}, ledger.CauseTemporaryFailure)
+		f.failed(ctx, &referral{leg: s.leg, event: event, noted: true}, ledger.CauseTemporaryFailure, nil)
 	}
 }

@@ -109,6 +109,8 @@ func (t *takeaway) refusal(req switchctl.QueueRequest) error {
 		return ledger.ErrCallEnded
 	case t.parties.machine.grip() != gripNone:
 		return t.conflict(eventTake, "A machine has answered the call.")
+	case t.voice.ai.live() && t.voice.ai.referring != nil:
+		return t.conflict(eventTake, "The voice agent is just asking for a transfer.")
 	case t.transfers.now.bridging():
 		return t.conflict(eventTake, "The caller is just being connected with the destination of a transfer.")
 	case t.parties.conference.phase == conferenceStarting:
@@ -156,17 +158,17 @@ func (t *takeaway) noteBefore(ctx context.Context) {
 // fromVoiceAgent ends the voice agent's session as its own transfer to that agent would. A transfer that it has begun itself is given up.
 func (t *takeaway) fromVoiceAgent(ctx context.Context, req switchctl.QueueRequest) {
 	x := t.transfers
-	if now := x.now; now.pending() {
-		now.tell(controlResult{err: t.conflict(VerbTransfer, "A supervisor has transferred the caller.")})
-		if now.media {
-			t.bypass.holds = max(0, t.bypass.holds-1)
-		}
-		t.disarm(timerTransfer)
-		x.abandon(ctx)
+	if now := x.now; now != nil && now.media {
+		t.bypass.holds = max(0, t.bypass.holds-1)
 	}
+	t.disarm(timerTransfer)
 	facts := ledger.TransferFacts{DestinationType: switchctl.DestinationAgent, Destination: req.Extension}
-	x.now = &transfer{facts: facts, handover: &handover{req: req}}
-	x.queueTakes(ctx, x.now)
+	next := &transfer{facts: facts, handover: &handover{req: req}}
+	x.replace(ctx, t.conflict(VerbTransfer, "A supervisor has transferred the caller."), next, func(ctx context.Context) {
+		if x.now == next {
+			x.queueTakes(ctx, next)
+		}
+	})
 }
 
 // fromOthers frees whoever has the caller, and starts the queue once the handler before has come to its end: the agent who had the caller is
@@ -190,7 +192,7 @@ func (t *takeaway) fromOthers(ctx context.Context, req switchctl.QueueRequest) {
 	default:
 		if now != nil {
 			t.disarm(timerTransfer)
-			t.transfers.abandon(ctx)
+			t.transfers.abandon(ctx, switchctl.ErrHandedOver)
 		}
 		t.ring(ctx)
 	}

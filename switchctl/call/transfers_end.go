@@ -96,7 +96,7 @@ func (x *transfers) endTransfer(ctx context.Context, cause string) {
 	x.now = nil
 	t.tell(controlResult{err: &switchctl.StateError{State: x.state.String(), Event: VerbTransfer, Detail: cause}})
 	x.dropTransferLeg(ctx, t)
-	x.refers.failed(ctx, t.referral, cause)
+	x.refers.failed(ctx, t.referral, cause, nil)
 	if !t.refused {
 		x.transferFailed(ctx, switchctl.ControlRequest{DestinationType: t.facts.DestinationType, Destination: t.facts.Destination}, cause)
 	}
@@ -107,17 +107,32 @@ func (x *transfers) endTransfer(ctx context.Context, cause string) {
 	x.bypass.considerBypass(ctx)
 }
 
-// abandon gives up a transfer that does not stand yet, and says so to nobody.
-func (x *transfers) abandon(ctx context.Context) {
+// abandon gives up a transfer that does not stand yet, and tells whoever waits for it why.
+func (x *transfers) abandon(ctx context.Context, why error) {
+	if x.now.pending() {
+		x.replace(ctx, why, nil, func(context.Context) {})
+	}
+}
+
+// replace has another transfer, or none, in place of one that does not stand yet. The verb that asked for that one is told why, and the sender of the REFER
+// that did; then runs on the actor's goroutine once it was: the sender's leg may end next.
+func (x *transfers) replace(ctx context.Context, why error, next *transfer, then func(ctx context.Context)) {
 	t := x.now
-	if !t.pending() {
+	x.now = next
+	if t == nil {
+		then(ctx)
 		return
 	}
-	x.now = nil
+	t.tell(controlResult{err: why})
 	x.dropTransferLeg(ctx, t)
 	if t.bridging() && !t.handler {
 		x.endAsBefore(ctx, func(context.Context) {})
 	}
+	if t.referral == nil {
+		then(ctx)
+		return
+	}
+	x.refers.failed(ctx, t.referral, failureCause(why), then)
 }
 
 // dropTransferLeg ends the second leg, if there is one, and gives its unit back.
