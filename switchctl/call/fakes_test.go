@@ -65,6 +65,7 @@ type fakeLink struct {
 	sight        *hostlink.Sight // the controller's; a restart's too
 	lookTakes    time.Duration   // of a look for a phone's registration
 	muteTakes    time.Duration   // of a command on a conference
+	bridgeTakes  time.Duration   // of a bridge that is waited for
 	runs         string          // what each leg runs; silenceApp when empty
 	lostDumps    int             // how many of the next uuid_dump are lost
 	unregistered bool            // no account has a phone
@@ -174,7 +175,7 @@ func (l *fakeLink) API(ctx context.Context, cmd fs.Command) (string, error) {
 	}
 	text, err := l.answer(ctx, "api", cmd.String())
 	l.mu.Lock()
-	takes := map[string]time.Duration{"sofia": l.lookTakes, "conference": l.muteTakes}[cmd.Name()]
+	takes := map[string]time.Duration{"sofia": l.lookTakes, "conference": l.muteTakes, "uuid_bridge": l.bridgeTakes}[cmd.Name()]
 	l.mu.Unlock()
 	time.Sleep(takes) //nolint:forbidigo // the bubble's clock
 	return text, err

@@ -315,14 +315,21 @@ func (f *referrals) goOn(ctx context.Context) {
 		r.event = sender.Var(varReferEvent)
 		s.lastRefer, s.local = cmp.Or(r.later, r.event), localAddresses(sender)
 	}
-	if r.err != nil || r.left != nil {
+	gone := r.err != nil || r.left != nil
+	if gone {
 		f.log.InfoContext(ctx, "voice agent has left after its REFER", "error", r.err)
+	} else {
+		f.quickly(ctx, fs.SetVar(r.leg, varPartner, f.channel)) // its next REFER is taken
+	}
+	if gone && r.up.order == f.line.newest {
 		if _, err := f.line.callerCame(ctx, r.up); err != nil {
 			f.log.WarnContext(ctx, "taking back the caller after a REFER failed", "error", err)
 		}
-	} else {
-		f.quickly(ctx, fs.SetVar(r.leg, varPartner, f.channel)) // its next REFER is taken
+	} else { // the caller is bridged, or back from that on another
 		f.beside(func() { closeQuietly(r.up.sock) })
+	}
+	if gone && f.sock == nil { // that one was another REFER's, and is closed
+		f.arm(timerSocket, socketTimeout)
 	}
 	if err := f.start(ctx, r, s.local); err != nil {
 		f.failed(ctx, r, failureCause(err), nil)

@@ -105,3 +105,72 @@ func TestReferBeforeWordOfTheFirstBridge(t *testing.T) {
 		require.Contains(t, strings.Join(b.trace.take(), "\n"), "originate")
 	})
 }
+
+// referAndLeave has an endpoint send a REFER and hang up right behind it: the caller comes back from the bridge that was made before the switch's reply to that
+// is here. second is the socket that they come on.
+func referAndLeave(t *testing.T, b *bench, leg string, second *fakeSocket, headers map[string]string) (first *fakeSocket) {
+	t.Helper()
+	b.link.mu.Lock()
+	b.link.bridgeTakes = 50 * time.Millisecond
+	b.link.mu.Unlock()
+	a := b.c.registry.call(b.call.ID)
+	first = newFakeSocket(b.trace)
+	refer := map[string]string{"Caller-Context": "rm_refer", "variable_blind_transfer_uuid": leg, "variable_sip_refer_to": "<tel:+919876500009>"}
+	a.post(socketUp{sock: first, order: 1, ev: b.event("CHANNEL_DATA", refer)})
+	synctest.Wait()
+	b.c.dispatch(b.event(fs.ChannelBridge, map[string]string{"Bridge-A-Unique-ID": b.call.FsUuid, "Bridge-B-Unique-ID": leg}))
+	a.post(socketUp{sock: second, order: 2, ev: b.event("CHANNEL_DATA", headers)})
+	b.c.dispatch(b.event(fs.ChannelHangupComplete, map[string]string{
+		"Unique-ID": leg, "variable_rm_role": roleMedia, "Hangup-Cause": "NORMAL_CLEARING", "variable_sip_hangup_disposition": "recv_bye",
+	}))
+	synctest.Wait()
+	time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock
+	synctest.Wait()
+	return first
+}
+
+// The socket that the caller is on stays, and the one that brought the REFER, which they have left, is closed.
+func TestReferAndTheCallerIsBackBeforeTheReply(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, leg := sipReferring(t)
+		second := newFakeSocket(b.trace)
+		first := referAndLeave(t, b, leg, second, map[string]string{"Caller-Context": "ringmaster", "Caller-Destination-Number": "rm_reattach"})
+		did := strings.Join(b.trace.take(), "\n")
+		t.Log(did, b.state())
+		require.Contains(t, did, "rm_role=transfer", "the REFER is carried out")
+		require.Contains(t, did, "execute playback tone_stream", "and the caller hears ringback")
+		require.True(t, isDone(first))
+		require.False(t, isDone(second), "the caller is on it")
+	})
+}
+
+// The caller's newest socket brought another REFER, which the switch refuses. Nobody knows where they have come from there: they are looked for.
+func TestReferAndTheCallerIsOnNoSocket(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, leg := sipReferring(t)
+		second := newFakeSocket(b.trace)
+		first := referAndLeave(t, b, leg, second, map[string]string{
+			"Caller-Context": "rm_refer", "variable_blind_transfer_uuid": leg, "variable_sip_refer_to": "<tel:+919876500010>",
+		})
+		require.True(t, isDone(first))
+		require.True(t, isDone(second))
+		b.input(strings.Fields("channel answered"))
+		b.trace.take()
+		time.Sleep(socketTimeout) //nolint:forbidigo // the bubble's clock
+		synctest.Wait()
+		did := strings.Join(b.trace.take(), "\n")
+		t.Log(did, b.state())
+		require.Contains(t, did, "rm_reattach")
+	})
+}
+
+func isDone(s *fakeSocket) bool {
+	select {
+	case <-s.Done():
+		return true
+	default:
+		return false
+	}
+}
