@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -20,6 +21,7 @@ type cable struct {
 	mu           sync.Mutex
 	listener     net.Listener // nil while it is cut
 	conns        map[net.Conn]struct{}
+	severAt      string // words behind which every connection ends, once; empty for none
 	wg           sync.WaitGroup
 }
 
@@ -106,15 +108,44 @@ func (c *cable) serve(l net.Listener) {
 		if !c.track(near, far) {
 			return
 		}
-		for _, p := range [][2]net.Conn{{near, far}, {far, near}} {
-			c.wg.Go(func() {
-				_, _ = io.Copy(p[0], p[1])
-				_ = p[0].Close()
-				_ = p[1].Close()
-				c.forget(p[0])
-			})
+		c.wg.Go(func() { c.carry(near, near, far) })
+		c.wg.Go(func() { c.carry(severing{far, c}, far, near) })
+	}
+}
+
+// carry copies what from says, through w to its connection.
+func (c *cable) carry(w io.Writer, to, from net.Conn) {
+	_, _ = io.Copy(w, from)
+	_ = to.Close()
+	_ = from.Close()
+	c.forget(to)
+}
+
+// severBehind ends every connection behind the next of such words: they get through, and nobody hears of it. New connections are taken.
+func (c *cable) severBehind(words string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.severAt = words
+}
+
+// severing carries what goes to the far end.
+type severing struct {
+	far   net.Conn
+	cable *cable
+}
+
+func (s severing) Write(b []byte) (int, error) {
+	n, err := s.far.Write(b)
+	c := s.cable
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.severAt != "" && bytes.Contains(b, []byte(c.severAt)) {
+		c.severAt = ""
+		for conn := range c.conns {
+			_ = conn.Close()
 		}
 	}
+	return n, err
 }
 
 // track notes connections, or closes them when the cable was cut while they were made.
