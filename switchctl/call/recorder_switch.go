@@ -151,8 +151,8 @@ func (r *recorder) startSecond(ctx context.Context, path string, stereo bool, as
 // recorderTimeout is how long commands on a recording wait for a host link that is down.
 const recorderTimeout = 30 * time.Second
 
-// tellRecorder sends commands on a recording of the switch's, behind those that were sent before: what is to stop has begun by then.
-// done hears of the first that was refused, and of none.
+// tellRecorder sends commands on a recording of the switch's, behind those that were sent before: what is to stop has begun by then. One whose reply
+// was lost is sent again. done hears of the first that was refused, and of none.
 func (r *recorder) tellRecorder(ctx context.Context, done func(err error), cmds ...fs.Command) {
 	c := r.c
 	r.inTurn(&r.sends, func() {
@@ -161,7 +161,8 @@ func (r *recorder) tellRecorder(ctx context.Context, done func(err error), cmds 
 		for _, cmd := range cmds {
 			for {
 				err = fs.Script{cmd}.Run(ctx, c.link)
-				if !errors.Is(err, switchctl.ErrLinkDown) || c.clock.Now().After(deadline) || rt.Pause(ctx, c.clock, 200*time.Millisecond) != nil {
+				lost := err != nil && !fs.IsUnsent(err) // it may have been carried out: again, it changes nothing
+				if !lost && !errors.Is(err, switchctl.ErrLinkDown) || c.clock.Now().After(deadline) || rt.Pause(ctx, c.clock, 200*time.Millisecond) != nil {
 					break
 				}
 			}
