@@ -10,7 +10,6 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
-	"github.com/ringmaster/ringmaster/switchctl/hostlink"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/mediapath"
 )
@@ -208,9 +207,11 @@ func (b *bypass) bypassReply(ctx context.Context, m jobDone) {
 		b.stuck, b.tries = false, 0 // it has come to its end after all: now the way back is open, and not tried yet
 		b.takeMediaBack(ctx)
 	case b.phase != bypassEntering || m.attempt != b.serial:
-	case reason == "", errors.Is(m.err, hostlink.ErrLost): // without a reply the packets tell
+	case reason == "", m.unknown(): // without a reply the packets tell
 		b.replied = true
 		b.bypassSettled(ctx)
+	case m.unsent():
+		b.bypassUnprepared(ctx, m.err)
 	default:
 		b.breakBypass(ctx, "switch: "+reason)
 	}

@@ -41,7 +41,7 @@ func legTimeoutCommand(leg string, d time.Duration) fs.Command {
 	return fs.SetVar(leg, "media_timeout", fs.Millis(d))
 }
 
-// bypassUnprepared: the audio stays with the switch. That is no fault of the trunk's.
+// bypassUnprepared: the audio stays with the switch, which was never asked. That is no fault of the trunk's.
 func (b *bypass) bypassUnprepared(ctx context.Context, err error) {
 	b.log.WarnContext(ctx, "preparing the media leg for bypass failed", "error", err)
 	b.barred = true
