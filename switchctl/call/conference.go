@@ -163,7 +163,7 @@ func (cf *conference) gather(ctx context.Context) {
 
 // conferenceReply is the switch's word on the way into the conference; the events say the rest.
 func (cf *conference) conferenceReply(ctx context.Context, m jobDone) {
-	if reason := refusedJob(m); reason != "" && cf.phase == conferenceStarting && m.attempt == cf.starts {
+	if reason := refusedJob(m); reason != "" && !m.unknown() && cf.phase == conferenceStarting && m.attempt == cf.starts {
 		cf.log.WarnContext(ctx, "starting a conference was refused", "reply", reason)
 		err := errNoConference
 		if strings.Contains(reason, "No such channel") {
