@@ -99,7 +99,7 @@ func (bypassTried) Essential() bool { return true }
 // mediaBridged notes that the switch has bridged caller and media leg.
 func (b *bypass) mediaBridged(ctx context.Context, ev *esl.Event) {
 	if b.voice.ai.live() && b.voice.ai.leg != "" && (ev.Get("Bridge-B-Unique-ID") == b.voice.ai.leg || ev.Get("Bridge-A-Unique-ID") == b.voice.ai.leg) {
-		b.bridged, b.voice.ai.bridgeDue = true, false
+		b.bridged, b.voice.ai.bridgeDue, b.voice.ai.bridgedAt = true, false, b.c.clock.Now()
 		if m := b.voice.ai.media; m != nil {
 			m.LegBridged()
 		}

@@ -156,9 +156,44 @@ func (cf *conference) gather(ctx context.Context) {
 		fs.SetVars(caller, fs.Var{Name: varConference, Value: name}, fs.Var{Name: varAfterConference, Value: reattachExtension}),
 		fs.SetVar(leg, varConference, name),
 	}
-	cf.inOrder(ctx, first, fs.TransferBoth(caller, conferenceExtension, cf.c.cfg.Context), func(body string, err error) {
-		cf.post(jobDone{job: jobConference, attempt: serial, body: body, err: err})
+	bridged := cf.voice.ai.bridgedAt
+	cf.beside(func() {
+		if bridged.IsZero() || cf.c.clock.Now().Sub(bridged) < bridgeSlack {
+			cf.c.bridgeMade(ctx, leg, caller)
+		}
+		cf.c.sendInOrder(ctx, first, fs.TransferBoth(caller, conferenceExtension, cf.c.cfg.Context), func(body string, err error) {
+			cf.post(jobDone{job: jobConference, attempt: serial, body: body, err: err})
+		})
 	})
+}
+
+const (
+	// bridgeMadeTimeout is how long the switch may take from its word of a bridge to the bridge, bridgeMadePause lies between two looks.
+	bridgeMadeTimeout = 2 * time.Second
+	bridgeMadePause   = 20 * time.Millisecond
+	// bridgeSettles is how long after that both of its threads are certainly in it.
+	bridgeSettles = 300 * time.Millisecond
+)
+
+// bridgeMade waits until a bridge stands of which the switch has told. It does so before (switch_ivr_bridge.c, switch_ivr_multi_threaded_bridge): the transfer of a
+// leg that comes in between is undone, and the other one waits for that leg for ever. One of both, as a rule leg, is seen to be in it, and each of their
+// threads hangs up the other's channel unless it finds that one in it, too (audio_bridge_thread).
+func (c *host) bridgeMade(ctx context.Context, leg, other string) {
+	for due := c.clock.Now().Add(bridgeMadeTimeout); c.clock.Now().Before(due); {
+		for _, channel := range []string{leg, other} {
+			ev, err := fs.FindChannel(ctx, c.link, channel)
+			if err != nil || ev == nil {
+				return // what comes next tells
+			}
+			if ev.Get("Channel-State") == fs.Bridged {
+				_ = rt.Pause(ctx, c.clock, bridgeSettles)
+				return
+			}
+		}
+		if rt.Pause(ctx, c.clock, bridgeMadePause) != nil {
+			return
+		}
+	}
 }
 
 // conferenceReply is the switch's word on the way into the conference; the events say the rest.

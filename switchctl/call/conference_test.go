@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -115,4 +117,35 @@ func (b *bench) noteMember(result map[string]any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.member = id
+}
+
+// A conference that is asked for as the switch makes the bridge of caller and voice agent, of which it has told: they are sent there once it stands.
+func TestConferenceWaitsForTheBridge(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.play("dial", "event CHANNEL_CREATE", "event CHANNEL_ANSWER", "socket up", "media answered")
+		synctest.Wait()
+		leg, state := b.sock.leg(), "CS_CONSUME_MEDIA"
+		b.link.mu.Lock()
+		b.link.dump = func(channel string) (string, bool) {
+			if channel == leg {
+				return `{"Channel-State":"` + state + `"}`, true
+			}
+			return `{"Channel-State":"CS_EXECUTE"}`, true
+		}
+		b.link.mu.Unlock()
+		b.c.dispatch(b.event(fs.ChannelBridge, map[string]string{"Bridge-A-Unique-ID": b.call.FsUuid, "Bridge-B-Unique-ID": leg}))
+		b.trace.take()
+		b.play("verb conference_start")
+		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock
+		synctest.Wait()
+		require.NotContains(t, strings.Join(b.trace.take(), "\n"), "uuid_transfer")
+		b.link.mu.Lock()
+		state = fs.Bridged
+		b.link.mu.Unlock()
+		time.Sleep(bridgeMadePause + bridgeSettles) //nolint:forbidigo // the bubble's clock
+		synctest.Wait()
+		require.Contains(t, strings.Join(b.trace.take(), "\n"), "uuid_transfer "+b.call.FsUuid+" -both rm_conference")
+	})
 }

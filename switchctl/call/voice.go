@@ -59,8 +59,10 @@ type aiSession struct {
 	grantedAt time.Time
 	// legUp: caller and session hear each other. bridging: the switch was asked to bridge them.
 	legUp bool
-	// bridgeDue: the leg has answered, and the switch is about to bridge it with the caller.
+	// bridgeDue: the leg has answered, and the switch is about to bridge it with the caller. bridgedAt is when it has told of the newest bridge; zero where
+	// that was missed.
 	bridgeDue bool
+	bridgedAt time.Time
 	answered  bool // they have heard each other before
 	bridging  bool
 	bridges   int

@@ -27,6 +27,8 @@ const (
 	Hibernating = "CS_HIBERNATE"
 	// Parked is that of one that waits for somebody to fetch it.
 	Parked = "CS_PARK"
+	// Bridged is that of one of both in a bridge: the other one runs it.
+	Bridged = "CS_EXCHANGE_MEDIA"
 )
 
 // FindChannel gives a channel's headers and variables; nil when the switch has no such channel.
