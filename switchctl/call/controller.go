@@ -196,7 +196,6 @@ func (c *Controller) refuseStarts() {
 	c.starts.Lock()
 	defer c.starts.Unlock()
 	c.run = nil
-	c.supervisors.refuse()
 	c.phones.Refuse()
 }
 

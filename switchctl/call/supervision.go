@@ -41,16 +41,11 @@ func (b *supervisors) accept(ctx context.Context) {
 	b.run = func(s *supervision) { b.c.goes.Go(func() { s.run(ctx) }) }
 }
 
-// refuse lets none start any more.
-func (b *supervisors) refuse() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.run = nil
-}
-
-// end ends all sessions, and waits until their phones have been freed.
+// end lets no session start any more, ends those that run, and waits until their phones have been freed. One that was admitted before, and starts only
+// now, would outlive the rest.
 func (b *supervisors) end() {
 	b.mu.Lock()
+	b.run = nil
 	all := make([]*supervision, 0, len(b.sessions))
 	for _, s := range b.sessions {
 		all = append(all, s)

@@ -156,6 +156,14 @@ func TestSupervisionRefused(t *testing.T) {
 	require.ErrorIs(t, b.c.StartSupervision(t.Context(), s), switchctl.ErrDraining)
 }
 
+// TestNoSupervisionStartsAfterTheEnd: one that was admitted just before its controller's drain ended the others would keep the drain waiting for its phone.
+func TestNoSupervisionStartsAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.c.supervisors.end()
+	require.ErrorIs(t, b.c.supervisors.start(newSupervision(b.c.supervisors, b.testSupervision())), switchctl.ErrDraining)
+}
+
 // TestSupervisorsHavePlaces: monitors don't take the places of supervisors, who have so many and no more.
 func TestSupervisorsHavePlaces(t *testing.T) {
 	t.Parallel()
