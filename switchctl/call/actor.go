@@ -184,10 +184,7 @@ func (a *actor) jobReply(ctx context.Context, m jobDone) (state, error) {
 	case jobConference:
 		a.conference.conferenceReply(ctx, m)
 	case jobMediaOriginate:
-		if reason := refusedJob(m); reason != "" {
-			a.log.WarnContext(ctx, "media leg failed", "reply", reason)
-			return a.voice.bridgeRefused()
-		}
+		return a.voice.originateReply(ctx, m)
 	case jobConferenceMute:
 		a.conference.muted(ctx, m)
 	case jobConferenceMember:

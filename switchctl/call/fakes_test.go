@@ -107,10 +107,15 @@ func (l *fakeLink) cut(how string, cmd fs.Command) error {
 }
 
 func (l *fakeLink) BgAPI(_ context.Context, command fs.Command, done func(string, error)) error {
+	cmd := command.String()
+	if m := mediaLegPattern.FindStringSubmatch(cmd); m != nil && l.Generation() != 0 {
+		l.mu.Lock()
+		l.medialeg = m[1]
+		l.mu.Unlock()
+	}
 	if err := l.cut("bgapi", command); err != nil {
 		return err
 	}
-	cmd := command.String()
 	l.mu.Lock()
 	up, hook := l.generation != 0, l.onBgAPI
 	if up && hook == nil {
@@ -121,11 +126,6 @@ func (l *fakeLink) BgAPI(_ context.Context, command fs.Command, done func(string
 		return switchctl.ErrLinkDown
 	}
 	l.trace.add("bgapi %s", cmd)
-	if m := mediaLegPattern.FindStringSubmatch(cmd); m != nil {
-		l.mu.Lock()
-		l.medialeg = m[1]
-		l.mu.Unlock()
-	}
 	if hook != nil {
 		hook(cmd, done)
 	}

@@ -233,19 +233,20 @@ func (ts *taps) originateTap(ctx context.Context, id uuid.UUID, i int, l *tapLeg
 	refuse := func(reason string, unsent bool) {
 		ts.post(tapRefused{id: id, leg: i, channel: channel, reason: reason, unsent: unsent})
 	}
+	done := func(body string, err error) {
+		m := jobDone{body: body, err: err}
+		if reason := refusedJob(m); reason != "" && !m.unknown() { // the media endpoint tells whether the leg has come up, or tapTimeout ends it
+			refuse(reason, errors.Is(err, switchctl.ErrLinkDown))
+		}
+	}
 	ts.beside(func() {
 		cmd, err := ts.c.tapCommand(ts.id.String(), channel, sip, caller, side, codec, mux)
 		if err != nil {
 			refuse(err.Error(), false)
 			return
 		}
-		err = ts.c.link.BgAPI(ctx, cmd, func(body string, err error) {
-			if reason := refusedJob(jobDone{body: body, err: err}); reason != "" {
-				refuse(reason, false)
-			}
-		})
-		if err != nil {
-			refuse(err.Error(), errors.Is(err, switchctl.ErrLinkDown))
+		if err := ts.c.link.BgAPI(ctx, cmd, done); err != nil {
+			done("", err)
 		}
 	})
 }

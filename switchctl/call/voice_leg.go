@@ -2,10 +2,12 @@ package call
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
@@ -88,6 +90,23 @@ func (v *voice) joinConference(ctx context.Context) error {
 	}
 	v.command(ctx, jobMediaOriginate, cmd)
 	return nil
+}
+
+// originateReply is the switch's word on a media leg's originate. Of one whose reply was lost the leg tells, or its time-out. One that there was no link for
+// is no try.
+func (v *voice) originateReply(ctx context.Context, m jobDone) (state, error) {
+	reason := refusedJob(m)
+	switch {
+	case reason == "" || m.unknown():
+		return v.state, nil
+	case errors.Is(m.err, switchctl.ErrLinkDown):
+		if v.ai.live() && v.ai.bridging {
+			v.ai.bridges--
+		}
+	default:
+		v.log.WarnContext(ctx, "media leg failed", "reply", reason)
+	}
+	return v.bridgeRefused()
 }
 
 // legComes: caller and session are led to each other, and soon hear each other. A leg that has answered is bridged a moment later: who was taken
