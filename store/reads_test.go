@@ -54,3 +54,26 @@ func TestIdleCampaignReadsNoLeads(t *testing.T) {
 		return nil
 	}))
 }
+
+// The look for SIP accounts that have ended, every second, costs the same however many agents have none.
+func TestAccountsThatEndAreFoundAmongAccounts(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.Tenant(t, st)
+	storetest.Exec(t, st, tenant, `INSERT INTO users (tenant_id, id, email, password_hash, role) SELECT $1, gen_random_uuid(), g || '@example.com', '-', 'agent'
+		FROM generate_series(1, 5000) g`, tenant)
+	storetest.Exec(t, st, tenant, `INSERT INTO agents (tenant_id, id, node, last_status_at, sip_expires_at, sip_session_epoch)
+		SELECT tenant_id, id, 'node-1', now(), CASE WHEN email LIKE '1_@%' THEN now() END, 0 FROM users WHERE tenant_id = $1`, tenant)
+	_, err := st.Pool().Exec(t.Context(), "ANALYZE users, agents")
+	require.NoError(t, err)
+	require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
+		ended, err := tx.Q.AgentAccountsEnd(t.Context(), "node-1", time.Now())
+		require.NoError(t, err)
+		require.Len(t, ended, 10)
+		whole, _ := rowsRead(t, tx, "agents")
+		require.Zero(t, whole, "agents")
+		whole, _ = rowsRead(t, tx, "users")
+		require.Zero(t, whole, "users")
+		return nil
+	}))
+}
