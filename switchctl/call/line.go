@@ -287,7 +287,7 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 		l.transfers.apart(ctx, m.asked)
 		return next, nil
 	}
-	l.transfers.lookForSecond(ctx)
+	l.transfers.lookForSecond(ctx, m.other)
 	if l.transfers.now.bridged() {
 		return next, nil
 	}

@@ -29,10 +29,15 @@ type secondLeg struct {
 func (secondLeg) Name() string    { return "second leg found" }
 func (secondLeg) Essential() bool { return true }
 
-// lookForSecond asks the switch for a second leg of which nobody has heard since it was dialed.
-func (x *transfers) lookForSecond(ctx context.Context) {
+// lookForSecond asks the switch for a second leg of which nobody has heard since it was dialed, or that the handler's caller is no longer with: other is whom
+// they are bridged with. With the end of any other bridge the caller is hung up.
+func (x *transfers) lookForSecond(ctx context.Context, other string) {
 	t := x.now
-	if t == nil || t.phase != transferDialing || !t.lost || t.channel == "" {
+	if t == nil || t.channel == "" {
+		return
+	}
+	dialed, left := t.phase == transferDialing && t.lost, t.bridged() && t.handler && t.channel != other
+	if !dialed && !left {
 		return
 	}
 	m := secondLeg{channel: t.channel, ended: ledger.FinalRecord{Cause: ledger.CauseNetworkOutOfOrder}}
@@ -50,16 +55,16 @@ func (x *transfers) lookForSecond(ctx context.Context) {
 	})
 }
 
-// secondFound: the second leg rings, or has been answered, or ended.
+// secondFound: the second leg rings, or has been answered, or ended. One that has left the caller is about to end.
 func (x *transfers) secondFound(ctx context.Context, m secondLeg) (state, error) {
 	t := x.now
-	if t == nil || t.phase != transferDialing || t.channel != m.channel {
+	if t == nil || t.phase != transferDialing && !t.bridged() || t.channel != m.channel {
 		return x.state, nil // it has gone on by an event
 	}
 	switch {
 	case m.leg == nil:
 		return x.transferLegEnded(ctx, m.ended)
-	case fs.Answered(m.leg):
+	case t.phase == transferDialing && fs.Answered(m.leg):
 		x.transferAnswered(ctx)
 	}
 	return x.state, nil
