@@ -112,6 +112,9 @@ func (x *transfers) startTransfer(ctx context.Context, req switchctl.ControlRequ
 	if x.now.pending() {
 		return &switchctl.StateError{State: x.state.String(), Event: VerbTransfer, Detail: "a transfer is under way"}
 	}
+	if x.voice.ai.referring != nil { // with the session's end nobody would act on that, and the caller would be bridged with the endpoint again
+		return x.conflict(VerbTransfer, "the voice agent is just asking for a transfer")
+	}
 	if x.conference.grip() != gripNone {
 		return x.conference.occupied(VerbTransfer)
 	}
