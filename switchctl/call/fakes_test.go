@@ -72,6 +72,7 @@ type fakeLink struct {
 	looks        int             // for phones' registrations
 	loseEvents   bool            // those that are sent
 	cutAt        string          // words of the command that the link ends behind, before its reply; empty for none
+	cutLate      string          // as cutAt, and behind the reply
 	cutHalf      bool            // only the connection that the command went over: the other one ends later
 	conference   string          // json_list of the call's
 	medialeg     string          // the media leg that was originated last
@@ -178,6 +179,15 @@ func (l *fakeLink) API(ctx context.Context, cmd fs.Command) (string, error) {
 	takes := map[string]time.Duration{"sofia": l.lookTakes, "conference": l.muteTakes, "uuid_bridge": l.bridgeTakes}[cmd.Name()]
 	l.mu.Unlock()
 	time.Sleep(takes) //nolint:forbidigo // the bubble's clock
+	l.mu.Lock()
+	late := err == nil && l.cutLate != "" && strings.Contains(cmd.String(), l.cutLate)
+	if late {
+		l.cutLate = ""
+	}
+	l.mu.Unlock()
+	if late {
+		l.set(false)
+	}
 	return text, err
 }
 

@@ -229,6 +229,10 @@ func (b *bench) faultInput(f []string) {
 		b.link.mu.Lock()
 		b.link.cutAt, b.link.cutHalf = strings.Join(f[1:], " "), f[0] == "half-cut"
 		b.link.mu.Unlock()
+	case "cut-late": // or behind the reply to it
+		b.link.mu.Lock()
+		b.link.cutLate = strings.Join(f[1:], " ")
+		b.link.mu.Unlock()
 	case "database":
 		b.ledger.setAway(f[1] == "away")
 	case "monitor_scope": // of the voice agent

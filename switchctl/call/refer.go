@@ -162,18 +162,21 @@ func (f *referrals) together(ctx context.Context, r *referral) {
 			f.log.WarnContext(ctx, "reading the voice agent's leg failed", "error", dumpErr)
 		}
 		m := referAnswered{referral: r, sender: sender}
+		told := crosswise // or some of it before, at least
 		if !crosswise || sender != nil && sender.Get("Channel-State") == fs.Parked {
-			m.err = again.Run(ctx, link)
+			if m.err = again[:1].Run(ctx, link); m.err == nil {
+				told, m.err = true, again[1:].Run(ctx, link)
+			}
 		}
-		if m.err != nil && !fs.IsUnsent(m.err) {
+		if m.err != nil && !fs.IsUnsent(m.err) || told && errors.Is(m.err, fs.ErrLinkDown) {
 			m.bridged, m.err = f.togetherAfterAll(ctx, r.leg, again)
 		}
 		f.post(m)
 	})
 }
 
-// togetherAfterAll bridges caller and sender where the link was lost on the way, and may have taken some of again along: once there is one, unless the
-// switch has bridged them.
+// togetherAfterAll bridges caller and sender where the link was lost on the way, and the switch has, or may have, some of again: once there is a link, unless
+// it has bridged them.
 func (f *referrals) togetherAfterAll(ctx context.Context, leg string, again fs.Script) (bridged bool, err error) {
 	for {
 		if err := rt.Pause(ctx, f.c.clock, linkPause); err != nil {
