@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,24 +16,68 @@ const (
 	// one of the pool's own is looked for.
 	fullLimit = 3 * time.Second
 	fullAgain = 500 * time.Millisecond
-	idleAgain = 10 * time.Millisecond
+	idleAgain = 500 * time.Microsecond
 )
 
-// acquire gives a connection of a pool. A server that takes no more (max_connections, a role's or a database's CONNECTION LIMIT) isn't gone: those that the
-// pool has are good, and one of them is waited for, as it is where the pool has all that it may have.
-func acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
-	end := time.Now().Add(fullLimit)
-	for {
-		conn, err := pool.Acquire(ctx)
-		if !hasCode(err, codeTooManyConnections) || time.Now().After(end) {
+// connections are those of a pool. A server that takes no more (max_connections, a role's or a database's CONNECTION LIMIT) isn't gone: those that the
+// pool has are good, and one of them is waited for, as it is where the pool has all that it may have. Then whoever came first has the turn, and looks for
+// one; the others wait for the turn. Each of them would ask the server for another: a process there, and a handshake, for nothing.
+type connections struct {
+	pool    *pgxpool.Pool
+	turn    chan struct{}
+	waiting atomic.Int32
+	refusal atomic.Pointer[refusal]
+}
+
+// refusal is the server's newest, and when it is worth while to ask again.
+type refusal struct {
+	err   error
+	again time.Time
+}
+
+func newConnections(pool *pgxpool.Pool) *connections {
+	return &connections{pool: pool, turn: make(chan struct{}, 1)}
+}
+
+// acquire gives a connection.
+func (c *connections) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	if r := c.refusal.Load(); c.waiting.Load() == 0 && (r == nil || time.Now().After(r.again)) {
+		conn, err := c.ask(ctx)
+		if !hasCode(err, codeTooManyConnections) {
 			return conn, err
 		}
-		for again := time.Now().Add(retry.Jitter(fullAgain)); time.Now().Before(again) && pool.Stat().IdleConns() == 0; {
-			if retry.Pause(ctx, idleAgain) != nil {
-				return nil, err
+	}
+	c.waiting.Add(1)
+	defer c.waiting.Add(-1)
+	limited, cancel := context.WithTimeout(ctx, fullLimit)
+	defer cancel()
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-limited.Done():
+		return nil, c.refusal.Load().err
+	}
+	for {
+		if r := c.refusal.Load(); time.Now().Before(r.again) && c.pool.Stat().IdleConns() == 0 {
+			if retry.Pause(limited, idleAgain) != nil {
+				return nil, r.err
 			}
+			continue
+		}
+		conn, err := c.ask(ctx)
+		if !hasCode(err, codeTooManyConnections) {
+			return conn, err
 		}
 	}
+}
+
+// ask takes an idle connection, or asks the server for another.
+func (c *connections) ask(ctx context.Context) (*pgxpool.Conn, error) {
+	conn, err := c.pool.Acquire(ctx)
+	if hasCode(err, codeTooManyConnections) {
+		c.refusal.Store(&refusal{err: err, again: time.Now().Add(retry.Jitter(fullAgain))})
+	}
+	return conn, err
 }
 
 // connectionLost tells an error after which another connection is worth a try: the pool's may all be to a server that is gone. Of one that takes no more

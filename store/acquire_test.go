@@ -2,9 +2,11 @@ package store_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -53,4 +55,32 @@ func TestServerTakesNoMoreConnections(t *testing.T) {
 	again, err := backend(t.Context(), nothing)
 	require.NoError(t, err)
 	require.Equal(t, first, again, "it is kept")
+}
+
+// Of many who wait, one alone asks a server that takes no more connections for another.
+func TestOneAsksAServerThatTakesNoMoreConnections(t *testing.T) {
+	t.Parallel()
+	st, proxy := storetest.NewProxied(t)
+	tenant := storetest.Tenant(t, st)
+	refused := proxy.Full()
+	require.EqualValues(t, 1, st.Pool().Stat().TotalConns())
+	const waiters = 50
+	require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error { // has the one connection
+		_, err := tx.Pgx().Exec(t.Context(), "SELECT 1")
+		require.NoError(t, err)
+		limited, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+		defer cancel()
+		all := &sync.WaitGroup{}
+		for n := range waiters {
+			all.Go(func() {
+				assert.Error(t, st.InTenant(limited, tenant, func(*store.Tx) error { return nil }))
+			})
+			if n == 0 {
+				require.Eventually(t, st.HasTurn, 20*time.Second, time.Millisecond)
+			}
+		}
+		all.Wait()
+		require.Less(t, refused(), waiters/2, "each would ask once, and every 0.5 s")
+		return nil
+	}))
 }

@@ -57,3 +57,6 @@ func (s *Store) SinglesByIndex() Singles {
 func (s *Store) SinglesOf(tenant uuid.UUID) Singles {
 	return &singles{store: s, scope: scope{tenant: tenant}, read: true}
 }
+
+// HasTurn tells whether somebody looks for a connection of a server that takes no more.
+func (s *Store) HasTurn() bool { return len(s.conns.turn) == 1 }

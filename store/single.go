@@ -100,11 +100,11 @@ type scoped struct {
 }
 
 func (q *singles) acquire(ctx context.Context) (scoped, error) {
-	pool := q.store.pool
+	conns := q.store.conns
 	if q.read {
-		pool = q.store.readers
+		conns = q.store.readConns
 	}
-	conn, err := acquire(ctx, pool)
+	conn, err := conns.acquire(ctx)
 	if err != nil {
 		return scoped{}, fmt.Errorf("acquire a database connection: %w", lostUnless(ctx, err))
 	}

@@ -57,6 +57,8 @@ type Config struct {
 type Store struct {
 	pool    *pgxpool.Pool
 	readers *pgxpool.Pool // for single reads alone: see singles
+	// conns and readConns are those of pool and of readers.
+	conns, readConns *connections
 	// lists bounds the lists that are read at once: they leave half of the readers to others.
 	lists    *listTurns
 	river    *river.Client[pgx.Tx]
@@ -103,7 +105,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	s := &Store{
-		pool: pool, readers: readers, lists: newListTurns(int(readers.Config().MaxConns/2), readTimeout), //nolint:mnd // half
+		pool: pool, readers: readers, conns: newConnections(pool), readConns: newConnections(readers), lists: newListTurns(int(readers.Config().MaxConns/2), readTimeout), //nolint:mnd // half
 		master: cfg.MasterKey, keyDelay: cmp.Or(cfg.KeyDelay, defaultKeyDelay), log: log, deliveries: newDeliverySignal(),
 	}
 	s.waker = newWaker(log, s.tellWorkers)

@@ -141,7 +141,7 @@ func warnOfDeadlock(ctx context.Context, log *slog.Logger, err error) {
 const DeadlockMessage = "database found a deadlock, repeating the transaction"
 
 func (s *Store) once(ctx context.Context, in txScope, fn func(*Tx) error) error {
-	conn, err := acquire(ctx, s.pool)
+	conn, err := s.conns.acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("acquire a database connection: %w", lostUnless(ctx, err))
 	}
@@ -263,7 +263,7 @@ func (r translatingRow) Scan(dest ...any) error { return translate(r.row.Scan(de
 // alone runs f while it holds an advisory lock, on a connection of its own. Where another process has the lock f doesn't run, which it
 // tells by false.
 func (s *Store) alone(ctx context.Context, lock int64, f func() error) (ran bool, err error) {
-	conn, err := acquire(ctx, s.pool)
+	conn, err := s.conns.acquire(ctx)
 	if err != nil {
 		return false, lostUnless(ctx, err)
 	}
