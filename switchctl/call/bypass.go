@@ -67,6 +67,9 @@ type bypassState struct {
 	waiting []func(ctx context.Context)
 	// replied and moved: the switch's reply has come, and the first packet on the new way.
 	replied, moved bool
+	// unheard: the link was lost behind the command that leads past the switch. overdue is since when a look at the switch tells whether it was carried out.
+	unheard bool
+	overdue time.Time
 	// awaited: the switch has the audio back, and its first packet is still to come.
 	awaited bool
 	// stuck: the way into bypass was given up while the switch still works on it.
@@ -85,6 +88,7 @@ func (b *bypass) next(p bypassPhase) {
 	b.phase = p
 	b.serial++
 	b.replied, b.moved = false, false
+	b.unheard, b.overdue = false, time.Time{}
 }
 
 // bypassTried is the carrier's answer to the re-INVITE before bypass.
@@ -208,7 +212,7 @@ func (b *bypass) bypassReply(ctx context.Context, m jobDone) {
 		b.takeMediaBack(ctx)
 	case b.phase != bypassEntering || m.attempt != b.serial:
 	case reason == "", m.unknown(): // without a reply the packets tell
-		b.replied = true
+		b.replied, b.unheard = true, reason != ""
 		b.bypassSettled(ctx)
 	case m.unsent():
 		b.bypassUnprepared(ctx, m.err)
@@ -284,6 +288,14 @@ func (b *bypass) bypassSettled(ctx context.Context) {
 func (b *bypass) bypassDue(ctx context.Context) {
 	switch b.phase {
 	case bypassEntering:
+		if b.unheard {
+			if b.overdue.IsZero() {
+				b.overdue = b.c.clock.Now()
+			}
+			b.arm(timerBypass, bypassTimeout) // the switch may be out of reach
+			b.probe(ctx)
+			return
+		}
 		reason := "no audio from the carrier in " + bypassTimeout.String()
 		if !b.replied {
 			reason = "no reply of the switch in " + bypassTimeout.String()
@@ -298,6 +310,20 @@ func (b *bypass) bypassDue(ctx context.Context) {
 	case bypassOff, bypassTrying, bypassPreparing, bypassOn:
 	}
 }
+
+// looked: the switch, asked at a time of our clock, says whether the caller's audio goes past it. Asked to take back what it has, it would refuse.
+func (b *bypass) looked(ctx context.Context, past bool, asked time.Time) {
+	if b.phase != bypassEntering || !b.unheard || b.overdue.IsZero() || asked.Before(b.overdue) {
+		return
+	}
+	if b.unheard = false; past {
+		b.bypassDue(ctx)
+	} else {
+		b.bypassUnprepared(ctx, errNotPast)
+	}
+}
+
+var errNotPast = errors.New("switchctl: the switch has lost the command with its link")
 
 // breakBypass gives up a way into bypass that does not come about: the trunk loses its flag, and the media is taken back.
 func (b *bypass) breakBypass(ctx context.Context, reason string) {

@@ -274,6 +274,7 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 		}
 		next = l.dial.answers(ctx, at, at.Add(m.ahead))
 	}
+	l.bypass.looked(ctx, m.bypassed, m.asked)
 	if l.conference.found(ctx, m.conference, m.asked) {
 		if found {
 			l.resume(ctx, next)
