@@ -281,6 +281,9 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 		}
 		return stateAgentConnected, nil
 	}
+	if l.conference.holds() {
+		return next, nil // on the way there, or its time-out leads them back
+	}
 	if found && l.transfers.now.bridged() && l.transfers.now.handler {
 		l.handling.startHandler(ctx)
 	}
