@@ -249,6 +249,8 @@ func (b *bench) faultInput(f []string) {
 				bond = b.phoneLeg()
 			case "transferleg":
 				bond = b.unit
+			case "stray":
+				bond = strayChannel
 			}
 			raw, err := json.Marshal(map[string]string{
 				"Unique-ID": b.call.FsUuid, "Answer-State": f[1], "Caller-Channel-Answered-Time": micros(b.times["answered"]),
@@ -275,9 +277,14 @@ func (b *bench) faultInput(f []string) {
 			<-ctx.Done()
 			return nil
 		}
-	case "stray": // a leg of the call that a killed controller has left on the switch
+	case "strayleg":
+		headers := keyValues(f[2:])
+		headers["Unique-ID"] = strayChannel
+		b.c.dispatch(b.legEvent(f[1], headers))
+	case "stray": // a leg of the call that a killed controller has left on the switch; bridged with the caller
 		raw, err := json.Marshal(map[string]string{
 			"Unique-ID": strayChannel, "variable_rm_node": "node-1", "variable_rm_call_id": b.call.ID.String(), "variable_rm_role": f[1],
+			"variable_signal_bond": map[bool]string{true: b.call.FsUuid}[slices.Contains(f, "bridged")],
 		})
 		require.NoError(b.t, err)
 		b.link.setChannel(strayChannel, string(raw))

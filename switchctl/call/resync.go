@@ -163,6 +163,9 @@ func (c *Controller) classifyChannel(ctx context.Context, channel string, legs m
 	a := c.registry.find(channel, ev.Var("rm_call_id"))
 	if role := ev.Var("rm_role"); a != nil && role == roleMember && fs.InConference(ev) {
 		return nil // the conference takes it up
+	} else if a != nil && role == roleTransfer && ev.Var(varPartner) == a.channel {
+		a.post(secondLeg{channel: channel, leg: ev})
+		return nil
 	} else if a != nil && role != roleMember && role != roleTransfer && role != roleTap {
 		legs[a.id] = channel
 		a.post(legFound{leg: ev}) // its answer may have been missed

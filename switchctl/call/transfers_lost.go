@@ -55,10 +55,22 @@ func (x *transfers) lookForSecond(ctx context.Context, other string) {
 	})
 }
 
+// secondNamed: a call that is found again has a second leg over another route than the first, whose channel alone has the name of its unit.
+func (x *transfers) secondNamed(m secondLeg) bool {
+	t := x.now
+	if t == nil || !x.recovered || m.leg == nil || m.leg.Var(varPartner) != x.channel {
+		return false
+	}
+	x.c.registry.unbind(t.channel)
+	t.channel = m.channel
+	x.c.registry.bind(x.core, t.channel)
+	return true
+}
+
 // secondFound: the second leg rings, or has been answered, or ended. One that has left the caller is about to end.
 func (x *transfers) secondFound(ctx context.Context, m secondLeg) (state, error) {
 	t := x.now
-	if t == nil || t.phase != transferDialing && !t.bridged() || t.channel != m.channel {
+	if x.secondNamed(m) || t == nil || t.phase != transferDialing && !t.bridged() || t.channel != m.channel {
 		return x.state, nil // it has gone on by an event
 	}
 	switch {
