@@ -45,8 +45,8 @@ type due struct {
 	known map[uuid.UUID]bool
 	// begun: what is due by now has come since the start. It is look's.
 	begun bool
-	// troubled: making a job of one has failed since look looked last.
-	troubled atomic.Bool
+	// troubled: making a job of one has failed since look looked last. worked: the database has taken the end of another.
+	troubled, worked atomic.Bool
 	// taking ends first, and then, should that take too long, working.
 	taking, working         context.Context //nolint:containedctx // the lives of its goroutines
 	stopTaking, stopWorking context.CancelFunc
@@ -126,7 +126,8 @@ func (d *due) look() {
 	}
 }
 
-// find finds what is due, and tells how long it takes until it is worth while to look again: where jobs can't be made, a database in trouble is to be left alone.
+// find finds what is due, and tells how long it takes until it is worth while to look again: where nothing can be made a job of, a database in trouble is to
+// be left alone.
 func (d *due) find() time.Duration {
 	l := d.library
 	var rows []db.RecordingsDueRow
@@ -146,7 +147,7 @@ func (d *due) find() time.Duration {
 	}
 	troubled := d.troubled.Swap(false)
 	d.begun = d.begun || err == nil && !troubled && len(rows) < dueWaiting
-	if troubled || len(rows) < dueWaiting {
+	if worked := d.worked.Swap(false); troubled && !worked || len(rows) < dueWaiting {
 		return dueEvery
 	}
 	return dueAgain
@@ -175,7 +176,11 @@ func (d *due) process(r store.DueRecording) {
 	ctx, cancel := context.WithTimeout(d.working, attemptTime)
 	defer cancel()
 	err := d.attempt(ctx, r)
-	if err == nil || d.working.Err() != nil {
+	if err == nil {
+		d.worked.Store(true)
+		return
+	}
+	if d.working.Err() != nil {
 		return // it is due at the next start
 	}
 	if !permanent(err) {
@@ -190,6 +195,7 @@ func (d *due) process(r store.DueRecording) {
 func (d *due) makeJob(r store.DueRecording, now bool) bool {
 	err := d.handOver(r, now)
 	if err == nil || errors.Is(err, errTaken) {
+		d.worked.Store(true)
 		return true
 	}
 	d.troubled.Store(true)

@@ -152,6 +152,60 @@ func TestGivesUpWhatEndsTheController(t *testing.T) {
 	require.Zero(t, lostAttempts([]rivertype.AttemptError{lost, lost, lost, {Error: *b.row(t).Error}}), "one that is tried again")
 }
 
+// TestOneFailedJobHoldsUpNoBacklog: the others go on without a pause.
+func TestOneFailedJobHoldsUpNoBacklog(t *testing.T) {
+	t.Parallel()
+	b := setup(t, onDisk(t))
+	const add = "INSERT INTO recordings_due (tenant_id, call_id, node) SELECT $1, gen_random_uuid(), 'host.1' FROM generate_series(1, $2)"
+	storetest.Exec(t, b.st, b.tenant, add, b.tenant, 1)
+	b.trouble(t)
+	d := b.lib.newDue(t.Context(), "host.1")
+	d.begun = true
+	require.Equal(t, dueEvery, d.find())
+	d.process(<-d.work)
+	require.True(t, d.troubled.Load())
+	_, err := b.st.Pool().Exec(t.Context(), "DROP TRIGGER trouble ON recordings_due")
+	require.NoError(t, err)
+	storetest.Exec(t, b.st, b.tenant, add, b.tenant, dueWaiting)
+	d.add(store.DueRecording{TenantID: b.tenant, CallID: newID(t), Place: "(0,1)"})
+	d.process(<-d.work)
+	require.Equal(t, dueAgain, d.find())
+}
+
+// TestSuspectsAreTriedOneByOne: those that were lost beside what ends the controller aren't beside it the last time.
+func TestSuspectsAreTriedOneByOne(t *testing.T) {
+	t.Parallel()
+	s := &stuck{began: make(chan struct{}, 1)}
+	b := setup(t, s)
+	suspect := func(losses int) *river.Job[ProcessArgs] {
+		b.recordOne(t)
+		lost := make([]rivertype.AttemptError, losses)
+		for i := range lost {
+			lost[i].Error = rescued
+		}
+		return &river.Job[ProcessArgs]{
+			JobRow: &rivertype.JobRow{Attempt: losses + 1, MaxAttempts: MaxAttempts, Errors: lost}, Args: ProcessArgs{TenantID: b.tenant, CallID: b.call},
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	work := func(job *river.Job[ProcessArgs]) (ended chan error) {
+		ended = make(chan error, 1)
+		go func() { ended <- (&worker{library: b.lib}).Work(ctx, job) }()
+		return ended
+	}
+	first := work(suspect(2))
+	<-s.began
+	snoozed, ok := errors.AsType[*rivertype.JobSnoozeError](<-work(suspect(2)))
+	require.True(t, ok)
+	require.Equal(t, retryFirst, snoozed.Duration)
+	beside := work(suspect(1))
+	<-s.began // one that is no suspect is tried
+	cancel()
+	require.Error(t, <-first)
+	require.Error(t, <-beside)
+	require.True(t, b.lib.suspect.TryLock(), "the next one is tried")
+}
+
 // stuck is a bucket whose writes take until they are cancelled.
 type stuck struct {
 	faulty
@@ -278,12 +332,9 @@ func TestABacklogIsProcessedWithoutAPause(t *testing.T) {
 	require.Len(t, d.work, 50)
 }
 
-// TestABacklogInADatabaseInTroubleWaits: what can't be made jobs of isn't tried again as fast as it fails.
-func TestABacklogInADatabaseInTroubleWaits(t *testing.T) {
-	t.Parallel()
-	b := setup(t, onDisk(t))
-	const add = "INSERT INTO recordings_due (tenant_id, call_id, node) SELECT $1, gen_random_uuid(), 'host.1' FROM generate_series(1, $2)"
-	storetest.Exec(t, b.st, b.tenant, add, b.tenant, 50)
+// trouble has the database refuse that anything due becomes a job.
+func (b *bundle) trouble(t *testing.T) {
+	t.Helper()
 	for _, sql := range []string{
 		"CREATE FUNCTION trouble() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trouble'; END $$",
 		"CREATE TRIGGER trouble BEFORE DELETE ON recordings_due FOR EACH ROW EXECUTE FUNCTION trouble()",
@@ -291,6 +342,15 @@ func TestABacklogInADatabaseInTroubleWaits(t *testing.T) {
 		_, err := b.st.Pool().Exec(t.Context(), sql)
 		require.NoError(t, err)
 	}
+}
+
+// TestABacklogInADatabaseInTroubleWaits: what can't be made jobs of isn't tried again as fast as it fails.
+func TestABacklogInADatabaseInTroubleWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t, onDisk(t))
+	const add = "INSERT INTO recordings_due (tenant_id, call_id, node) SELECT $1, gen_random_uuid(), 'host.1' FROM generate_series(1, $2)"
+	storetest.Exec(t, b.st, b.tenant, add, b.tenant, 50)
+	b.trouble(t)
 	d := b.lib.newDue(t.Context(), "host.1")
 	require.Equal(t, dueEvery, d.find(), "those that were left to the start")
 	require.Empty(t, d.work)

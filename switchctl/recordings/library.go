@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,6 +55,8 @@ type Library struct {
 	encoding wav.Encoding
 	// notStrays are calls whose files were no strays, and when that was seen. It belongs to Adopt.
 	notStrays map[uuid.UUID]time.Time
+	// suspect is held over a recording that may be what ends the controller.
+	suspect sync.Mutex
 	// due is Start's.
 	due *due
 	// transferBase is what a transfer may take besides its bytes.

@@ -36,6 +36,8 @@ const (
 	transferRate = 128 << 10
 	// maxLost is how many attempts in a row may end with their process, before a recording is given up: each one may have been what ended it.
 	maxLost = 3
+	// suspectLost is how many of them make a recording one that is tried while no other such is: those that were only lost beside it come to an end then.
+	suspectLost = maxLost - 1
 	// retryFirst and retryMost are the pauses between attempts, which double, by a fifth more or less.
 	retryFirst, retryMost = 5 * time.Second, time.Hour
 )
@@ -85,8 +87,14 @@ func retryDelay(attempts int, at float64) time.Duration {
 // Work implements river.Worker.
 func (w *worker) Work(ctx context.Context, job *river.Job[ProcessArgs]) error {
 	l, args := w.library, job.Args
-	if n := lostAttempts(job.Errors); n >= maxLost {
+	switch n := lostAttempts(job.Errors); {
+	case n >= maxLost:
 		return l.giveUpLost(ctx, args, n)
+	case n >= suspectLost:
+		if !l.suspect.TryLock() {
+			return river.JobSnooze(retryFirst) // to wait here would be an attempt, lost with that one
+		}
+		defer l.suspect.Unlock()
 	}
 	err := l.process(ctx, args.TenantID, args.CallID, func(tx *store.Tx) error { return tx.JobDone(ctx, job.ID) })
 	if err == nil {
