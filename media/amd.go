@@ -1,10 +1,13 @@
 package media
 
 import (
+	"context"
 	"math"
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/media/amd/words"
+	"github.com/ringmaster/ringmaster/media/fairshare"
 )
 
 // AMD is a finding of the answering-machine detection. The AI has been sent it as an `amd` text frame already.
@@ -42,5 +45,36 @@ func (rx *fromCaller) detectMachine(pcm []int16) {
 	}
 	if rx.amd.Done() {
 		rx.amd = nil
+		return
 	}
+	if said, listen := rx.amd.Wanted(); said != nil {
+		rx.listen(said, listen)
+	}
+}
+
+// listenWithin is how long what was said waits for a processor: the answer to the last listen has to be there 200 ms later. Without it the detector decides by
+// what it has.
+const listenWithin = 120 * time.Millisecond
+
+// listen has listened to what was said, off the tick thread.
+func (rx *fromCaller) listen(said []int16, listen int) {
+	s, srv, detector := rx.s, rx.sh.srv, rx.amd
+	srv.spawn(func() {
+		odds, result := math.NaN(), "failed"
+		srv.guard("machine detection", func() {
+			ctx, cancel := context.WithTimeout(context.Background(), listenWithin)
+			defer cancel()
+			err := srv.ears.Do(ctx, s.spec.Owner, fairshare.Background, func() {
+				l := srv.listeners.Get().(*words.Listener) //nolint:forcetypeassert // it has nothing else
+				odds = l.Odds(said)
+				srv.listeners.Put(l)
+				result = "heard"
+			})
+			if err != nil {
+				result = "late"
+			}
+		})
+		srv.metrics.listens.WithLabelValues(result).Inc()
+		s.post(func() { detector.Hear(odds, listen) })
+	})
 }

@@ -4,10 +4,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/media/amd/encoder"
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
@@ -51,5 +54,49 @@ func TestAMDOff(t *testing.T) {
 	event[DTMF](t, sess)
 	for _, s := range ai.allTexts() {
 		require.NotContains(t, s, `"amd"`)
+	}
+}
+
+// TestAMDListens has words listened to while the caller's voice goes on, and decides all the same.
+func TestAMDListens(t *testing.T) {
+	t.Parallel()
+	if !encoder.Fast() {
+		t.Skip("this processor lacks AVX2 and FMA, without which words aren't listened to")
+	}
+	r := newRig(t)
+	spec := r.spec("amd-words")
+	spec.AMD = &amd.Config{}
+	sess, _ := r.open(spec)
+	p := newPhone(t)
+	p.call(sess)
+	for i := range 40 { // syllables of a voice that doesn't pause
+		p.speak(dsptest.Tone(float64(300+70*(i%7)), dsp.SampleRate, 640))
+		p.speak(make([]int16, 160))
+	}
+	require.Equal(t, amd.KindVerdict, event[AMD](t, sess).Kind)
+	heard := func() float64 { return testutil.ToFloat64(r.srv.metrics.listens.WithLabelValues("heard")) }
+	require.Eventually(t, func() bool { return heard() > 0 }, 5*time.Second, 5*time.Millisecond)
+}
+
+// TestAMDWithoutWords wants nothing listened to.
+func TestAMDWithoutWords(t *testing.T) {
+	t.Parallel()
+	srv, err := New(Config{NoWords: true})
+	require.NoError(t, err)
+	require.False(t, srv.listens)
+	r := newRig(t)
+	r.srv.listens = false
+	spec := r.spec("amd-no-words")
+	spec.AMD = &amd.Config{}
+	sess, _ := r.open(spec)
+	p := newPhone(t)
+	p.call(sess)
+	for i := range 40 {
+		p.speak(dsptest.Tone(float64(300+70*(i%7)), dsp.SampleRate, 640))
+		p.speak(make([]int16, 160))
+	}
+	require.Equal(t, amd.KindVerdict, event[AMD](t, sess).Kind)
+	for _, result := range []string{"heard", "late", "failed"} {
+		require.Zero(t, testutil.ToFloat64(r.srv.metrics.listens.WithLabelValues(result)))
 	}
 }

@@ -30,6 +30,7 @@ type metrics struct {
 	digits         *prometheus.CounterVec // way: rtp, info, switch, tone, repeated, dropped, sent_rtp, sent_info
 	recordings     record.Metrics
 	amd            *prometheus.CounterVec // event: verdict, greeting_end, beep; class: human, machine, unknown
+	listens        *prometheus.CounterVec // result: heard, late, failed
 	limits         *prometheus.CounterVec // limit: limitLabels
 	// responsesFailed counts responses of OpenAI's Realtime API.
 	responsesFailed prometheus.Counter
@@ -68,6 +69,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		digits:     vec("dtmf_digits_total", "Digits of callers, by the way they came first, and digits sent to them.", "way"),
 		recordings: record.NewMetrics(),
 		amd:        vec("amd_total", "Findings of the answering-machine detection.", "event", "class"),
+		listens:    vec("amd_listens_total", "Times that answering-machine detection wanted words listened to; late are those for which no processor was free in time.", "result"),
 		limits:     vec("ai_limits_total", "Limits that voice agents' sockets have exceeded.", "limit"),
 		responsesFailed: counter("ai_responses_failed_total",
 			"Responses that OpenAI's Realtime API could not make, or refused."),
@@ -81,7 +83,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	var errs []error
 	for _, c := range append(m.recordings.Collectors(),
 		m.sessions, m.legs, m.tapLegs, m.tapDropped, m.packets, m.rtcp, m.discarded, m.concealed, m.frames, m.framesDropped,
-		m.playoutDropped, m.texts, m.opens, m.reconnects, m.invites, m.digits, m.amd,
+		m.playoutDropped, m.texts, m.opens, m.reconnects, m.invites, m.digits, m.amd, m.listens,
 		m.limits, m.responsesFailed, m.lateSlots, m.panics,
 	) {
 		errs = append(errs, reg.Register(c))
@@ -103,6 +105,7 @@ func (m *metrics) initialise() {
 		m.opens:      {"ok", "refused", "untrusted", "timeout", "failed"},
 		m.reconnects: {"ok", "failed"},
 		m.limits:     limitLabels(),
+		m.listens:    {"heard", "late", "failed"},
 		m.invites:    {"200", "400", "404", "420", "481", "486", "488", "500"},
 		m.digits:     {"rtp", "info", "switch", "tone", "repeated", "dropped", "sent_rtp", "sent_info"},
 	} {

@@ -17,6 +17,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ringmaster/ringmaster/media/amd/encoder"
+	"github.com/ringmaster/ringmaster/media/amd/words"
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/media/netguard"
@@ -48,6 +50,8 @@ type Config struct {
 	Shards int
 	// CPU is shared with whatever else computes in the process. Slots for two jobs.
 	CPU *fairshare.Slots
+	// NoWords leaves machine detection to tones and to the pattern of speech: words, which take up to some 50 ms of a processor, are not listened to.
+	NoWords bool
 	// Logger is slog.Default() when nil.
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil keeps them unregistered.
@@ -69,6 +73,9 @@ type Server struct {
 	sessions map[string]*Session // a nil value holds the id of a session that is being opened
 	tasks    tasks.Group
 
+	listens   bool             // words are listened to in machine detection
+	ears      *fairshare.Slots // those who listen to words: on half of the processors, so that nobody waits for them
+	listeners sync.Pool        // *words.Listener: as many are in use as there are slots of ears
 	ports     portRests
 	cpu       *fairshare.Slots // the jobs that compute off the tick threads
 	longTexts *fairshare.Bytes // text frames above ws.MaxPlainText, by owner
@@ -144,7 +151,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	return &Server{
 		cfg: cfg, log: cfg.Logger, metrics: m, rtpIP: ip, sessions: map[string]*Session{},
-		cpu: cfg.CPU, longTexts: fairshare.NewBytes(ownerTexts), done: make(chan struct{}),
+		listens: !cfg.NoWords && encoder.Fast(), ears: fairshare.NewSlots(1 + runtime.NumCPU()/2),
+		listeners: sync.Pool{New: func() any { return words.New() }}, cpu: cfg.CPU, longTexts: fairshare.NewBytes(ownerTexts), done: make(chan struct{}),
 	}, nil
 }
 

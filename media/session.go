@@ -140,7 +140,9 @@ func newPort(sess *Session, rtpSock *netio.Socket) (*port, error) {
 	}
 	var detector *amd.Detector
 	if c := sess.spec.AMD; c != nil {
-		detector = amd.New(*c)
+		cfg := *c
+		cfg.Words = sess.srv.listens
+		detector = amd.New(cfg)
 	}
 	p := assemble(&portCore{s: sess, sh: sess.sh, log: sess.log})
 	if p.toAI.dialect, err = newDialect(&sess.spec); err != nil {

@@ -124,6 +124,7 @@ type MediaConfig struct {
 	RTPPortMax   int      `koanf:"rtp_port_max"`
 	Subprotocols []string `koanf:"subprotocols"` // served on this host
 	AICAFile     string   `koanf:"ai_ca_file"`   // PEM: trusted for voice agents' wss besides the system's roots
+	AMDWords     bool     `koanf:"amd_words"`    // machine detection listens to words, where the processor is fast enough
 }
 
 // RecordingsConfig says where recordings go.
@@ -215,6 +216,7 @@ func Defaults() Config {
 		Media: MediaConfig{
 			SIPAddr: "127.0.0.1:5090", SIPAllow: []string{"127.0.0.0/8", "::1/128"}, RTPIP: "127.0.0.1", RTPPortMin: 40000, RTPPortMax: 48000,
 			Subprotocols: []string{"audio.alpha.org", "audio.beta.org"},
+			AMDWords:     true,
 		},
 		Security:   SecurityConfig{TenantTelephony: telephonyOperator},
 		Recordings: RecordingsConfig{SpoolDir: "/var/lib/ringmaster/spool", BlobURL: "file:///var/lib/ringmaster/recordings", Encoding: "pcm"},

@@ -199,7 +199,7 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 	c.media, err = media.New(media.Config{
 		SIPAddr: c.cfg.Media.SIPAddr, SIPPeers: prefixes(c.cfg.Media.SIPAllow), RTPIP: c.cfg.Media.RTPIP, RTPPortMin: c.cfg.Media.RTPPortMin, RTPPortMax: c.cfg.Media.RTPPortMax,
 		Subprotocols: c.cfg.Media.Subprotocols, DialGuard: c.guard(), TLS: trust, Logger: c.log, Registerer: c.metrics,
-		Shards: c.shards, CPU: c.cpu,
+		Shards: c.shards, CPU: c.cpu, NoWords: !c.cfg.Media.AMDWords,
 	})
 	if err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/media/amd/encoder"
+	"github.com/ringmaster/ringmaster/media/amd/words"
 )
 
 // Finding is what a detector made of a recording.
@@ -21,9 +23,17 @@ type Finding struct {
 // Listen plays a recording to the default detector.
 func Listen(r *Recording) Finding {
 	var f Finding
-	d := amd.New(amd.Config{})
+	d, ear := amd.New(amd.Config{Words: encoder.Fast()}), words.New()
+	answers := map[int]func(){} // by the sample at which they come
 	for n := frameSamples; n <= len(r.PCM); n += frameSamples {
 		d.Feed(r.PCM[n-frameSamples : n])
+		if said, listen := d.Wanted(); said != nil {
+			odds := ear.Odds(said)
+			answers[n+count(answerTakes)] = func() { d.Hear(odds, listen) }
+		}
+		if answer := answers[n]; answer != nil {
+			answer()
+		}
 		for ev, ok := d.Next(); ok; ev, ok = d.Next() {
 			switch ev.Kind {
 			case amd.KindVerdict:

@@ -34,7 +34,7 @@ const (
 )
 
 // spoken are the shares of a synthesizer's source, recorded those of a source of recorded announcements, whose persons say a word or a few, and
-// words those of a source that has nothing but words.
+// onlyWords those of a source that has nothing but words.
 func spoken() []quota {
 	const h, m = amd.ClassHuman, amd.ClassMachine
 	return []quota{
@@ -82,7 +82,7 @@ func recorded() []quota {
 	}
 }
 
-func words() []quota {
+func onlyWords() []quota {
 	const h = amd.ClassHuman
 	return []quota{{OneWord, h, 50}, {SecondHello, h, 16}, {Backed, h, 10}, {Late, h, 4}}
 }
@@ -214,7 +214,7 @@ func Sources(seed uint64) (have []Source, missing []string, err error) {
 		have = append(have, Source{p.name, p.half, takes, recorded()})
 	}
 	if c := spellers(); len(c.speakers) > 0 {
-		have = append(have, Source{"words by many", HeldOut, []cast{c}, words()})
+		have = append(have, Source{"words by many", HeldOut, []cast{c}, onlyWords()})
 	} else {
 		missing = append(missing, "words by many")
 	}

@@ -21,7 +21,7 @@ const (
 	ClassUnknown Class = "unknown"
 )
 
-// Machine says which kind of machine it is, once something has told. Speech alone tells none: what a recorded voice says isn't understood.
+// Machine says which kind of machine it is, once something has told. Speech alone tells none.
 type Machine string
 
 // The kinds of machines. One more is a CHECK of the column amd_machine, MachineVerdict in 30_calls.yaml and amd in websocket.schema.json.
@@ -86,6 +86,8 @@ type Config struct {
 	BeepMin time.Duration
 	// TonesOnly leaves the verdict to tones: whoever makes a model listens so.
 	TonesOnly bool
+	// Words says that the owner has words listened to: see Wanted.
+	Words bool
 	// Listen is how much audio is heard for the events after the verdict; default 60 s.
 	Listen time.Duration
 }

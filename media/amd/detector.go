@@ -24,6 +24,7 @@ type Detector struct {
 	spectrum *spectrum
 	pattern  pattern
 	tones    tones
+	ear      ear
 	rang     bool // ringing was heard
 	decided  bool
 	class    Class
@@ -39,7 +40,7 @@ type Detector struct {
 // New returns a Detector that has heard nothing yet.
 func New(cfg Config) *Detector {
 	cfg = cfg.withDefaults()
-	return &Detector{cfg: cfg, spectrum: newSpectrum(), tones: tones{minimum: frames(cfg.BeepMin) - 1}}
+	return &Detector{cfg: cfg, ear: newEar(cfg.Words), spectrum: newSpectrum(), tones: tones{minimum: frames(cfg.BeepMin) - 1}}
 }
 
 // Done reports that no event can come any more: what is fed is ignored.
@@ -94,6 +95,7 @@ func (d *Detector) step() {
 func (d *Detector) hear(f *[frameSamples]int16) {
 	sound := d.spectrum.hear(f)
 	if !d.decided {
+		d.ear.keep(d.frame, f)
 		d.spectrum.form(&sound)
 	}
 	d.take(&sound)
@@ -122,6 +124,7 @@ func (d *Detector) take(sound *sound) {
 		d.pattern.levels()
 	}
 	if !d.decided {
+		d.ear.ask(d.frame, &d.pattern.f)
 		d.decide(sig)
 	}
 	if d.decided {

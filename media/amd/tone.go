@@ -151,6 +151,9 @@ func (s *sound) toneLike() bool { return s.level > toneSoftest && s.tone > 0 }
 // rest says that no tone is being followed.
 func (t *tones) rest() bool { return t.cur.frames == 0 && t.waits == 0 }
 
+// rings says that what sounds may be ringback, behind which nobody has answered yet.
+func (t *tones) rings() bool { return t.cur.frames >= minTone && t.cur.within(ringLow, ringHigh) }
+
 // fits says whether a frequency goes on with the tone.
 func (r *run) fits(f float64) bool {
 	rings := f > ringLow && f < ringHigh && r.last > ringLow && r.last < ringHigh

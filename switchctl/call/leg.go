@@ -59,7 +59,7 @@ func (l *leg) DetectMachine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	spec := media.SessionSpec{ID: id.String(), CallID: l.a.id.String(), AMD: &amd.Config{}}
+	spec := media.SessionSpec{ID: id.String(), CallID: l.a.id.String(), Owner: l.a.tenant.String(), AMD: &amd.Config{}}
 	up := l.a.c.tapCall(ctx, l.a.tenant, l.a.id, tapRequest{id: id, spec: spec})
 	if up.err != nil && ctx.Err() != nil {
 		return context.Cause(ctx) // the call may be over by then as well: why the handler is stopped says more
