@@ -50,6 +50,7 @@ type patient struct {
 // Run implements goleak.TestingM.
 func (p patient) Run() int {
 	code := p.m.Run()
+	theAdministrator.close()
 	for limit := time.Now().Add(20 * time.Second); time.Now().Before(limit) && goleak.Find(p.options...) != nil; {
 		continue // Find has waited for a while
 	}
@@ -164,6 +165,17 @@ func (k *keptAdministrator) do(ctx context.Context, adminURL string, what func(c
 		k.admin = admin
 	}
 	return what(ctx, k.admin)
+}
+
+// close ends the connection: where a write on it took long, pgx still reads it in the background.
+func (k *keptAdministrator) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
+	defer cancel()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.admin != nil {
+		_ = k.admin.conn.Close(ctx) // the server may have ended before
+	}
 }
 
 // Tenant creates a tenant with standard privacy.
