@@ -87,13 +87,12 @@ type Endpoint struct {
 // dialogKey names a dialog on our side (RFC 3261 section 12).
 type dialogKey struct{ callID, localTag, remoteTag string }
 
-// longMessages lets the SIP library send over UDP what is longer than 1,300 bytes: a response goes the way that its request came, however long it is (RFC 3261
-// section 18.2.2), and it repeats what the caller is called.
-var longMessages = sync.OnceFunc(func() { sip.UDPMTUSize = 1 << 16 }) //nolint:gochecknoglobals // of the library
+// The SIP library may send over UDP what is longer than 1,300 bytes: a response goes the way that its request came, however long it is (RFC 3261 section
+// 18.2.2), and it repeats what the caller is called. It is set before anything in the process has a SIP socket and reads it.
+func init() { sip.UDPMTUSize = 1 << 16 } //nolint:gochecknoinits // a global variable of the library
 
 // Start binds the address for UDP and TCP, since the switch changes to TCP when an INVITE grows beyond a datagram, and serves.
 func Start(ctx context.Context, cfg Config) (*Endpoint, error) {
-	longMessages()
 	e := &Endpoint{cfg: cfg, log: cfg.Log, legs: map[dialogKey]*Leg{}, closing: make(chan struct{})}
 	if err := e.bind(ctx, cfg.Addr); err != nil {
 		return nil, err
