@@ -123,7 +123,7 @@ type Listener struct {
 func New() *Listener { return &Listener{encoder.New(), known()} }
 
 // Odds is the logarithm of the odds of a machine, by what is said in audio that a Detector wanted to be listened to.
-func (l *Listener) Odds(pcm []int16) float64 { return l.net.Odds(Halve(l.enc.Encode(pcm))) }
+func (l *Listener) Odds(pcm []int16) float64 { return l.net.Odds(l.Pairs(pcm)) }
 
 // Pairs are the means of two frames each of such audio; they are valid until the next call.
 func (l *Listener) Pairs(pcm []int16) []float32 { return Halve(l.enc.Encode(pcm)) }
