@@ -151,7 +151,8 @@ func TestIdempotencyOfVerbs(t *testing.T) {
 // TestLongBodiesAreNotTakenApart: sixteen bodies of 4 MiB that were, held 4 GiB.
 func TestLongBodiesAreNotTakenApart(t *testing.T) { //nolint:paralleltest // it counts allocations
 	long := []byte(`{"x":[` + strings.Repeat(`{"a":0},`, 500_000) + `0]}`)
-	require.Zero(t, testing.AllocsPerRun(2, func() { httpapi.BodyHash(long) }))
+	// One that is taken apart makes half a million; what else goes on in the process makes a few.
+	require.Less(t, testing.AllocsPerRun(2, func() { httpapi.BodyHash(long) }), 1000.0)
 	require.NotEqual(t, httpapi.BodyHash(long), httpapi.BodyHash(append([]byte(" "), long...)))
 	require.Equal(t, httpapi.BodyHash([]byte(`{"a":1,"b":2}`)), httpapi.BodyHash([]byte(`{ "b": 2, "a": 1 }`)))
 	require.NotEqual(t, httpapi.BodyHash([]byte(`{"a":1}`)), httpapi.BodyHash([]byte(`{"a":2}`)))
