@@ -42,6 +42,7 @@ type shard struct {
 	inbox chan func()
 	sleep netio.Sleeper // until the next slot, or until something is in the inbox
 	quit  chan struct{}
+	ended chan struct{} // closed when the thread has ended, after quit
 	wg    sync.WaitGroup
 	// sessions are those that are open or being opened: Server.open counts them, and remove.
 	sessions atomic.Int64
@@ -73,13 +74,14 @@ func newShard(srv *Server) (*shard, error) {
 	}
 	return &shard{
 		srv: srv, log: srv.log, now: netio.Monotonic, poll: p,
-		inbox: make(chan func(), 256), quit: make(chan struct{}),
+		inbox: make(chan func(), 256), quit: make(chan struct{}), ended: make(chan struct{}),
 		count: 1, held: map[*port]struct{}{},
 		slew: record.NewSlewTable(), buf: make([]byte, readBuffer), out: make([]byte, 0, 4096),
 	}, nil
 }
 
-// do runs fn on the shard's thread and waits for it. It reports false when the shard has ended.
+// do runs fn on the shard's thread and waits for it. It reports false when the shard has ended without running it: what fn would have taken is
+// still the caller's, and nothing that it writes is written any more.
 func (sh *shard) do(fn func()) bool {
 	done := make(chan struct{})
 	if !sh.post(func() { defer close(done); fn() }) {
@@ -88,7 +90,12 @@ func (sh *shard) do(fn func()) bool {
 	select {
 	case <-done:
 		return true
-	case <-sh.quit:
+	case <-sh.ended:
+	}
+	select { // it may have been the last that the thread did
+	case <-done:
+		return true
+	default:
 		return false
 	}
 }
@@ -107,6 +114,7 @@ func (sh *shard) post(fn func()) bool {
 // run is the tick thread.
 func (sh *shard) run() {
 	defer sh.wg.Done()
+	defer close(sh.ended)
 	// The thread ends with the goroutine, since its priority is of no use to others.
 	runtime.LockOSThread()
 	if err := netio.RaisePriority(); err != nil {

@@ -3,8 +3,10 @@ package media
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pion "github.com/pion/rtp"
@@ -219,4 +221,27 @@ func TestShardIsWoken(t *testing.T) {
 	sh.sleep.Wake()
 	sh.wg.Wait()
 	sh.now = func() int64 { return r.now }
+}
+
+// Who asks something of a tick thread that ends meanwhile is told that it was done, and not before.
+func TestShardEndsAtWork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv, err := New(Config{SIPAddr: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		sh, err := newShard(srv)
+		require.NoError(t, err)
+		sh.wg.Add(1)
+		go sh.run()
+		working, gate, answer := make(chan struct{}), make(chan struct{}), make(chan bool, 1)
+		go func() { answer <- sh.do(func() { close(working); <-gate }) }()
+		<-working
+		close(sh.quit)
+		synctest.Wait()
+		require.Empty(t, answer, "the thread is still at it")
+		close(gate)
+		sh.wg.Wait()
+		require.True(t, <-answer)
+		sh.end()
+	})
 }
