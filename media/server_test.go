@@ -2,16 +2,19 @@ package media
 
 import (
 	"context"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gorilla/websocket"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/media/record"
 )
 
 func TestConfigFaults(t *testing.T) {
@@ -58,6 +61,33 @@ func TestStartStop(t *testing.T) {
 	require.ErrorIs(t, srv.Start(t.Context()), ErrServerClosed)
 	_, err = srv.Open(t.Context(), SessionSpec{ID: "x"})
 	require.ErrorIs(t, err, ErrServerClosed)
+}
+
+// TestOpensWhileItCloses proves that a session which a shard has, and Close doesn't know of yet, ends like the others: its AI is told, and its
+// recording is whole.
+func TestOpensWhileItCloses(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	spec := r.spec("late")
+	start := time.Now()
+	spec.Recording = &record.Spec{Path: filepath.Join(t.TempDir(), "late.wav"), Start: start}
+	require.NoError(t, r.srv.checkSpec(&spec))
+	sess, err := r.srv.open(t.Context(), spec)
+	require.NoError(t, err)
+	ai := r.ai.next(t)
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	require.NoError(t, r.srv.Close(ctx))
+	sess.Close(CloseShutdown)
+	select {
+	case <-ai.done:
+	case <-time.After(soon):
+		require.FailNow(t, "the AI's socket stays open")
+	}
+	require.True(t, websocket.IsCloseError(ai.closeErr(), websocket.CloseGoingAway), ai.closeErr())
+	_, err = sess.FinishRecording(start, start.Add(time.Millisecond))
+	require.NoError(t, err)
+	require.Zero(t, metric(t, r.srv.metrics.sessions))
 }
 
 // TestTwoOnOnePort refuses a second endpoint on the address of the first.

@@ -17,6 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/playout"
 	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/rtp"
+	"github.com/ringmaster/ringmaster/media/ws"
 )
 
 const (
@@ -115,6 +116,7 @@ func (sh *shard) post(fn func()) bool {
 func (sh *shard) run() {
 	defer sh.wg.Done()
 	defer close(sh.ended)
+	defer sh.closeAll()
 	// The thread ends with the goroutine, since its priority is of no use to others.
 	runtime.LockOSThread()
 	if err := netio.RaisePriority(); err != nil {
@@ -153,6 +155,16 @@ func (sh *shard) run() {
 		for sh.sleep.Until(next) && sh.now() < next {
 			sh.drain()
 		}
+	}
+}
+
+// closeAll ends the sessions that are left, without their closing handshakes: one may have been opened meanwhile.
+func (sh *shard) closeAll() {
+	for _, p := range slices.Concat(sh.ports[:]...) {
+		sh.guard(p, func() {
+			p.ai.shutdown(ws.CloseGoingAway, CloseShutdown, sh.now())
+			p.ai.finishClosing()
+		})
 	}
 }
 
