@@ -71,6 +71,11 @@ func (x *transfers) endAsBefore(ctx context.Context, then func(ctx context.Conte
 	})
 }
 
+// onceAsBefore runs then on the actor's goroutine, once the end of a bridge brings the caller to us whatever transfer there was before.
+func (x *transfers) onceAsBefore(then func(ctx context.Context)) {
+	x.inTurn(&x.ends, func() { x.post(afterwards{then: then}) })
+}
+
 // found puts back what the process before has set for a bridge that did not come about: to is where it was to lead the caller, as the channel keeps it.
 func (x *transfers) found(ctx context.Context, to string) {
 	if to != "" && !x.now.bridged() {

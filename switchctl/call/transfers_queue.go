@@ -158,9 +158,11 @@ func (x *transfers) queueTakes(ctx context.Context, t *transfer) {
 	t.handover.answered, t.media = true, true
 	x.callState("transferring", "")
 	x.bypass.withSwitchMedia(ctx, func(ctx context.Context) {
-		if x.now == t {
-			x.handOver(ctx, t)
-		}
+		x.onceAsBefore(func(ctx context.Context) {
+			if x.now == t {
+				x.handOver(ctx, t)
+			}
+		})
 	})
 }
 
