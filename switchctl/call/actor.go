@@ -191,7 +191,7 @@ func (a *actor) jobReply(ctx context.Context, m jobDone) (state, error) {
 		if reason := refusedJob(m); reason != "" {
 			a.log.WarnContext(ctx, "command on a conference's member failed", "reply", reason)
 		}
-	case jobKillLeg, jobReneg, jobStopRecord:
+	case jobKillLeg, jobReneg:
 		// A leg that was gone already is what was wanted; how a re-INVITE goes is seen by what follows.
 	}
 	return a.state, nil

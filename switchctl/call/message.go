@@ -89,7 +89,6 @@ const (
 	jobConferenceMute
 	jobMediaOriginate
 	jobAgentBridge
-	jobStopRecord
 )
 
 func (k jobKind) String() string {
@@ -122,8 +121,6 @@ func (k jobKind) String() string {
 		return "re-INVITE"
 	case jobAgentBridge:
 		return "bridge with an agent"
-	case jobStopRecord:
-		return "stop of a recording"
 	}
 	return "unknown job"
 }

@@ -59,7 +59,7 @@ func (r *recorder) endHumanPart(ctx context.Context) {
 	default:
 		return
 	}
-	r.tellRecorder(ctx, nil, fs.StopRecording(r.channel, path))
+	r.stop(ctx, path)
 }
 
 // humanPart is the file of a recording by the switch that no voice agent's session has come before.
@@ -138,10 +138,7 @@ func (r *recorder) maskRest(ctx context.Context, paused bool) {
 func (r *recorder) startSecond(ctx context.Context, path string, stereo bool, asked time.Time) {
 	r.second = path
 	r.expect(path, asked)
-	cmds := fs.Script{fs.Record(r.channel, path, 0)}
-	if r.paused { // right behind: what is said until then is in the file
-		cmds = append(cmds, fs.MaskRecording(r.channel, path))
-	}
+	cmds := r.starts(path, 0)
 	if stereo {
 		cmds = slices.Concat(fs.Script{fs.RecordStereo(r.channel, true)}, cmds, fs.Script{fs.RecordStereo(r.channel, false)})
 	}
@@ -245,24 +242,23 @@ func (r *recorder) recordMono(ctx context.Context, path string, limit time.Durat
 		return r.c.ledger.AddRecording(ctx, call, path, offset)
 	}, nil)
 	r.expect(path, at)
-	cmd, beside, link := fs.Record(r.channel, path, limit), fs.Hears(r.channel), r.c.link
-	if r.paused {
-		beside = slices.Concat(fs.Script{fs.MaskRecording(r.channel, path)}, beside)
-	}
 	// The variable may be there from an earlier recording.
-	r.inOrder(ctx, fs.Script{fs.RecordStereo(r.channel, false)}, cmd, func(body string, err error) {
-		if err == nil && !strings.HasPrefix(body, "+OK") {
-			err = &switchctl.CommandError{Command: cmd.Name(), Reply: strings.TrimSpace(body)}
-		}
-		if err == nil {
-			r.beside(func() {
-				if err := beside.Run(ctx, link); err != nil {
-					r.log.WarnContext(ctx, "commands behind a recording's start failed: it may lack audio, or not be paused", "error", err)
-				}
-			})
-		}
-		done(err)
-	})
+	cmds := append(fs.Script{fs.RecordStereo(r.channel, false)}, r.starts(path, limit)...)
+	r.tellRecorder(ctx, done, append(cmds, fs.Hears(r.channel)...)...)
+}
+
+// starts are the commands that begin a file, in silence while the recording is paused.
+func (r *recorder) starts(path string, limit time.Duration) fs.Script {
+	cmds := fs.Script{fs.Record(r.channel, path, limit)}
+	if r.paused { // right behind: what is said until then is in the file
+		cmds = append(cmds, fs.MaskRecording(r.channel, path))
+	}
+	return cmds
+}
+
+// stop ends a file of the switch's, behind its start.
+func (r *recorder) stop(ctx context.Context, path string) {
+	r.tellRecorder(ctx, nil, fs.StopRecording(r.channel, path))
 }
 
 // messagePath is a file that no earlier part of the call's recording is in.
@@ -323,7 +319,7 @@ func (r *recorder) recordOpening(ctx context.Context, t *conversation) {
 		return
 	}
 	o.path = filepath.Join(r.c.cfg.RecordDir, r.id.String()+".0.wav")
-	path, call, link := o.path, r.call, r.c.link
+	path, call := o.path, r.call
 	at := r.c.clock.Now()
 	offset := max(0, at.Sub(*r.answerAt))
 	r.expect(path, at)
@@ -334,19 +330,18 @@ func (r *recorder) recordOpening(ctx context.Context, t *conversation) {
 	r.record(ctx, "recording", func(ctx context.Context) error {
 		return r.c.ledger.BeginRecording(ctx, call, path, offset)
 	}, nil)
-	cmds := fs.Script{fs.RecordStereo(r.channel, o.stereo), fs.Record(r.channel, path, limit), fs.RecordStereo(r.channel, false)}
-	cmds = append(cmds, fs.Hears(r.channel)...)
-	r.beside(func() {
-		if err := cmds.Run(ctx, link); err != nil {
+	cmds := slices.Concat(fs.Script{fs.RecordStereo(r.channel, o.stereo)}, r.starts(path, limit), fs.Script{fs.RecordStereo(r.channel, false)}, fs.Hears(r.channel))
+	r.tellRecorder(ctx, func(err error) {
+		if err != nil {
 			r.log.ErrorContext(ctx, "recording the announcement failed", "error", err)
 		}
-	})
+	}, cmds...)
 }
 
 // endOpening ends an announcement's part of the recording.
 func (r *recorder) endOpening(ctx context.Context, t *conversation) {
 	if t.opening != nil && t.opening.path != "" {
-		r.command(ctx, jobStopRecord, fs.StopRecording(r.channel, t.opening.path))
+		r.stop(ctx, t.opening.path)
 	}
 }
 

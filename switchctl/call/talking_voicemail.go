@@ -1,10 +1,6 @@
 package call
 
-import (
-	"context"
-
-	"github.com/ringmaster/ringmaster/switchctl/fs"
-)
+import "context"
 
 // startVoicemail has the switch record the caller.
 func (s *talking) startVoicemail(ctx context.Context) {
@@ -33,7 +29,7 @@ func (s *talking) voicemailStarted(ctx context.Context, m talkRecording) {
 func (s *talking) stopVoicemail(ctx context.Context) {
 	t := s.now
 	if t.path != "" {
-		s.command(ctx, jobStopRecord, fs.StopRecording(s.channel, t.path))
+		s.rec.stop(ctx, t.path)
 	}
 	s.endTalk(ctx, "", nil)
 }

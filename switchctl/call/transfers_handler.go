@@ -8,7 +8,6 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
-	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -98,7 +97,7 @@ func (x *transfers) handlerTransferOver(ctx context.Context, out switchctl.Outco
 		x.c.registry.unbind(t.channel)
 	}
 	if t.recording != "" {
-		x.command(ctx, jobStopRecord, fs.StopRecording(x.channel, t.recording))
+		x.rec.stop(ctx, t.recording)
 	}
 	if t.phase == transferBridged && x.sock == nil {
 		x.arm(timerSocket, socketTimeout) // it is on its way through rm_reattach
