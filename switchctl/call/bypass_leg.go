@@ -41,9 +41,19 @@ func legTimeoutCommand(leg string, d time.Duration) fs.Command {
 	return fs.SetVar(leg, "media_timeout", fs.Millis(d))
 }
 
-// bypassUnprepared: the audio stays with the switch, which was never asked. That is no fault of the trunk's.
+// bypassUnprepared: the audio stays with the switch, which was never asked. That is no fault of the trunk's. The leg gets its ordinary time-out again, once
+// there is a link: a caller would stay with an endpoint that is dead.
 func (b *bypass) bypassUnprepared(ctx context.Context, err error) {
 	b.log.WarnContext(ctx, "preparing the media leg for bypass failed", "error", err)
 	b.barred = true
+	c, leg, asBefore := b.c, b.voice.ai.leg, fs.Script{fs.Try(b.endAsBefore())}
+	b.beside(func() {
+		if !c.insist(ctx, asBefore) {
+			return
+		}
+		if err := mediapath.Reinvite(ctx, c.link, leg); err != nil {
+			b.log.DebugContext(ctx, "restoring the media leg's time-out failed", "error", err)
+		}
+	})
 	b.mediaIsBack(ctx)
 }
