@@ -126,6 +126,8 @@ func TestAgentKeepsAMachine(t *testing.T) {
 			return err == nil && (a.CurrentCallUUID == nil || *a.CurrentCallUUID != call.ID)
 		}, soon, 10*time.Millisecond)
 		require.Equal(t, 1, storetest.Count(t, l.st, "SELECT count(*) FROM agent_status_log WHERE call_id = $1 AND status = 'wrap_up'", call.ID))
+		// The agent is free before the call's record is written, with which its lead gets the outcome.
+		require.Eventually(t, func() bool { return l.call(t, call.ID).EndTime != nil }, soon, 10*time.Millisecond)
 		require.Equal(t, 1, storetest.Count(t, l.st, "SELECT count(*) FROM leads WHERE last_call_id = $1 AND status = 'completed'", call.ID))
 	})
 }
