@@ -74,7 +74,11 @@ func (rx *fromCaller) listen(said []int16, listen int) {
 				result = "late"
 			}
 		})
-		srv.metrics.listens.WithLabelValues(result).Inc()
-		s.post(func() { detector.Hear(odds, listen) })
+		s.post(func() {
+			if !detector.Hear(odds, listen) && result == "heard" {
+				result = "late" // the processor it got was a slow one
+			}
+			srv.metrics.listens.WithLabelValues(result).Inc()
+		})
 	})
 }

@@ -78,6 +78,27 @@ func TestAMDListens(t *testing.T) {
 	require.Eventually(t, func() bool { return heard() > 0 }, 5*time.Second, 5*time.Millisecond)
 }
 
+// TestAMDListensTooLong counts a listen as late that had a processor in time, but whose answer comes after the verdict.
+func TestAMDListensTooLong(t *testing.T) {
+	t.Parallel()
+	r := newPortRig(t, eightKHz())
+	sh, d := r.p.sh, amd.New(amd.Config{Words: true})
+	r.p.rx.amd = d
+	for i := range 40 {
+		d.Feed(dsptest.Tone(float64(300+70*(i%7)), dsp.SampleRate, 640))
+		d.Feed(make([]int16, 160))
+		if said, listen := d.Wanted(); said != nil {
+			r.p.rx.listen(said, listen)
+		}
+	}
+	ev, ok := d.Next()
+	require.True(t, ok)
+	require.Equal(t, amd.KindVerdict, ev.Kind)
+	sh.srv.tasks.Wait(t.Context())
+	sh.drain()
+	require.InDelta(t, 1, testutil.ToFloat64(sh.srv.metrics.listens.WithLabelValues("late")), 0)
+}
+
 // TestAMDWithoutWords wants nothing listened to.
 func TestAMDWithoutWords(t *testing.T) {
 	t.Parallel()

@@ -69,7 +69,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		digits:     vec("dtmf_digits_total", "Digits of callers, by the way they came first, and digits sent to them.", "way"),
 		recordings: record.NewMetrics(),
 		amd:        vec("amd_total", "Findings of the answering-machine detection.", "event", "class"),
-		listens:    vec("amd_listens_total", "Times that answering-machine detection wanted words listened to; late are those for which no processor was free in time.", "result"),
+		listens:    vec("amd_listens_total", "Times that answering-machine detection wanted words listened to; late are those whose answer wasn't there in time.", "result"),
 		limits:     vec("ai_limits_total", "Limits that voice agents' sockets have exceeded.", "limit"),
 		responsesFailed: counter("ai_responses_failed_total",
 			"Responses that OpenAI's Realtime API could not make, or refused."),

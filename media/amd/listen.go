@@ -90,11 +90,12 @@ func (d *Detector) Wanted() (pcm []int16, listen int) {
 }
 
 // Hear takes what words told that were wanted: the odds of a machine, a logarithm, or NaN if nobody listened. After the verdict, or when the voice
-// turned out to have been none, it has no effect.
-func (d *Detector) Hear(odds float64, listen int) {
+// turned out to have been none, it has no effect. It reports whether it came before the verdict.
+func (d *Detector) Hear(odds float64, listen int) (inTime bool) {
 	e := &d.ear
 	e.busy = false
 	if !math.IsNaN(odds) && e.asked > 0 && e.of == e.onset { // of the voice that is heard now
 		e.odds, e.listen = odds, listen
 	}
+	return !d.decided
 }

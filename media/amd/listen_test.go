@@ -95,7 +95,7 @@ func TestWantedWaitsForHear(t *testing.T) {
 	}
 	require.NotEmpty(t, said)
 	require.Equal(t, kept, said)
-	d.Hear(5, 0) // too late
+	require.False(t, d.Hear(5, 0), "too late")
 	_, more := d.Next()
 	require.True(t, more, "the verdict is there without it")
 }
