@@ -22,6 +22,8 @@ type cable struct {
 	listener     net.Listener // nil while it is cut
 	conns        map[net.Conn]struct{}
 	severAt      string // words behind which every connection ends, once; empty for none
+	deafAt       string // words behind which nothing comes back, once; empty for none
+	deaf         bool   // until it is cut
 	wg           sync.WaitGroup
 }
 
@@ -90,6 +92,7 @@ func (c *cable) cut() {
 	for conn := range c.conns {
 		_ = conn.Close()
 	}
+	c.deaf = false
 	c.mu.Unlock()
 	c.wg.Wait()
 }
@@ -108,7 +111,7 @@ func (c *cable) serve(l net.Listener) {
 		if !c.track(near, far) {
 			return
 		}
-		c.wg.Go(func() { c.carry(near, near, far) })
+		c.wg.Go(func() { c.carry(deafening{near, c}, near, far) })
 		c.wg.Go(func() { c.carry(severing{far, c}, far, near) })
 	}
 }
@@ -128,6 +131,29 @@ func (c *cable) severBehind(words string) {
 	c.severAt = words
 }
 
+// deafBehind keeps what the far end says behind the next of such words from the near one, until the cable is cut.
+func (c *cable) deafBehind(words string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deafAt = words
+}
+
+// deafening carries what goes to the near end.
+type deafening struct {
+	near  net.Conn
+	cable *cable
+}
+
+func (d deafening) Write(b []byte) (int, error) {
+	d.cable.mu.Lock()
+	deaf := d.cable.deaf
+	d.cable.mu.Unlock()
+	if deaf {
+		return len(b), nil
+	}
+	return d.near.Write(b)
+}
+
 // severing carries what goes to the far end.
 type severing struct {
 	far   net.Conn
@@ -135,8 +161,13 @@ type severing struct {
 }
 
 func (s severing) Write(b []byte) (int, error) {
-	n, err := s.far.Write(b)
 	c := s.cable
+	c.mu.Lock()
+	if c.deafAt != "" && bytes.Contains(b, []byte(c.deafAt)) {
+		c.deafAt, c.deaf = "", true
+	}
+	c.mu.Unlock()
+	n, err := s.far.Write(b)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.severAt != "" && bytes.Contains(b, []byte(c.severAt)) {

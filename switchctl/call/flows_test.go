@@ -175,7 +175,11 @@ func (b *bench) input(f []string) {
 		ev.SetBody(strings.Join(f[2:], "\r\n"))
 		b.c.dispatch(ev)
 	case "leg":
-		b.c.dispatch(b.legEvent(f[1], keyValues(f[2:])))
+		headers := keyValues(f[2:])
+		if headers["variable_last_bridge_to"] == "caller" {
+			headers["variable_last_bridge_to"] = b.call.FsUuid
+		}
+		b.c.dispatch(b.legEvent(f[1], headers))
 	case "medialeg", "oldleg":
 		b.c.dispatch(b.mediaLegEvent(f[0] == "oldleg", f[1], keyValues(f[2:])))
 	case "bridged-other": // as a switch tells it that names the other leg alone
@@ -252,13 +256,17 @@ func (b *bench) faultInput(f []string) {
 			case "stray":
 				bond = strayChannel
 			}
-			raw, err := json.Marshal(map[string]string{
+			found := map[string]string{
 				"Unique-ID": b.call.FsUuid, "Answer-State": f[1], "Caller-Channel-Answered-Time": micros(b.times["answered"]),
 				"variable_signal_bond": bond, "Channel-State": keyValues(f[2:])["state"],
 				"variable_rm_recording_paused": keyValues(f[2:])["paused"], "variable_rm_sound": keyValues(f[2:])["sound"],
 				"variable_rm_taken": keyValues(f[2:])["taken"], "variable_rm_transfer": keyValues(f[2:])["transfer"],
 				"Caller-Channel-Bridged-Time": micros(b.times["bridged"]),
-			})
+			}
+			if keyValues(f[2:])["last"] == "transferleg" {
+				found["variable_last_bridge_to"] = b.unit
+			}
+			raw, err := json.Marshal(found)
 			require.NoError(b.t, err)
 			dump = string(raw)
 		}
@@ -391,6 +399,9 @@ func (b *bench) socketInput(what string) {
 	}
 	b.sock = newFakeSocket(b.trace)
 	ev := b.event("CHANNEL_DATA", nil)
+	if what == "parted" { // from the second leg of a transfer
+		ev.Set("variable_last_bridge_to", b.unit)
+	}
 	a.post(socketUp{sock: b.sock, ev: ev})
 }
 

@@ -158,6 +158,7 @@ func (l *callerLine) callerCame(ctx context.Context, m socketUp) (state, error) 
 		l.resume(ctx, next)
 	}
 	l.bypass.bypassReset(ctx)
+	l.transfers.parted(ctx, m.ev.Var(varLastBridge), time.Time{})
 	if l.talking.now != nil {
 		l.talking.startTalk(ctx)
 	}
@@ -288,7 +289,7 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 		l.handling.startHandler(ctx)
 	}
 	if l.transfers.now.bridging() {
-		l.transfers.apart(ctx, m.asked)
+		l.transfers.apart(ctx, m)
 		return next, nil
 	}
 	l.transfers.lookForSecond(ctx, m.other)

@@ -53,7 +53,7 @@ func (c *host) look(ctx context.Context, a *core, leg string) (follow func(), er
 	}
 	a.post(channelFound{
 		answered: fs.Answered(found), answeredAt: at, generation: generation, ahead: ahead, bridgedAt: found.Micros("Caller-Channel-Bridged-Time"),
-		other: found.Var("signal_bond"), bypassed: found.Get("Channel-State") == fs.Hibernating,
+		other: found.Var("signal_bond"), last: found.Var(varLastBridge), bypassed: found.Get("Channel-State") == fs.Hibernating,
 		paused: found.Var(varPaused) == "true", sound: found.Var(varSound), taken: found.Var(varTaken), transfer: found.Var(varTransfer), left: a.hadAgent && c.agentLeft(ctx, found),
 		conference: conference, asked: asked,
 	})

@@ -153,8 +153,8 @@ type channelFound struct {
 	answered bool
 	// answeredAt is zero when the switch doesn't tell.
 	answeredAt time.Time
-	// other is the channel that it is bridged with; empty for none.
-	other string
+	// other is the channel that it is bridged with, and last the one that it was bridged with last; empty for none.
+	other, last string
 	// paused: its recording was paused.
 	paused bool
 	// sound is who was muted, and whether the caller was held.

@@ -89,9 +89,9 @@ func (u use) limits() limits {
 		forPrompt:    {machine: gripConnected, voice: gripPending, agent: gripBridging, destination: gripPending, conference: gripBridging},
 		forMusic:     {machine: gripPending, voice: gripPending, agent: gripBridging, destination: gripConnected, conference: gripBridging},
 		toStopMusic:  {machine: gripPending},
-		playMusicNow: {voice: gripBridging, agent: gripBridging, destination: gripConnected, prompt: gripConnected, conference: gripBridging},
+		playMusicNow: {voice: gripBridging, agent: gripBridging, destination: gripBridging, prompt: gripConnected, conference: gripBridging},
 		hearNothing: {
-			machine: gripPending, voice: gripConnected, agent: gripBridging, destination: gripConnected, prompt: gripConnected, conference: gripConnected,
+			machine: gripPending, voice: gripConnected, agent: gripBridging, destination: gripBridging, prompt: gripConnected, conference: gripConnected,
 		},
 		endWithHandler: {voice: gripPending, agent: gripConnected, destination: gripConnected, conference: gripConnected},
 		stayOnSocket:   {agent: gripBridging, destination: gripConnected, conference: gripBridging},

@@ -290,6 +290,7 @@ func (x *transfers) transferEvent(ctx context.Context, m channelEvent) (state, e
 	case fs.ChannelBridge:
 		return x.bridged(ctx, m.ev)
 	case fs.ChannelHangupComplete:
+		x.bridgedUnseen(ctx, m.ev)
 		return x.transferLegEnded(ctx, cdr.Final(m.ev.Get, x.c.clock.Now()))
 	}
 	return x.state, nil
@@ -407,19 +408,23 @@ func (x *transfers) bridged(ctx context.Context, ev *esl.Event) (state, error) {
 
 // comesAbout: caller and destination hear each other since at, by the switch's clock.
 func (x *transfers) comesAbout(ctx context.Context, at time.Time) {
-	t := x.now
-	t.phase = transferBridged
+	x.cameAbout(ctx, at)
+	ours := at.Add(x.ahead()) // recordings and sessions go by our clock
+	if x.now.handler {
+		x.handlerBridged(ctx, ours)
+		return
+	}
+	x.stands(ctx, ours)
+}
+
+// cameAbout: they have heard each other since then.
+func (x *transfers) cameAbout(ctx context.Context, at time.Time) {
+	x.now.phase = transferBridged
 	x.bypass.forget()
 	x.disarm(timerTransfer)
 	x.disarm(timerLeg)
 	x.noteServed(ctx, at)
 	x.machine.personConnected(ctx)
-	ours := at.Add(x.ahead()) // recordings and sessions go by our clock
-	if t.handler {
-		x.handlerBridged(ctx, ours)
-		return
-	}
-	x.stands(ctx, ours)
 }
 
 // stands ends the session of a voice agent whose transfer has come about, at a time of our clock.

@@ -12,11 +12,43 @@ import (
 // A transfer goes on although the link to the switch was lost: what the switch says of its channels, once there is a link again, decides.
 
 // apart: the switch, asked at a time of our clock, has the caller, and not with the destination. A bridge that is overdue has not come about.
-func (x *transfers) apart(ctx context.Context, asked time.Time) {
-	if t := x.now; !t.overdue.IsZero() && !asked.Before(t.overdue) {
+func (x *transfers) apart(ctx context.Context, m channelFound) {
+	if t := x.now; !x.parted(ctx, m.last, m.bridgedAt) && !t.overdue.IsZero() && !m.asked.Before(t.overdue) {
 		x.log.WarnContext(ctx, "transfer did not come about on the switch")
 		x.unbridge(ctx, ledger.CauseTemporaryFailure)
 	}
+}
+
+// parted has a handler's caller go on who is with nobody, and was with the destination, of which nobody has heard; false for any other. last is the channel
+// that they were bridged with last, at a time of the switch's, if that is known.
+func (x *transfers) parted(ctx context.Context, last string, at time.Time) bool {
+	t := x.now
+	if !t.bridging() || !t.handler || last != t.channel {
+		return false
+	}
+	x.cameAbout(ctx, x.switchTime(at))
+	_, _ = x.transferLegEnded(ctx, ledger.FinalRecord{Cause: ledger.CauseNormalClearing})
+	return true
+}
+
+// bridgedUnseen: the second leg's end tells that it was bridged with the caller, of which nobody has heard.
+func (x *transfers) bridgedUnseen(ctx context.Context, end *esl.Event) {
+	t := x.now
+	if !t.bridging() || end.Var(varLastBridge) != x.channel {
+		return
+	}
+	at := x.switchTime(end.Micros("Caller-Channel-Bridged-Time"))
+	if x.cameAbout(ctx, at); !t.handler {
+		x.stands(ctx, at.Add(x.ahead()))
+	}
+}
+
+// switchTime is a time of the switch's, or now by its clock where it doesn't tell.
+func (x *transfers) switchTime(at time.Time) time.Time {
+	if at.IsZero() {
+		return x.c.clock.Now().Add(-x.ahead())
+	}
+	return at
 }
 
 // secondLeg is what the switch says of a transfer's second leg when asked, and of how one has ended that it doesn't have.
