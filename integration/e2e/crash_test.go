@@ -198,3 +198,31 @@ func token(t *testing.T, s echoai.Session) string {
 	require.NotEmpty(t, metadata.Token)
 	return metadata.Token
 }
+
+// A controller crashes while a flow's caller talks to a number, and is back once the two have parted: the flow goes on behind that.
+func TestFlowTransferPartsBeforeARestart(t *testing.T) {
+	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
+		const other, from = "+919876210302", "9877400301"
+		c.flowOfTheNumber(t, `[{"id":"s","type":"start","next":{"default":"t"}},
+			{"id":"t","type":"transfer","data":{"destination_type":"e164","destination":"`+other+`"},"next":{"ended":"p"}},
+			{"id":"p","type":"play_audio","data":{"audio_url":"`+prompts(t, time.Second)+`"},"next":{"default":"h"}},
+			{"id":"h","type":"hangup"}]`)
+		out := c.dialIn(t, from, c.tenant.Numbers[0])
+		require.True(t, out.Answered, "%+v", out)
+		c.hears(t, other, callerHz, 1, "the other party hears the caller")
+		require.NoError(t, c.KillController())
+		c.hangUp(t, other)
+		eventually(t, 10*time.Second, "the other party is gone", func() bool {
+			report, ok := c.report(t, other)
+			return ok && report.EndedAt != nil
+		})
+		require.NoError(t, c.StartController(t.Context()))
+		c.hears(t, out.CallID, promptHz, 1, "the caller is back in the flow")
+		callID, ok := c.inboundCall(t, from)
+		require.True(t, ok)
+		c.endedCall(t, callID.String())
+		_, steps := c.traced(t, callID.String())
+		require.Equal(t, []string{"s=default", "t=ended", "p=default", "h=default"}, steps)
+		c.atRest(t)
+	})
+}

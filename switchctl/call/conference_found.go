@@ -58,7 +58,7 @@ func (c *host) findConference(ctx context.Context, a *core, caller *esl.Event) (
 			m.id, m.role, m.destination = ev.Var(varMember), ev.Var(varMemberRole), ev.Var(varDestination)
 			m.by = ev.Var(varMemberBy)
 			m.agent = c.phones.Agent(m.channel)
-			m.unit, _ = uuid.Parse(ev.Var(varMemberUnit)) // a phone has none
+			m.unit, _ = uuid.Parse(ev.Var(varUnit)) // a phone has none
 		}
 		found.members = append(found.members, m)
 	}

@@ -21,10 +21,10 @@ import (
 const (
 	// roleMember marks the leg of a number that was added to a conference.
 	roleMember = "member"
-	// varMember, varMemberUnit, varMemberBy and varDestination tell a restarted controller who such a leg is.
+	// varMember, varUnit, varMemberBy and varDestination tell a restarted controller who such a leg is; a transfer's may have varUnit, too.
 	varMember      = "rm_member_id"
 	varMemberBy    = "rm_member_by"
-	varMemberUnit  = "rm_unit_id"
+	varUnit        = "rm_unit_id"
 	varDestination = "rm_destination"
 )
 
@@ -255,7 +255,7 @@ func (g *guests) dialMember(ctx context.Context, m *member, channel uuid.UUID) {
 	delete(v, varAfterBridge)
 	delete(v, "continue_on_fail")
 	v["rm_role"], v[varConference] = roleMember, g.conference.name()
-	v[varMember], v[varMemberRole], v[varMemberUnit], v[varMemberBy] = m.id, m.role, m.adm.UnitID.String(), m.source
+	v[varMember], v[varMemberRole], v[varUnit], v[varMemberBy] = m.id, m.role, m.adm.UnitID.String(), m.source
 	v[varDestination] = m.destination
 	route := m.adm.Routes[m.route]
 	cmd, err := fs.Originate(outboundVariables(v, m.channel, m.adm.From, m.adm.RingTimeout, route), route.Endpoint,

@@ -65,7 +65,7 @@ func (b *bench) conferenceInput(f []string) {
 			case "member":
 				dump["variable_rm_role"], dump[varPrefix+varMember] = roleMember, b.memberID()
 				dump[varPrefix+varMemberRole], dump[varPrefix+varDestination] = roleDestination, "+919876500000"
-				dump[varPrefix+varMemberUnit] = b.unit
+				dump[varPrefix+varUnit] = b.unit
 			}
 			raw, err := json.Marshal(dump)
 			require.NoError(b.t, err)

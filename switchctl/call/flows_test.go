@@ -99,10 +99,8 @@ func runFlow(t *testing.T, script string) string {
 func (b *bench) tidy(line string) string {
 	line = strings.ReplaceAll(line, b.call.ID.String(), "<call>")
 	line = strings.ReplaceAll(line, b.other.call.ID.String(), "<other>")
-	if b.unit == "" || !strings.Contains(line, b.unit) {
-		if m := regexp.MustCompile(`^bgapi originate .*origination_uuid=([0-9a-f-]{36}).*rm_role=(?:transfer|member)`).FindStringSubmatch(line); m != nil {
-			b.unit = m[1]
-		}
+	if m := regexp.MustCompile(`^bgapi originate .*origination_uuid=([0-9a-f-]{36}).*rm_role=(?:transfer|member)`).FindStringSubmatch(line); m != nil {
+		b.unit = m[1]
 	}
 	if b.unit != "" {
 		line = strings.ReplaceAll(line, b.unit, "<unit>")
@@ -263,8 +261,11 @@ func (b *bench) faultInput(f []string) {
 				"variable_rm_taken": keyValues(f[2:])["taken"], "variable_rm_transfer": keyValues(f[2:])["transfer"],
 				"Caller-Channel-Bridged-Time": micros(b.times["bridged"]),
 			}
-			if keyValues(f[2:])["last"] == "transferleg" {
+			switch keyValues(f[2:])["last"] {
+			case "transferleg":
 				found["variable_last_bridge_to"] = b.unit
+			case "stray":
+				found["variable_last_bridge_to"] = strayChannel
 			}
 			raw, err := json.Marshal(found)
 			require.NoError(b.t, err)
@@ -296,6 +297,10 @@ func (b *bench) faultInput(f []string) {
 		})
 		require.NoError(b.t, err)
 		b.link.setChannel(strayChannel, string(raw))
+	case "strayended": // a leg that nobody knows, of the call's transfer over another route than the first
+		open, err := b.ledger.OpenCalls(b.t.Context(), "")
+		require.NoError(b.t, err)
+		b.writeCDRWith(strayChannel, "NORMAL_CLEARING", map[string]string{varUnit: open[0].TransferUnit.String()})
 	case "cdr":
 		b.writeCDR(strings.Join(f[1:], " "))
 	case "recording":
@@ -306,11 +311,15 @@ func (b *bench) faultInput(f []string) {
 		for _, a := range b.c.registry.all() {
 			a.post(detach{})
 		}
-	case "restart":
+	case "restart": // away: while there is no link to the switch
 		b.crash()
 		b.c = b.controller()
 		_, err := b.c.adopt(b.t.Context(), 0)
 		require.NoError(b.t, err)
+		if slices.Contains(f, "away") {
+			b.link.set(false)
+			return
+		}
 		b.resync()
 	default:
 		b.bypassInput(f)

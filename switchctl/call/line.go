@@ -125,8 +125,8 @@ func (l *callerLine) callerCame(ctx context.Context, m socketUp) (state, error) 
 		l.transfers.found(ctx, m.ev.Var(varTransfer))
 	}
 	l.recovered = false
-	if found && l.hadAgent {
-		found, l.recovered = false, true // a look tells whether the agent has ended the call while we were away
+	if found && (l.hadAgent || l.transfers.now.pending()) {
+		found, l.recovered = false, true // a look tells whether the agent has ended the call while we were away, or the destination has parted from the caller
 		l.probe(ctx)
 	}
 	l.reattaches = 0
@@ -287,6 +287,9 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 	}
 	if found && l.transfers.now.bridged() && l.transfers.now.handler {
 		l.handling.startHandler(ctx)
+	}
+	if found && l.transfers.partedBefore(ctx, m) {
+		m.left = false // it was the destination that has
 	}
 	if l.transfers.now.bridging() {
 		l.transfers.apart(ctx, m)

@@ -53,7 +53,7 @@ func (c *host) look(ctx context.Context, a *core, leg string) (follow func(), er
 	}
 	a.post(channelFound{
 		answered: fs.Answered(found), answeredAt: at, generation: generation, ahead: ahead, bridgedAt: found.Micros("Caller-Channel-Bridged-Time"),
-		other: found.Var("signal_bond"), last: found.Var(varLastBridge), bypassed: found.Get("Channel-State") == fs.Hibernating,
+		other: found.Var("signal_bond"), last: found.Var(varLastBridge), lastUnit: c.lastUnit(a, found), bypassed: found.Get("Channel-State") == fs.Hibernating,
 		paused: found.Var(varPaused) == "true", sound: found.Var(varSound), taken: found.Var(varTaken), transfer: found.Var(varTransfer), left: a.hadAgent && c.agentLeft(ctx, found),
 		conference: conference, asked: asked,
 	})
@@ -82,6 +82,18 @@ func (c *host) followGone(ctx context.Context, a *core, leg string, gone channel
 
 // varLastBridge is the leg that a caller was bridged with last, as the switch keeps it.
 const varLastBridge = "last_bridge_to"
+
+// lastUnit is the unit of the leg that the caller of a call which was found again was bridged with last, as that leg's call record has it; empty for none.
+func (c *host) lastUnit(a *core, caller *esl.Event) string {
+	if !a.adopted {
+		return ""
+	}
+	rec, err := c.cdrs.Read(caller.Var(varLastBridge))
+	if err != nil {
+		return ""
+	}
+	return rec.Get("variable_" + varUnit)
+}
 
 // leftTimeout bounds the wait for the call record of an agent's leg that has just ended: the caller may be here before it.
 const leftTimeout = time.Second

@@ -155,6 +155,8 @@ type channelFound struct {
 	answeredAt time.Time
 	// other is the channel that it is bridged with, and last the one that it was bridged with last; empty for none.
 	other, last string
+	// lastUnit is the unit that last has served, where the process before us may have dialed it over another route than the first; else empty.
+	lastUnit string
 	// paused: its recording was paused.
 	paused bool
 	// sound is who was muted, and whether the caller was held.

@@ -96,6 +96,8 @@ type transfers struct {
 
 	// now is the transfer that is under way, or stands; nil for none.
 	now *transfer
+	// over is how a handler's transfer has ended that has outlived a restart of ours, before the handler was back to ask; else nil.
+	over *switchctl.Outcome
 	// rings is the session whose caller hears ringback.
 	rings *aiSession
 	// taken is whom a supervisor has given the caller to; nil for nobody.
@@ -264,6 +266,9 @@ func (x *transfers) dialTransfer(ctx context.Context, channel uuid.UUID) {
 	delete(vars, "continue_on_fail")
 	vars["rm_role"] = roleTransfer
 	vars[varHangupAfter] = "true" // both legs end together
+	if unit := t.adm.UnitID; channel != unit {
+		vars[varUnit] = unit.String() // its name doesn't tell that
+	}
 	route := t.adm.Routes[t.route]
 	vars = outboundVariables(vars, t.channel, t.adm.From, t.adm.RingTimeout, route)
 	cmd, err := fs.Originate(vars, route.Endpoint, fs.Park)

@@ -48,6 +48,10 @@ func (x *transfers) handlerTransfer(ctx context.Context, m transferCommand) erro
 		t.waiter = m.reply // it has outlived a restart of ours
 		return nil
 	}
+	if over := x.over; over != nil && x.killCause == "" {
+		x.over = nil
+		return m.result(*over)
+	}
 	if err := x.parties.refuse(forDestination, m.Name()); err != nil {
 		return err
 	}
@@ -108,8 +112,10 @@ func (x *transfers) handlerTransferOver(ctx context.Context, out switchctl.Outco
 	if t.media {
 		x.bypass.switchMediaDone(ctx)
 	}
-	if t.waiter != nil {
-		t.waiter <- connectResult{outcome: out}
-		t.waiter = nil
+	if t.waiter == nil {
+		x.over = &out
+		return
 	}
+	t.waiter <- connectResult{outcome: out}
+	t.waiter = nil
 }

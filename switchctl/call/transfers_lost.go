@@ -31,6 +31,18 @@ func (x *transfers) parted(ctx context.Context, last string, at time.Time) bool 
 	return true
 }
 
+// partedBefore has a handler's caller go on who was with the destination before this call was found again; false for any other.
+func (x *transfers) partedBefore(ctx context.Context, m channelFound) bool {
+	t, s := x.now, x.voice.ai
+	if !t.pending() || s != nil && !s.neverReached() || m.last != t.channel && m.lastUnit != t.adm.UnitID.String() {
+		return false
+	}
+	t.handler = true
+	x.cameAbout(ctx, x.switchTime(m.bridgedAt))
+	_, _ = x.transferLegEnded(ctx, ledger.FinalRecord{Cause: ledger.CauseNormalClearing})
+	return true
+}
+
 // bridgedUnseen: the second leg's end tells that it was bridged with the caller, of which nobody has heard.
 func (x *transfers) bridgedUnseen(ctx context.Context, end *esl.Event) {
 	t := x.now
