@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,7 +128,7 @@ func (r *recorder) maskRest(ctx context.Context, paused bool) {
 	if paused {
 		cmd = fs.MaskRecording(r.channel, r.second)
 	}
-	r.tellRecorder(ctx, func(err error) {
+	r.tellRecorder(ctx, func(_ int, err error) {
 		if err != nil {
 			r.log.ErrorContext(ctx, "pausing the switch's recording failed", "error", err)
 		}
@@ -142,35 +143,44 @@ func (r *recorder) startSecond(ctx context.Context, path string, stereo bool, as
 	if stereo {
 		cmds = slices.Concat(fs.Script{fs.RecordStereo(r.channel, true)}, cmds, fs.Script{fs.RecordStereo(r.channel, false)})
 	}
-	r.tellRecorder(ctx, func(err error) { r.post(secondStarted{path: path, err: err}) }, append(cmds, fs.Hears(r.channel)...)...)
+	r.tellRecorder(ctx, func(_ int, err error) { r.post(secondStarted{path: path, err: err}) }, append(cmds, fs.Hears(r.channel)...)...)
 }
 
 // recorderTimeout is how long commands on a recording wait for a host link that is down.
 const recorderTimeout = 30 * time.Second
 
-// tellRecorder sends commands on a recording of the switch's, behind those that were sent before: what is to stop has begun by then. One whose reply
-// was lost is sent again. done hears of the first that was refused, and of none.
-func (r *recorder) tellRecorder(ctx context.Context, done func(err error), cmds ...fs.Command) {
-	c := r.c
+// tellRecorder sends commands on a recording of the switch's, behind those that were sent before: what is to stop has begun by then. done, which may be nil,
+// hears how many have been carried out, and what has kept the next, after which the rest were not sent.
+func (r *recorder) tellRecorder(ctx context.Context, done func(n int, err error), cmds ...fs.Command) {
 	r.inTurn(&r.sends, func() {
-		var err error
-		deadline := c.clock.Now().Add(recorderTimeout)
-		for _, cmd := range cmds {
-			for {
-				err = fs.Script{cmd}.Run(ctx, c.link)
-				lost := err != nil && !fs.IsUnsent(err) // it may have been carried out: again, it changes nothing
-				if !lost && !errors.Is(err, switchctl.ErrLinkDown) || c.clock.Now().After(deadline) || rt.Pause(ctx, c.clock, 200*time.Millisecond) != nil {
-					break
-				}
-			}
-			if err != nil {
-				break
+		deadline := r.c.clock.Now().Add(recorderTimeout)
+		n, err := 0, error(nil)
+		for n < len(cmds) && err == nil {
+			if err = r.tell(ctx, cmds[n], deadline); err == nil {
+				n++
 			}
 		}
 		if done != nil {
-			done(err)
+			done(n, err)
 		}
 	})
+}
+
+// tell sends one of them. One whose reply was lost is sent again: that it may have been carried out changes nothing. Where the switch stays away its error is
+// one after which it may have been, and no other's is ([fs.IsUnsent]).
+func (r *recorder) tell(ctx context.Context, cmd fs.Command, deadline time.Time) error {
+	var lost error
+	for {
+		err := fs.Script{cmd}.Run(ctx, r.c.link)
+		if err != nil && !fs.IsUnsent(err) {
+			lost = err
+		} else if !errors.Is(err, switchctl.ErrLinkDown) {
+			return err
+		}
+		if r.c.clock.Now().After(deadline) || rt.Pause(ctx, r.c.clock, linkPause) != nil {
+			return cmp.Or(lost, err)
+		}
+	}
 }
 
 // secondStarted tells whether the switch writes a file.
@@ -232,8 +242,9 @@ func (r *recorder) begins(ctx context.Context, ev *esl.Event) {
 }
 
 // recordMono has the switch record both sides in one channel, from a moment on, in a file that outlives us and is put on the
-// call's recording, in silence while that is paused. limit ends it, should we be gone by then; 0 is none. done hears whether it has begun.
-func (r *recorder) recordMono(ctx context.Context, path string, limit time.Duration, at time.Time, done func(err error)) {
+// call's recording, in silence while that is paused. limit ends it, should we be gone by then; 0 is none. done hears why it certainly has not begun, or nil;
+// giveUp has it hear so at once.
+func (r *recorder) recordMono(ctx context.Context, path string, limit time.Duration, at time.Time, done func(err error)) (giveUp context.CancelFunc) {
 	call, offset := r.call, time.Duration(0)
 	if r.answerAt != nil {
 		offset = max(0, at.Sub(*r.answerAt))
@@ -244,7 +255,16 @@ func (r *recorder) recordMono(ctx context.Context, path string, limit time.Durat
 	r.expect(path, at)
 	// The variable may be there from an earlier recording.
 	cmds := append(fs.Script{fs.RecordStereo(r.channel, false)}, r.starts(path, limit)...)
-	r.tellRecorder(ctx, done, append(cmds, fs.Hears(r.channel)...)...)
+	sending, giveUp := context.WithCancel(ctx)
+	r.tellRecorder(sending, func(n int, err error) {
+		giveUp()
+		if begun := n > 1 || n == 1 && !fs.IsUnsent(err); err != nil && begun {
+			r.log.WarnContext(ctx, "commands behind a recording's start failed: it may lack audio, or not be paused", "error", err)
+			err = nil
+		}
+		done(err)
+	}, append(cmds, fs.Hears(r.channel)...)...)
+	return giveUp
 }
 
 // starts are the commands that begin a file, in silence while the recording is paused.
@@ -331,7 +351,7 @@ func (r *recorder) recordOpening(ctx context.Context, t *conversation) {
 		return r.c.ledger.BeginRecording(ctx, call, path, offset)
 	}, nil)
 	cmds := slices.Concat(fs.Script{fs.RecordStereo(r.channel, o.stereo)}, r.starts(path, limit), fs.Script{fs.RecordStereo(r.channel, false)}, fs.Hears(r.channel))
-	r.tellRecorder(ctx, func(err error) {
+	r.tellRecorder(ctx, func(_ int, err error) {
 		if err != nil {
 			r.log.ErrorContext(ctx, "recording the announcement failed", "error", err)
 		}

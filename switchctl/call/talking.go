@@ -60,7 +60,7 @@ const (
 	talkPlaying                    // a file plays
 	talkWaiting                    // for digits
 	talkRecordOn                   // a voicemail is recorded
-	talkCutting                    // nobody waits for it any more, and what plays is being ended
+	talkCutting                    // nobody waits for it any more, and what plays is being ended; or a message has ended before it was known to be recorded
 	talkConcluded                  // it has been answered
 )
 
@@ -80,6 +80,8 @@ type conversation struct {
 	tries  int
 	digits []byte
 	path   string // of the voicemail's file
+	// giveUp ends the wait for the switch to begin that; nil once it is known whether it has.
+	giveUp context.CancelFunc
 	// opening is set for an announcement.
 	opening *opening
 }
