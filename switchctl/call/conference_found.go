@@ -106,6 +106,7 @@ func (cf *conference) found(ctx context.Context, f *foundConference, asked time.
 			cf.guests.memberGone(ctx, m, changeLeft, m.source)
 		}
 	}
+	cf.guests.lookForMembers(ctx)
 	cf.muteCaller(ctx) // the switch may not have been told
 	return cf.up()
 }

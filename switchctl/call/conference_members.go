@@ -63,6 +63,8 @@ type member struct {
 	attempt int
 	failed  string
 	refusal string
+	// lost: nobody has heard whether the switch dials the leg.
+	lost bool
 
 	// phone is an agent's or a supervisor's; nil for a number.
 	phone *memberPhone
@@ -243,7 +245,7 @@ func (g *guests) memberAllowed(ctx context.Context, m memberAdmitted) error {
 
 // dialMember originates a number's leg over the current route; answered, it goes to the conference.
 func (g *guests) dialMember(ctx context.Context, m *member, channel uuid.UUID) {
-	m.refusal, m.failed, m.phase = "", "", memberDialing
+	m.refusal, m.failed, m.phase, m.lost = "", "", memberDialing, false
 	m.attempt++
 	if m.route >= len(m.adm.Routes) {
 		g.memberFailed(ctx, m, ledger.CauseNoRoute)
@@ -285,7 +287,8 @@ func (g *guests) memberReplied(ctx context.Context, r memberReply) {
 		return
 	}
 	if r.err != nil && !fs.IsUnsent(r.err) {
-		return // the leg's events tell, or a look at the conference
+		m.lost = true // the leg's events tell, or a look once there is a link again
+		return
 	}
 	if m.phone != nil {
 		g.log.WarnContext(ctx, "moving a phone into the conference failed", "reply", r.reason)
@@ -346,13 +349,42 @@ func (g *guests) memberEvent(ctx context.Context, ev channelEvent) {
 	}
 	switch ev.ev.Name() {
 	case fs.ChannelAnswer:
-		if m.phase == memberDialing {
-			m.phase, m.due = memberJoining, g.c.clock.Now().Add(conferenceTimeout)
-			g.conference.armConference()
-		}
+		g.memberAnswered(m)
 	case fs.ChannelHangupComplete:
 		g.memberEnded(ctx, m, cdr.Final(ev.ev.Get, g.c.clock.Now()))
 	}
+}
+
+// memberAnswered: a number's leg is on its way into the conference.
+func (g *guests) memberAnswered(m *member) {
+	if m.phase == memberDialing {
+		m.phase, m.due = memberJoining, g.c.clock.Now().Add(conferenceTimeout)
+		g.conference.armConference()
+	}
+}
+
+// lookForMembers asks the switch for the legs of numbers that may have ended, or been answered, while there was no link to it.
+func (g *guests) lookForMembers(ctx context.Context) {
+	for _, m := range g.list {
+		if m.phone == nil && m.channel != "" && (m.phase == memberDialing && m.lost || m.phase == memberJoining) {
+			g.lookForLeg(ctx, m.channel)
+		}
+	}
+}
+
+// memberFound: a number's leg rings, or has been answered, or ended; false for one that is no member's.
+func (g *guests) memberFound(ctx context.Context, l secondLeg) bool {
+	m := g.memberOn(l.channel)
+	switch {
+	case m == nil:
+		return false
+	case m.phase == memberIn: // it has joined meanwhile
+	case l.leg == nil:
+		g.memberEnded(ctx, m, l.ended)
+	case fs.Answered(l.leg):
+		g.memberAnswered(m)
+	}
+	return true
 }
 
 // endStray ends a leg that was given up before the switch had it: the kill of then found no channel.

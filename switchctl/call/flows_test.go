@@ -301,6 +301,8 @@ func (b *bench) faultInput(f []string) {
 		open, err := b.ledger.OpenCalls(b.t.Context(), "")
 		require.NoError(b.t, err)
 		b.writeCDRWith(strayChannel, "NORMAL_CLEARING", map[string]string{varUnit: open[0].TransferUnit.String()})
+	case "legcdr": // the record of a transfer's second leg, or a member's
+		b.writeCDRWith(b.unit, f[1], nil)
 	case "cdr":
 		b.writeCDR(strings.Join(f[1:], " "))
 	case "recording":

@@ -106,6 +106,9 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 	case transferAdmitted:
 		return a.transfers.transferAllowed(ctx, m)
 	case secondLeg:
+		if a.conference.guests.memberFound(ctx, m) {
+			return a.state, nil
+		}
 		return a.transfers.secondFound(ctx, m)
 	case routeChosen:
 		if a.conference.guests.memberRoute(ctx, m) {

@@ -63,7 +63,7 @@ func (x *transfers) switchTime(at time.Time) time.Time {
 	return at
 }
 
-// secondLeg is what the switch says of a transfer's second leg when asked, and of how one has ended that it doesn't have.
+// secondLeg is what the switch says of a transfer's second leg, or a conference member's, when asked, and of how one has ended that it doesn't have.
 type secondLeg struct {
 	channel string
 	leg     *esl.Event // nil when there is no such channel
@@ -81,21 +81,25 @@ func (x *transfers) lookForSecond(ctx context.Context, other string) {
 		return
 	}
 	dialed, left := t.phase == transferDialing && t.lost, t.bridged() && t.handler && t.channel != other
-	if !dialed && !left {
-		return
+	if dialed || left {
+		x.lookForLeg(ctx, t.channel)
 	}
-	m := secondLeg{channel: t.channel, ended: ledger.FinalRecord{Cause: ledger.CauseNetworkOutOfOrder}}
-	x.beside(func() {
-		leg, err := fs.FindChannel(ctx, x.c.link, m.channel)
+}
+
+// lookForLeg asks the switch for a leg of the call that is no phone's: the answer is a secondLeg.
+func (k *core) lookForLeg(ctx context.Context, channel string) {
+	m := secondLeg{channel: channel, ended: ledger.FinalRecord{Cause: ledger.CauseNetworkOutOfOrder}}
+	k.beside(func() {
+		leg, err := fs.FindChannel(ctx, k.c.link, channel)
 		if err != nil {
-			x.log.DebugContext(ctx, "looking for a transfer's second leg failed", "error", err)
+			k.log.DebugContext(ctx, "looking for a call's second leg failed", "error", err)
 			return // the next connection looks again, or its time is over
 		}
 		m.leg = leg
-		if rec, err := x.c.cdrs.Read(m.channel); leg == nil && err == nil {
+		if rec, err := k.c.cdrs.Read(channel); leg == nil && err == nil {
 			m.ended = rec.Final()
 		}
-		x.post(m)
+		k.post(m)
 	})
 }
 
