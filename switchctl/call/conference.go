@@ -341,11 +341,16 @@ func (cf *conference) begun(ctx context.Context) {
 		cf.beside(func() { closeQuietly(sock) })
 	}
 	cf.log.InfoContext(ctx, "call is a conference", "conference_id", cf.name())
+	cf.tellStart(ctx)
+	cf.muteCaller(ctx)
+	cf.answer(controlResult{result: map[string]any{"conference_id": cf.name()}})
+}
+
+// tellStart tells of the conference's start, once.
+func (cf *conference) tellStart(ctx context.Context) {
 	cf.changed(ctx, changeStarted, cf.source, cf.parties.members())
 	cf.transfers.callState("conference", changeStarted)
 	cf.command(ctx, jobConferenceMember, fs.SetVar(cf.channel, varConferenceTold, "true"))
-	cf.muteCaller(ctx)
-	cf.answer(controlResult{result: map[string]any{"conference_id": cf.name()}})
 }
 
 // muteCaller has the switch silence the caller for the others, or ends that. Until it has, the media endpoint does, for all of them.

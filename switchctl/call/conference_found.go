@@ -85,7 +85,7 @@ func (cf *conference) found(ctx context.Context, f *foundConference, asked time.
 		cf.begunAt = asked
 		cf.dropRinging(ctx, f)
 		if !f.told && cf.voice.ai != nil {
-			cf.changed(ctx, changeStarted, "", cf.parties.members())
+			cf.tellStart(ctx)
 		}
 		cf.c.metrics.recovered.WithLabelValues("resumed").Inc()
 		cf.log.InfoContext(ctx, "conference found again", "members", len(f.members))

@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"strconv"
@@ -59,7 +60,7 @@ func (b *bench) conferenceInput(f []string) {
 			}
 			switch who {
 			case "caller":
-				dump[varPrefix+varConferenceTold] = "true"
+				dump[varPrefix+varConferenceTold] = cmp.Or(kv["told"], "true")
 				dump[varPrefix+varSound] = kv["sound"]
 				dump["Caller-Channel-Answered-Time"] = micros(b.times["answered"])
 			case "member":
