@@ -97,7 +97,7 @@ func TestConnectURL(t *testing.T) {
 	require.Equal(t, []string{"e164 9876543210"}, leg.dialed)
 	require.Equal(t, []string{"NORMAL_CLEARING"}, leg.hangups)
 
-	leg = run(`<Response><Hangup/></Response>`, nil)
+	leg = run("\ufeff"+`<?xml version="1.0" encoding="UTF-8"?><Response><Hangup/></Response>`, nil)
 	require.Equal(t, []string{"NORMAL_CLEARING"}, leg.hangups)
 
 	for body, note := range map[string]string{
@@ -108,7 +108,12 @@ func TestConnectURL(t *testing.T) {
 		`{"parameters":{"a":"\u0000"}}`:         "has a NUL",
 		`{"parameters":{"\u0000":"a"}}`:         "has a NUL",
 		`hello`:                                 "neither JSON",
-		``:                                      "neither JSON",
+		`null`:                                  "neither JSON",
+		`{"url":"wss://a"}`:                     "neither ws_url nor twiml nor parameters",
+		`{"ws_url":"wss://10.0.0.1/x"}`:         "the answered WebSocket URL: address 10.0.0.1: target address is not allowed",
+		`<Response><Connect><Stream url="wss://10.0.0.1/x"/></Connect></Response>`: "target address is not allowed",
+		`<?xml version="1.0" encoding="ISO-8859-1"?><Response/>`:                   "the encoding \"ISO-8859-1\" is not supported; UTF-8 is",
+		``: "neither JSON",
 	} {
 		leg := run(body, nil)
 		require.Len(t, leg.connects, 1, body)

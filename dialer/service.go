@@ -171,7 +171,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 		AdmittedTotal: k.metrics.admitted, RefusedTotal: k.metrics.refused,
 	}
 	s.Answers = &answer.Service{
-		Store: st, Log: cfg.Logger, Now: cfg.Now, Wake: cfg.Wake, NodeID: cfg.NodeID, Web: cfg.Web, Agents: cfg.Agents, Gate: s.Gate,
+		Store: st, Log: cfg.Logger, Now: cfg.Now, Wake: cfg.Wake, NodeID: cfg.NodeID, Web: cfg.Web, Guard: cfg.Guard.Check, Agents: cfg.Agents, Gate: s.Gate,
 		Leads: s.Leads, Campaigns: s.Campaigns, Flows: s.Flows, VoiceAgents: s.VoiceAgents, Suppressions: s.Suppressions, Audio: shelf,
 		Carriers: senders, AdmittedTotal: k.metrics.admitted, RefusedTotal: k.metrics.refused, Announced: k.metrics.announced,
 	}

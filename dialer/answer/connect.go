@@ -122,9 +122,13 @@ func (o legOperations) dialTwiML(ctx context.Context, to twiml.Dial, keepCaller 
 		return switchctl.OutcomeEnded, err
 	}
 	outcome, err := o.leg.Transfer(ctx, kind, to.Destination)
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
 		o.h.Log.WarnContext(ctx, "dialing the destination that a voice agent's connect_url answered failed", "call_id", o.leg.Call().ID, "error", err)
 		outcome, err = switchctl.OutcomeFailed, nil
+	case outcome == switchctl.OutcomeFailed:
+		o.h.Log.InfoContext(ctx, "the destination that a voice agent's connect_url answered was not reached, or may not be called", "call_id", o.leg.Call().ID)
 	}
 	if err != nil || keepCaller || outcome != switchctl.OutcomeEnded {
 		return outcome, err
@@ -207,18 +211,29 @@ func (h *Service) askConnect(ctx context.Context, call db.Call, agent db.VoiceAg
 	if err != nil {
 		return nil, fmt.Errorf("connect_url: %w", err)
 	}
+	for _, step := range steps {
+		if s, ok := step.(twiml.Stream); ok && s.URL != "" {
+			if err := h.Guard(ctx, s.URL); err != nil {
+				return nil, fmt.Errorf("connect_url: the answered WebSocket URL: %w", err)
+			}
+		}
+	}
 	return steps, nil
 }
 
 // readConnect reads an answer: JSON, or TwiML itself.
 func readConnect(body []byte) ([]twiml.Step, error) {
-	body = bytes.TrimSpace(body)
+	body = bytes.TrimSpace(bytes.TrimPrefix(body, []byte("\ufeff")))
 	if bytes.HasPrefix(body, []byte("<")) {
 		return twiml.Parse(body)
 	}
 	var a connectAnswer
-	if err := json.Unmarshal(body, &a); err != nil {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(body, &members) != nil || members == nil || json.Unmarshal(body, &a) != nil {
 		return nil, errors.New("the answer is neither JSON of ws_url, twiml and parameters, nor TwiML")
+	}
+	if len(members) > 0 && a.WSURL == "" && a.TwiML == "" && a.Parameters == nil { // a misspelled one isn't meant to be nothing
+		return nil, errors.New("the answer has neither ws_url nor twiml nor parameters")
 	}
 	if a.WSURL != "" && a.TwiML != "" {
 		return nil, errors.New("the answer has both ws_url and twiml")

@@ -39,6 +39,8 @@ type Service struct {
 	NodeID string
 	// Web carries out the http_request nodes of flows; nil fails them.
 	Web flow.Web
+	// Guard says whether a voice agent's socket may be dialed at a URL (netguard.Policy.Check).
+	Guard func(ctx context.Context, rawURL string) error
 	// Agents are the people who take calls; nil for none.
 	Agents       *acd.Service
 	Gate         *gate.Gate

@@ -222,7 +222,13 @@ func (e element) dial() (Step, error) {
 
 // read reads a document's root element; a decoder of encoding/xml has no entities but XML's own.
 func read(doc []byte) (element, error) {
-	d := xml.NewDecoder(bytes.NewReader(doc))
+	d := xml.NewDecoder(bytes.NewReader(bytes.TrimPrefix(doc, []byte("\ufeff"))))
+	d.CharsetReader = func(name string, in io.Reader) (io.Reader, error) {
+		if strings.EqualFold(name, "us-ascii") {
+			return in, nil
+		}
+		return nil, fmt.Errorf("the encoding %.32q is not supported; UTF-8 is", name)
+	}
 	var open []element
 	for {
 		token, err := d.Token()
