@@ -48,11 +48,16 @@ func (b *bypass) bypassUnprepared(ctx context.Context, err error) {
 	b.barred = true
 	c, leg, asBefore := b.c, b.voice.ai.leg, fs.Script{fs.Try(b.endAsBefore())}
 	b.beside(func() {
-		if !c.insist(ctx, asBefore) {
-			return
-		}
-		if err := mediapath.Reinvite(ctx, c.link, leg); err != nil {
+		for c.insist(ctx, asBefore) {
+			connection := c.link.Generation()
+			err := mediapath.Reinvite(ctx, c.link, leg)
+			if err == nil {
+				return
+			}
 			b.log.DebugContext(ctx, "restoring the media leg's time-out failed", "error", err)
+			if connection != 0 && c.link.Generation() == connection {
+				return // the link was not lost
+			}
 		}
 	})
 	b.mediaIsBack(ctx)
