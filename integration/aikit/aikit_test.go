@@ -449,6 +449,21 @@ func TestEveryFaultIsNamed(t *testing.T) {
 	}
 }
 
+// TestShortGreeting: a server that says little, all of it at once, and sends nothing when the caller speaks may or may not know of barge-in.
+func TestShortGreeting(t *testing.T) {
+	t.Parallel()
+	s := &server{transport: media.TransportTwilio, reply: func(c *conn, kind string) bool {
+		if kind == "start" {
+			c.say(900*time.Millisecond, 700)
+		}
+		return false
+	}}
+	r, err := kitFor(t, serveServer(t, s), s.transport).Run(t.Context(), []string{"barge-in"}, nil)
+	require.NoError(t, err)
+	require.Empty(t, rules(r))
+	require.Equal(t, "what the server said was at its end before it could have been cut short", r.Scenarios[0].NotJudged)
+}
+
 // TestAServerThatIsNotThere: what can't be reached is said once, and the rest isn't tried.
 func TestAServerThatIsNotThere(t *testing.T) {
 	t.Parallel()

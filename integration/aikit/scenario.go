@@ -227,12 +227,16 @@ func playBargeIn(ctx context.Context, t *trial, _ *line) {
 			return
 		}
 	}
-	spoke, before := time.Now(), t.caller.heardFor()
+	spoke, before, left := time.Now(), t.caller.heardFor(), ahead()
 	t.caller.say(t.k.o.Speech)
+	cleared := func() bool { return t.w.ask(func(w *watch) bool { return w.cleared.After(spoke) }) }
 	silenced := func() bool {
-		return t.w.ask(func(w *watch) bool { return w.cleared.After(spoke) }) || ahead() < 100*time.Millisecond && t.caller.quietFor() > 500*time.Millisecond
+		return cleared() || ahead() < 100*time.Millisecond && t.caller.quietFor() > 500*time.Millisecond
 	}
 	if t.wait(ctx, bargeInWithin, silenced) || t.over() {
+		if e := t.w.hears(); !t.over() && !cleared() && !e.arrived.After(spoke) && left < bargeInWithin {
+			t.unjudged = "what the server said was at its end before it could have been cut short"
+		}
 		return
 	}
 	heard := t.caller.heardFor() - before
