@@ -26,7 +26,7 @@ func (d *Dispatcher) serve(ctx context.Context) {
 			continue
 		}
 		d.slots.take(it)
-		t := e.target
+		t := e.target.at(now)
 		d.requests.Go(func() { d.answers <- d.attempt(ctx, e, it, t) })
 		d.slots.wait(e)
 	}

@@ -66,6 +66,16 @@ type target struct {
 	failing *time.Time
 }
 
+// at is the target as of a time: the secret before the present one signs no more once its time is over, whenever the two were read.
+func (t *target) at(now time.Time) *target {
+	if until := t.row.PreviousSecretUntil; len(t.secrets) < 2 || until == nil || now.Before(*until) {
+		return t
+	}
+	alone := *t
+	alone.secrets = t.secrets[:1]
+	return &alone
+}
+
 // memory is what the events of all endpoints take.
 type memory struct{ used, most int }
 

@@ -221,3 +221,16 @@ func TestAnsweredEventKeepsNoOther(t *testing.T) {
 	b.queue(&call, 1)
 	require.Len(t, b.all(), 1)
 }
+
+// The secret before the present one ends at its time, though both were read before.
+func TestPreviousSecretEndsInTime(t *testing.T) {
+	t.Parallel()
+	until := time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC)
+	both := &target{row: db.WebhookTargetsRow{Url: "https://example.com", PreviousSecretUntil: &until}, secrets: []string{"new", "old"}}
+	require.Equal(t, []string{"new", "old"}, both.at(until.Add(-time.Microsecond)).secrets)
+	ended := both.at(until)
+	require.Equal(t, []string{"new"}, ended.secrets)
+	require.Equal(t, "https://example.com", ended.row.Url)
+	alone := &target{row: db.WebhookTargetsRow{PreviousSecretUntil: &until}, secrets: []string{"new"}}
+	require.Same(t, alone, alone.at(until))
+}
