@@ -384,6 +384,11 @@ func (b *bench) setAgent(kv map[string]string) {
 	if kv["socket"] == "slow" || kv["socket"] == "opens" {
 		b.media.delay(kv["socket"] == "slow")
 	}
+	if kv["socket"] == "other" { // the socket of a session before, whose dial was broken off, tells of itself late
+		a := b.c.registry.call(b.call.ID)
+		require.NotNil(b.t, a)
+		a.post(sessionOpened{id: uuid.New(), err: context.Canceled})
+	}
 	if kv["busy"] == "yes" {
 		b.handler.agent.MaxConcurrent = 0
 	}

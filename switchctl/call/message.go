@@ -284,6 +284,7 @@ func (sessionGranted) Essential() bool { return true }
 
 // sessionOpened is the media server's answer.
 type sessionOpened struct {
+	id    uuid.UUID
 	media mediaSession
 	err   error
 }

@@ -78,8 +78,6 @@ type aiSession struct {
 	// cancelOpen ends the dial of the AI's socket.
 	cancelOpen context.CancelFunc
 	reply      chan<- connectResult
-	// opening: sessionOpened is still to come.
-	opening bool
 	// socketGone: the AI has been told of the end, or its socket will not come again.
 	socketGone bool
 	// broke is why the session can't go on; it waits for a pending transfer to be decided.
@@ -314,7 +312,6 @@ func (v *voice) open(ctx context.Context, spec media.SessionSpec) {
 	s := v.ai
 	ctx, s.cancelOpen = context.WithCancel(ctx)
 	cancel, resumed := s.cancelOpen, s.resumed
-	s.opening = true
 	v.beside(func() {
 		defer cancel()
 		deadline := v.c.clock.Now().Add(socketReconnect)
@@ -324,19 +321,16 @@ func (v *voice) open(ctx context.Context, spec media.SessionSpec) {
 				rt.Pause(ctx, v.c.clock, 200*time.Millisecond) == nil {
 				continue
 			}
-			v.post(sessionOpened{media: session, err: err})
+			v.post(sessionOpened{id: s.id, media: session, err: err})
 			return
 		}
 	})
 }
 
-// opened: the AI's socket is up, or was refused.
+// opened: the AI's socket is up, or was refused. That of a session which has ended since says nothing of the one after it.
 func (v *voice) opened(ctx context.Context, m sessionOpened) (state, error) {
 	s := v.ai
-	if s != nil {
-		s.opening = false
-	}
-	if s == nil || s.phase != phaseOpening {
+	if s == nil || s.phase != phaseOpening || s.id != m.id {
 		return v.state, v.notTaken(m)
 	}
 	if m.err != nil {
