@@ -377,12 +377,18 @@ func (v *voice) sessionOpens(ctx context.Context, path string) {
 }
 
 // openFailed ends a session whose voice agent can't be reached: a flow's caller is given back to it; else ws_disconnect_action
-// applies, with the true cause.
+// applies, with the true cause. One that a process before us was opening goes to whatever handles the call, which knows whether that is a flow.
 func (v *voice) openFailed(ctx context.Context, err error) {
-	if s := v.ai; s.keepCaller && s.reply != nil && v.killCause == "" {
+	s := v.ai
+	asked, found := s.keepCaller && s.reply != nil, s.resumed && s.grant.Session.OpenedAt == nil && !v.transfers.now.pending()
+	if (asked || found) && v.killCause == "" {
 		reply := s.reply
 		s.reply = nil
 		v.endSession(ctx, ledger.SessionError, nil, media.CloseError)
+		if found {
+			v.line.resume(ctx, v.state)
+			return
+		}
 		reply <- connectResult{outcome: switchctl.OutcomeFailed}
 		return
 	}
