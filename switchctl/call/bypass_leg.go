@@ -49,15 +49,11 @@ func (b *bypass) bypassUnprepared(ctx context.Context, err error) {
 	c, leg, asBefore := b.c, b.voice.ai.leg, fs.Script{fs.Try(b.endAsBefore())}
 	b.beside(func() {
 		for c.insist(ctx, asBefore) {
-			connection := c.link.Generation()
 			err := mediapath.Reinvite(ctx, c.link, leg)
-			if err == nil {
+			if err == nil || mediapath.Decided(err) || ctx.Err() != nil {
 				return
 			}
-			b.log.DebugContext(ctx, "restoring the media leg's time-out failed", "error", err)
-			if connection != 0 && c.link.Generation() == connection {
-				return // the link was not lost
-			}
+			b.log.DebugContext(ctx, "restoring the media leg's time-out failed", "error", err) // the link was lost, also if nobody has noted that yet
 		}
 	})
 	b.mediaIsBack(ctx)

@@ -46,6 +46,12 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("carrier refused a re-INVITE with %d", e.Status)
 }
 
+// Decided tells whether an error of Reinvite is what has become of it; any other says that the switch couldn't be asked.
+func Decided(err error) bool {
+	_, refused := errors.AsType[*RefusedError](err)
+	return refused || errors.Is(err, ErrNoAnswer) || errors.Is(err, ErrGone)
+}
+
 // Reinvite sends the carrier a re-INVITE that changes nothing, while the audio goes through the switch, and waits for the
 // answer. Refused with 488 or 491 there, a call goes on undisturbed, where the same refusal on the way into bypass would
 // leave it deaf. A status of 500 ends the call in either case (sofia.c, sofia_handle_sip_r_invite). The answer shows in two
