@@ -33,8 +33,11 @@ func (x *transfers) parted(ctx context.Context, last string, at time.Time) bool 
 
 // partedBefore has a handler's caller go on who was with the destination before this call was found again; false for any other.
 func (x *transfers) partedBefore(ctx context.Context, m channelFound) bool {
-	t, s := x.now, x.voice.ai
-	if !t.pending() || s != nil && !s.neverReached() || m.last != t.channel && m.lastUnit != t.adm.UnitID.String() {
+	t := x.now
+	if x.over != nil {
+		return true // the destination's end has told
+	}
+	if !x.handlersBefore() || m.last != t.channel && m.lastUnit != t.adm.UnitID.String() {
 		return false
 	}
 	t.handler = true
@@ -43,12 +46,19 @@ func (x *transfers) partedBefore(ctx context.Context, m channelFound) bool {
 	return true
 }
 
+// handlersBefore tells of a transfer that the process before us has begun for the call's handler, before any voice agent or behind one that was never reached.
+func (x *transfers) handlersBefore() bool {
+	s := x.voice.ai
+	return x.now.pending() && (s == nil || s.neverReached())
+}
+
 // bridgedUnseen: the second leg's end tells that it was bridged with the caller, of which nobody has heard.
 func (x *transfers) bridgedUnseen(ctx context.Context, end *esl.Event) {
-	t := x.now
-	if !t.bridging() || end.Var(varLastBridge) != x.channel {
+	t, before := x.now, x.recovered && x.handlersBefore()
+	if !t.bridging() && !before || end.Var(varLastBridge) != x.channel {
 		return
 	}
+	t.handler = t.handler || before
 	at := x.switchTime(end.Micros("Caller-Channel-Bridged-Time"))
 	if x.cameAbout(ctx, at); !t.handler {
 		x.stands(ctx, at.Add(x.ahead()))

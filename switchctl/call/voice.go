@@ -183,6 +183,7 @@ func (v *voice) connect(ctx context.Context, m connectCommand) (state, error) {
 	if err != nil {
 		return v.state, err
 	}
+	v.transfers.over = nil // the handler no longer asks for that one
 	v.talking.stopDigits(ctx)
 	v.sound.reset()
 	m.Agent = sessionAgent(m.Agent)
