@@ -383,6 +383,7 @@ func (l *callerLine) stillBridged(ctx context.Context, m channelFound) {
 	case !l.recovered:
 	case s == nil || s.neverReached():
 		t.phase, t.handler = transferBridged, true
+		t.recording = l.rec.leftMessage()
 		l.noteServed(ctx, at)
 		l.handling.handled = false // the flow goes on from where it was
 	case s.live():
@@ -402,6 +403,9 @@ func (l *callerLine) stillBridged(ctx context.Context, m channelFound) {
 // got that far.
 func (l *callerLine) resume(ctx context.Context, now state) {
 	l.transfers.abandon(ctx, switchctl.ErrSessionTerminated) // its answer had nobody to hear it
+	if !l.transfers.now.bridged() {
+		l.rec.endLeft(ctx)
+	}
 	switch s := l.voice.ai; {
 	case l.transfers.now.bridged():
 	case l.conference.up() && !s.live():

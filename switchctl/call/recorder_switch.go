@@ -281,14 +281,39 @@ func (r *recorder) stop(ctx context.Context, path string) {
 	r.tellRecorder(ctx, nil, fs.StopRecording(r.channel, path))
 }
 
+// message is the file of what is recorded for the call's handler for the nth time.
+func (r *recorder) message(n int) string {
+	return filepath.Join(r.c.cfg.RecordDir, fmt.Sprintf("%s.m%d.wav", r.id, n))
+}
+
 // messagePath is a file that no earlier part of the call's recording is in.
 func (r *recorder) messagePath() string {
 	for {
 		r.messages++
-		path := filepath.Join(r.c.cfg.RecordDir, fmt.Sprintf("%s.m%d.wav", r.id, r.messages))
+		path := r.message(r.messages)
 		if _, err := os.Stat(path); err != nil {
 			return path
 		}
+	}
+}
+
+// leftMessage is the newest file that a process before us has had the switch record for the call's handler, and which it may still write; empty for none.
+func (r *recorder) leftMessage() string {
+	path := ""
+	for n := 1; r.messages == 0; n++ {
+		next := r.message(n)
+		if _, err := os.Stat(next); err != nil {
+			break
+		}
+		path = next
+	}
+	return path
+}
+
+// endLeft has the switch stop that file.
+func (r *recorder) endLeft(ctx context.Context) {
+	if path := r.leftMessage(); path != "" {
+		r.stop(ctx, path)
 	}
 }
 
