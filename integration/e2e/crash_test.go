@@ -203,26 +203,44 @@ func token(t *testing.T, s echoai.Session) string {
 func TestFlowTransferPartsBeforeARestart(t *testing.T) {
 	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
 		const other, from = "+919876210302", "9877400301"
-		c.flowOfTheNumber(t, `[{"id":"s","type":"start","next":{"default":"t"}},
-			{"id":"t","type":"transfer","data":{"destination_type":"e164","destination":"`+other+`"},"next":{"ended":"p"}},
-			{"id":"p","type":"play_audio","data":{"audio_url":"`+prompts(t, time.Second)+`"},"next":{"default":"h"}},
-			{"id":"h","type":"hangup"}]`)
+		c.flowThroughTransfer(t, other)
 		out := c.dialIn(t, from, c.tenant.Numbers[0])
 		require.True(t, out.Answered, "%+v", out)
 		c.hears(t, other, callerHz, 1, "the other party hears the caller")
 		require.NoError(t, c.KillController())
-		c.hangUp(t, other)
-		eventually(t, 10*time.Second, "the other party is gone", func() bool {
-			report, ok := c.report(t, other)
-			return ok && report.EndedAt != nil
-		})
+		c.leaves(t, other)
 		require.NoError(t, c.StartController(t.Context()))
-		c.hears(t, out.CallID, promptHz, 1, "the caller is back in the flow")
-		callID, ok := c.inboundCall(t, from)
-		require.True(t, ok)
-		c.endedCall(t, callID.String())
-		_, steps := c.traced(t, callID.String())
-		require.Equal(t, []string{"s=default", "t=ended", "p=default", "h=default"}, steps)
-		c.atRest(t)
+		c.wentThroughTransfer(t, out.CallID, from)
 	})
+}
+
+// flowThroughTransfer is a flow of the number that leads the caller to another one and plays a tone behind that.
+func (c *customer) flowThroughTransfer(t *testing.T, other string) {
+	t.Helper()
+	c.flowOfTheNumber(t, `[{"id":"s","type":"start","next":{"default":"t"}},
+		{"id":"t","type":"transfer","data":{"destination_type":"e164","destination":"`+other+`"},"next":{"ended":"p"}},
+		{"id":"p","type":"play_audio","data":{"audio_url":"`+prompts(t, time.Second)+`"},"next":{"default":"h"}},
+		{"id":"h","type":"hangup"}]`)
+}
+
+// leaves has a party outside hang up, and waits until it is gone.
+func (c *customer) leaves(t *testing.T, number string) {
+	t.Helper()
+	c.hangUp(t, number)
+	eventually(t, 10*time.Second, "the other party is gone", func() bool {
+		report, ok := c.report(t, number)
+		return ok && report.EndedAt != nil
+	})
+}
+
+// wentThroughTransfer: the caller goes on behind the transfer of flowThroughTransfer, to the end of the flow.
+func (c *customer) wentThroughTransfer(t *testing.T, caller, from string) {
+	t.Helper()
+	c.hears(t, caller, promptHz, 1, "the caller is back in the flow")
+	callID, ok := c.inboundCall(t, from)
+	require.True(t, ok)
+	c.endedCall(t, callID.String())
+	_, steps := c.traced(t, callID.String())
+	require.Equal(t, []string{"s=default", "t=ended", "p=default", "h=default"}, steps)
+	c.atRest(t)
 }
