@@ -6,7 +6,7 @@ import (
 )
 
 // Event is what a session reports on its Events channel. The types are LegAnswered, LegEnded, LegMoved, LegSilent,
-// SocketClosed, SocketBroken, SocketReconnected, Text, DTMF, AMD and RecordingFailed.
+// SocketClosed, SocketBroken, SocketReconnected, AgentError, Text, DTMF, AMD and RecordingFailed.
 type Event interface{ mediaEvent() }
 
 // LegAnswered reports that the switch's leg is up: its ACK has arrived.
@@ -41,6 +41,9 @@ type SocketBroken struct{ Err error }
 // SocketReconnected reports that a broken socket is up again.
 type SocketReconnected struct{}
 
+// AgentError is a failure that a voice agent reports of itself, and with which the session goes on. A session has at most maxAgentErrors of them.
+type AgentError struct{ Err error }
+
 // Text is a text frame that the call's owner has to act on: transfer, disconnect, json or command.
 type Text struct {
 	Type string
@@ -64,6 +67,7 @@ func (LegSilent) mediaEvent()         {}
 func (SocketClosed) mediaEvent()      {}
 func (SocketBroken) mediaEvent()      {}
 func (SocketReconnected) mediaEvent() {}
+func (AgentError) mediaEvent()        {}
 func (Text) mediaEvent()              {}
 func (DTMF) mediaEvent()              {}
 func (RecordingFailed) mediaEvent()   {}

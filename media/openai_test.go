@@ -121,16 +121,18 @@ func (r openaiRig) said() (types []string, all []openaiGot) {
 // command takes the command that a function call has become.
 func (r openaiRig) command() Text {
 	r.t.Helper()
-	select {
-	case ev := <-r.p.s.events:
+	for len(r.p.s.events) > 0 {
+		ev := <-r.p.s.events
+		if _, ok := ev.(AgentError); ok {
+			continue
+		}
 		text, ok := ev.(Text)
 		require.True(r.t, ok, "%T", ev)
 		require.Equal(r.t, textCommand, text.Type)
 		return text
-	default:
-		require.FailNow(r.t, "no command")
-		return Text{}
 	}
+	require.FailNow(r.t, "no command")
+	return Text{}
 }
 
 // quiet asserts that no function call has become a command.

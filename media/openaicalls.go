@@ -188,5 +188,6 @@ func (d *openaiDialect) responseFailed(a *aiSocket, err *openai.Error) {
 		a.giveUp(err)
 		return
 	}
+	d.tellError(a, err)
 	d.retryAt = a.sh.now() + retryPause
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -202,6 +203,25 @@ func TestOpenAIRefusedResponse(t *testing.T) {
 	(<-r.p.sh.inbox)()
 	types, _ = r.said()
 	require.Equal(t, []string{"conversation.item.create", "response.create"}, types, "it doesn't wait for ever for response.created")
+}
+
+// TestOpenAIReports: what the session goes on with is reported, so often at the most; that a response is under way is no failure.
+func TestOpenAIReports(t *testing.T) {
+	t.Parallel()
+	r := newOpenAIRig(t, `{}`)
+	r.event(`{"type":"error","error":{"code":"conversation_already_has_active_response","message":"m"}}`)
+	r.event(`{"type":"response.done","response":{"id":"resp_1","status":"failed","status_details":{"error":{"code":"rate_limit_exceeded","message":"m"}}}}`)
+	for range 2 * maxAgentErrors {
+		r.event(`{"type":"error","error":{"type":"invalid_request_error","code":"invalid_value","message":"voice"}}`)
+	}
+	require.NotNil(t, r.p.ai.sock)
+	var codes []string
+	for len(r.p.s.events) > 0 {
+		if ev, ok := (<-r.p.s.events).(AgentError); ok {
+			codes = append(codes, Tell(ev.Err, "").Code)
+		}
+	}
+	require.Equal(t, append([]string{"rate_limit_exceeded"}, slices.Repeat([]string{"invalid_value"}, maxAgentErrors-1)...), codes)
 }
 
 // TestOpenAIErrorLog: what the server complains of may be long, but not in the log.

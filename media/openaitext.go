@@ -247,6 +247,16 @@ func (d *openaiDialect) openaiError(a *aiSocket, err *openai.Error) {
 		a.socketFailed(err, a.sh.now())
 	case err.OfResponse():
 		d.responseRefused(a, err)
+	default:
+		d.tellError(a, err)
+	}
+}
+
+// tellError reports an error that the session goes on with.
+func (d *openaiDialect) tellError(a *aiSocket, err *openai.Error) {
+	if d.errorsTold < maxAgentErrors {
+		d.errorsTold++
+		a.s.emit(AgentError{Err: err})
 	}
 }
 

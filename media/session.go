@@ -202,7 +202,7 @@ func (s *Session) tell(ev Event) bool {
 	switch ev := ev.(type) {
 	case Text:
 		limit, size = limit-eventReserve, len(ev.Data)+len(ev.ID)
-	case DTMF:
+	case DTMF, AgentError:
 		limit -= eventReserve
 	}
 	if len(s.events) >= limit || size > 0 && s.unread+size > eventBytes {

@@ -50,6 +50,7 @@ type socket struct {
 	nextPing   int64
 	blocked    int64 // since when nothing could be written; 0 when something was
 	peerCode   int   // the close code that the AI sent
+	peerReason string
 	peerClose  bool
 }
 
@@ -335,14 +336,14 @@ func (a *aiSocket) Control(op byte, payload []byte) {
 		a.countFlood(1)
 	case ws.OpClose:
 		if !a.sock.peerClose {
-			a.sock.peerClose, a.sock.peerCode = true, ws.CloseCode(payload)
+			a.sock.peerClose, a.sock.peerCode, a.sock.peerReason = true, ws.CloseCode(payload), ws.CloseReason(payload)
 		}
 	}
 }
 
 // peerClosed ends a socket that the AI has closed.
 func (a *aiSocket) peerClosed(now int64) {
-	code := a.sock.peerCode
+	code, reason := a.sock.peerCode, a.sock.peerReason
 	if a.closing {
 		a.finishClosing()
 		return
@@ -352,7 +353,7 @@ func (a *aiSocket) peerClosed(now int64) {
 		_, _ = a.sock.st.Write(echo) // the answer is a courtesy: the socket is closed in any case
 	}
 	if code != ws.CloseNormal && code != ws.CloseNoStatus {
-		a.socketFailed(&closedError{code: code}, now)
+		a.socketFailed(&closedError{code: code, reason: reason}, now)
 		return
 	}
 	a.detach()

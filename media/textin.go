@@ -13,7 +13,10 @@ import (
 )
 
 // closedError is a close frame whose code says that something went wrong.
-type closedError struct{ code int }
+type closedError struct {
+	code   int
+	reason string // as the AI gives it; may be empty
+}
 
 // Error implements error.
 func (e *closedError) Error() string {

@@ -285,3 +285,6 @@ func CloseCode(payload []byte) int {
 	}
 	return int(binary.BigEndian.Uint16(payload))
 }
+
+// CloseReason is the text behind a close frame's code.
+func CloseReason(payload []byte) string { return string(payload[min(len(payload), 2):]) }

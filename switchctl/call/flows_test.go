@@ -21,6 +21,8 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/openai"
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/media/ws"
 	"github.com/ringmaster/ringmaster/store/fault"
@@ -434,7 +436,15 @@ func (b *bench) mediaInput(f []string) {
 	case "ended":
 		s.send(media.LegEnded{Cause: "bye", ByPeer: true})
 	case "closed":
-		s.send(media.SocketClosed{Code: 1000, Clean: f[1] == "clean"})
+		ev := media.SocketClosed{Code: 1000, Clean: f[1] == "clean"}
+		if !ev.Clean {
+			ev.Code, ev.Err = 1006, netio.ErrEOF
+		}
+		s.send(ev)
+	case "lost":
+		s.send(media.SocketBroken{Err: &ws.FrameError{Code: 1002, What: "reserved bits are set"}})
+	case "reports":
+		s.send(media.AgentError{Err: &openai.Error{Code: f[1], Message: strings.Join(f[2:], " ")}})
 	case "heard":
 		s.hear(b.t, f[1:])
 	case "amd":

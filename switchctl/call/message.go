@@ -308,7 +308,7 @@ func (mediaEvent) Name() string { return "media event" }
 
 func (m mediaEvent) Essential() bool {
 	switch m.ev.(type) {
-	case media.Text, media.DTMF:
+	case media.Text, media.DTMF, media.AgentError:
 		return false // the AI decides how many it sends
 	}
 	return true

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -213,4 +214,30 @@ func (v *voice) logReason(ctx context.Context, req switchctl.ControlRequest) {
 		metadata, _ = json.Marshal(map[string]string{"reason": req.Reason}) // a string has no error
 	}
 	v.appendLog(ctx, req.Event, metadata, req.Source)
+}
+
+// maxSocketNotes bounds the entries of a session's log about failures of its socket that it goes on with: one that breaks each few seconds leaves room for others.
+const maxSocketNotes = 20
+
+// noteSocket tells the session's log what has become of its socket: "refused" when it didn't open, "lost" when it broke and is dialed again, "closed" when none
+// will come again, and "error" for what the voice agent complains of.
+func (v *voice) noteSocket(ctx context.Context, event string, err error) {
+	s := v.ai
+	if event == "lost" || event == "error" {
+		if s.socketNotes++; s.socketNotes > maxSocketNotes {
+			return
+		}
+	}
+	told := media.Tell(err, s.grant.AuthToken)
+	if unserved, ok := errors.AsType[*switchctl.SubprotocolError](err); ok {
+		told.Error = unserved.Fault().Detail
+	}
+	raw, err := json.Marshal(struct {
+		Event string `json:"event"`
+		media.Told
+	}{event, told})
+	if err != nil {
+		return // strings and numbers always encode
+	}
+	v.appendLog(ctx, "socket", raw, sourceSystem)
 }

@@ -63,7 +63,7 @@ func (tapReport) Name() string { return "tap event" }
 
 func (m tapReport) Essential() bool {
 	switch m.ev.(type) {
-	case media.Text, media.DTMF:
+	case media.Text, media.DTMF, media.AgentError:
 		return false
 	}
 	return true

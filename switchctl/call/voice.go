@@ -86,6 +86,8 @@ type aiSession struct {
 	keepCaller bool
 	// note is what the session's log begins with; empty for nothing.
 	note string
+	// socketNotes counts what the log was told of the socket's failures that the session went on with.
+	socketNotes int
 	// stoppingRingback: the ringback is being ended before the bridge.
 	stoppingRingback bool
 	// partDone: the recording was finished when the call was transferred.
@@ -381,6 +383,9 @@ func (v *voice) sessionOpens(ctx context.Context, path string) {
 // applies, with the true cause. One that a process before us was opening goes to whatever handles the call, which knows whether that is a flow.
 func (v *voice) openFailed(ctx context.Context, err error) {
 	s := v.ai
+	if s.granted && !s.overSIP() { // another one is told of where it is refused
+		v.noteSocket(ctx, "refused", err)
+	}
 	asked, found := s.keepCaller && s.reply != nil, s.resumed && s.grant.Session.OpenedAt == nil && !v.transfers.now.pending()
 	if (asked || found) && v.killCause == "" {
 		reply := s.reply

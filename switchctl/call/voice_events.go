@@ -40,8 +40,10 @@ func (v *voice) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
 		v.log.WarnContext(ctx, "media leg is silent", "for", ev.For)
 		v.noteAlive(v.c.clock.Now().Add(-ev.For))
 		v.bypass.bypassSilent(ctx)
-	case media.SocketBroken:
-		// The media endpoint has said so.
+	case media.SocketBroken: // the media endpoint has logged it
+		v.noteSocket(ctx, "lost", ev.Err)
+	case media.AgentError:
+		v.noteSocket(ctx, "error", ev.Err)
 	case media.SocketReconnected:
 		v.log.InfoContext(ctx, "voice agent's socket is back")
 	case media.SocketClosed:
@@ -63,6 +65,9 @@ func (v *voice) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
 // socketClosed: the AI closed its socket, or it broke for good.
 func (v *voice) socketClosed(ctx context.Context, ev media.SocketClosed) state {
 	v.ai.socketGone = true
+	if !ev.Clean {
+		v.noteSocket(ctx, "closed", ev.Err)
+	}
 	if v.machine.taken() {
 		return v.state // a machine whose greeting is still heard
 	}
