@@ -25,6 +25,8 @@ const (
 const (
 	// hotBudget is what a shard gives, in a slot, to all the sockets together that had more to say than their share.
 	hotBudget = int64(5e5) // ns
+	// nsPerUnit is how long a read may take for each unit.
+	nsPerUnit = hotBudget / slotUnits
 	// floodRate is how many frames without audio a socket may send in a second for as long as it likes, and floodBurst how many
 	// more it may be ahead of that.
 	floodRate, floodBurst = 200, 3000

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/ringmaster/ringmaster/media/playout"
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/media/ws"
@@ -75,6 +76,44 @@ func TestFloodSlot(t *testing.T) {
 		}
 		require.LessOrEqual(t, got, tc.most, name)
 		require.Positive(t, got, name)
+	}
+}
+
+// recordStream is a socket whose reads give a byte each, as TLS does with records of one, and take some time.
+type recordStream struct {
+	netio.Stream
+
+	r     *portRig
+	took  time.Duration
+	reads int
+}
+
+func (s *recordStream) Holds() bool { return true }
+
+func (s *recordStream) Read(p []byte) (int, error) {
+	s.reads++
+	s.r.now += int64(s.took)
+	return s.Stream.Read(p[:1])
+}
+
+// TestFloodRecords takes no more of a TLS peer's records in a slot than of its frames, however small they are and whatever lies between them.
+func TestFloodRecords(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		took time.Duration
+		most int
+	}{
+		"of a byte":                 {0, slotUnits + 1},
+		"with new keys before each": {400 * time.Microsecond, 2},
+	} {
+		r := newPortRig(t, eightKHz())
+		r.connect()
+		st := &recordStream{Stream: r.p.ai.sock.st, r: r, took: tc.took}
+		r.p.ai.sock.st = st
+		r.flood(nil, wstest.Frame(0x82, make([]byte, 4<<10)))
+		r.p.ai.readSocket(r.now)
+		require.LessOrEqual(t, st.reads, tc.most, name)
+		require.True(t, r.p.ai.sock.hot, name)
 	}
 }
 

@@ -163,7 +163,7 @@ func (a *aiSocket) takeInput(s *socket, now int64) {
 			}
 			continue
 		}
-		n, err := s.st.Read(a.sh.buf)
+		n, err := a.read(s)
 		if errors.Is(err, netio.ErrAgain) {
 			delete(a.sh.held, a.port)
 			return
@@ -185,11 +185,23 @@ func (a *aiSocket) takeInput(s *socket, now int64) {
 	}
 }
 
+// read reads what has come. With TLS its time counts against the socket's share, too: a peer may change its keys before each byte.
+func (a *aiSocket) read(s *socket) (int, error) {
+	if !s.st.Holds() {
+		return s.st.Read(a.sh.buf)
+	}
+	began := a.sh.now()
+	n, err := s.st.Read(a.sh.buf)
+	s.spend(int((a.sh.now() - began) / nsPerUnit))
+	return n, err
+}
+
 // feed gives bytes to the frame reader, up to a text frame that is decoded elsewhere or to the end of the socket's share, and
 // returns how many were taken.
 func (a *aiSocket) feed(b []byte, now int64) int {
 	s := a.sock
 	s.lastIn = now
+	units := s.units
 	n, err := s.in.Feed(b, a)
 	if a.sock != s {
 		return n // a close frame, a limit, or a write that failed, has ended it
@@ -216,6 +228,9 @@ func (a *aiSocket) feed(b []byte, now int64) int {
 		return n
 	}
 	s.spend(n / collectPerUnit)
+	if s.units == units { // a record of TLS may have a single byte
+		s.spend(1)
+	}
 	if s.paused {
 		a.unwatchSocket(s)
 	}
