@@ -88,16 +88,19 @@ func (w Window) Span(t time.Time, days int) (from, to time.Time, ok bool) {
 // wall is a moment by the clock on the wall. One that the change to summer time skips is the moment of the change.
 func (w Window) wall(y int, m time.Month, d, minute int) time.Time {
 	t := time.Date(y, m, d, 0, minute, 0, 0, w.Zone)
-	shown := t.Hour()*60 + t.Minute()
-	wanted := minute % MinutesPerDay
-	if shown == wanted {
+	// Of a skipped midnight t may show the day before.
+	sy, sm, sd := t.Date()
+	shown := time.Date(sy, sm, sd, t.Hour(), t.Minute(), 0, 0, time.UTC)
+	wanted := time.Date(y, m, d, 0, minute, 0, 0, time.UTC)
+	began, ends := t.ZoneBounds()
+	switch {
+	case shown.After(wanted):
+		return began
+	case shown.Before(wanted):
+		return ends
+	default:
 		return t
 	}
-	began, ends := t.ZoneBounds()
-	if shown > wanted {
-		return began
-	}
-	return ends
 }
 
 // Open tells whether t lies in the window.

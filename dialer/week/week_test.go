@@ -46,3 +46,24 @@ func TestOpenFrom(t *testing.T) {
 	require.False(t, w.OpenFrom(saturday, 0))
 	require.False(t, w.Open(saturday.AddDate(0, 0, 1)))
 }
+
+// Where summer time begins at midnight, that midnight is the moment of the change, for the day that ends with it and for the one that begins.
+func TestSkippedMidnight(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]time.Time{
+		"America/Santiago": time.Date(2026, 9, 6, 4, 0, 0, 0, time.UTC), "Atlantic/Azores": time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC),
+		"Africa/Cairo": time.Date(2026, 4, 23, 22, 0, 0, 0, time.UTC),
+	} {
+		zone, err := week.Zone(name)
+		require.NoError(t, err)
+		days, _ := week.ParseDays(nil)
+		w := week.Window{Zone: zone, Days: days, From: 9 * 60, To: week.MinutesPerDay}
+		before := change.Add(-time.Hour)
+		require.True(t, w.Open(before), name)
+		_, to, _ := w.Span(before, 0)
+		require.True(t, change.Equal(to), "%s: %s", name, to)
+		w.From = 0
+		from, _, _ := w.Span(change.Add(time.Hour), 0)
+		require.True(t, change.Equal(from), "%s: %s", name, from)
+	}
+}
