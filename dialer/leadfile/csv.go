@@ -41,6 +41,13 @@ func openText(raw *bufio.Reader) (*textCells, error) {
 		return nil, err
 	}
 	t := &textCells{src: bufio.NewReaderSize(utf8Text, maxRowBytes), line: 1}
+	start, err := t.src.Peek(sniffBytes)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if bytes.IndexByte(start, '\n') < 0 && bytes.IndexByte(start, '\r') >= 0 {
+		t.src = bufio.NewReaderSize(&linesOfCR{src: t.src}, maxRowBytes)
+	}
 	comma, directive, err := delimiter(t.src)
 	if err != nil {
 		return nil, err
@@ -53,6 +60,19 @@ func openText(raw *bufio.Reader) (*textCells, error) {
 	}
 	t.comma, t.stops = comma, string([]byte{comma, '\n'})
 	return t, nil
+}
+
+// linesOfCR is a text whose lines end in carriage returns alone, as spreadsheets write it for old Macintoshes: they are line feeds.
+type linesOfCR struct{ src io.Reader }
+
+func (l *linesOfCR) Read(p []byte) (int, error) {
+	n, err := l.src.Read(p)
+	for i, c := range p[:n] {
+		if c == '\r' {
+			p[i] = '\n'
+		}
+	}
+	return n, err
 }
 
 func (t *textCells) next() (int, []string, error) {

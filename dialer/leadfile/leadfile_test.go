@@ -96,6 +96,7 @@ func TestDelimitersAndLayout(t *testing.T) {
 	for name, text := range map[string]string{
 		"comma": "phone,name\n9812345678,Ann\n9812345679,Bo\n", "semicolon": "phone;name\n9812345678;Ann\n9812345679;Bo",
 		"tab": "phone\tname\r\n9812345678\tAnn\r\n9812345679\tBo\r\n", "pipe": "phone|name\n9812345678|Ann\n9812345679|Bo\n",
+		"carriage returns":    "phone,name\r9812345678,Ann\r9812345679,Bo\r",
 		"short and long rows": "phone,name,email\n9812345678,Ann\n9812345679,Bo,,,,\n",
 		"text by apostrophe":  "phone,name\n'9812345678,Ann\n'9812345679,Bo\n",
 		"delimiters quoted":   "phone,name,\"a;b;c;d\"\n9812345678,Ann\n9812345679,Bo\n",
