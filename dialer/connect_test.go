@@ -97,6 +97,18 @@ func TestConnectURL(t *testing.T) {
 	require.Equal(t, []string{"e164 9876543210"}, leg.dialed)
 	require.Equal(t, []string{"NORMAL_CLEARING"}, leg.hangups)
 
+	for why, note := range map[error]string{
+		&switchctl.UnreachedError{Cause: "USER_BUSY"}: "connect_url: <Dial> failed: USER_BUSY", errors.New("10.0.0.1"): "connect_url: <Dial> failed",
+	} {
+		leg = &fakeLeg{call: call, dialErr: why, outcomes: []switchctl.Outcome{switchctl.OutcomeFailed}}
+		web.body = `<Response><Dial>9876543210</Dial></Response>`
+		require.NoError(t, b.svc.Answers.Answered(t.Context(), leg))
+		require.Len(t, leg.connects, 1)
+		require.True(t, leg.connects[0].NoteOnly)
+		require.Equal(t, note, leg.connects[0].Note)
+		require.Equal(t, []string{"SERVICE_UNAVAILABLE"}, leg.hangups)
+	}
+
 	leg = run("\ufeff"+`<?xml version="1.0" encoding="UTF-8"?><Response><Hangup/></Response>`, nil)
 	require.Equal(t, []string{"NORMAL_CLEARING"}, leg.hangups)
 

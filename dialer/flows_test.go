@@ -77,6 +77,9 @@ func (l *menuLeg) RecordVoicemail(_ context.Context, v switchctl.Voicemail) erro
 
 func (l *menuLeg) Transfer(_ context.Context, kind, destination string) (switchctl.Outcome, error) {
 	l.done = append(l.done, "transfer "+kind+" "+destination)
+	if l.transfer == switchctl.OutcomeFailed {
+		return l.transfer, &switchctl.UnreachedError{Cause: "USER_BUSY"}
+	}
 	return l.transfer, nil
 }
 

@@ -30,6 +30,7 @@ type fakeLeg struct {
 	played   []string
 	dialed   []string
 	playErr  error
+	dialErr  error
 	detects  int
 }
 
@@ -40,6 +41,9 @@ func (l *fakeLeg) Play(_ context.Context, url string) error {
 
 func (l *fakeLeg) Transfer(_ context.Context, kind, to string) (switchctl.Outcome, error) {
 	l.dialed = append(l.dialed, kind+" "+to)
+	if l.dialErr != nil {
+		return switchctl.OutcomeFailed, l.dialErr
+	}
 	return switchctl.OutcomeEnded, nil
 }
 

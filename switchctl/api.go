@@ -147,7 +147,7 @@ type Leg interface {
 	// message is in the call's recording, or is all of it when nothing was recorded before.
 	RecordVoicemail(ctx context.Context, v Voicemail) error
 	// Transfer leads the caller to somebody else and blocks until they have parted. [OutcomeFailed] is a destination that was
-	// not reached: the caller is still there.
+	// not reached, the error an [UnreachedError] where it is known why: the caller is still there.
 	Transfer(ctx context.Context, destinationType, destination string) (Outcome, error)
 	// ConnectAgent bridges the caller with an agent's phone and blocks until that is over, answering the leg first. Until the
 	// bridge the caller hears what StartMusic plays. [AgentConnect.Phone] names a held phone, or one that is rung.
@@ -173,6 +173,8 @@ type VoiceConnect struct {
 	Parameters map[string]string
 	// Note goes to the session's log; empty for none.
 	Note string
+	// NoteOnly writes a session that opens no socket, for its note: the caller stays, with OutcomeFailed.
+	NoteOnly bool
 }
 
 // The outcomes of ConnectVoiceAgent.

@@ -155,6 +155,11 @@ func (e *TapError) Fault() *fault.Error {
 	return &fault.Error{Kind: fault.Dependency, Code: "tap_failed", Detail: "The target call's audio could not be brought to the voice agent."}
 }
 
+// UnreachedError says why a destination was not reached: a hangup cause, or the reason for which it may not be called.
+type UnreachedError struct{ Cause string }
+
+func (e *UnreachedError) Error() string { return "switchctl: destination not reached: " + e.Cause }
+
 // BusyError refuses an inbound call with 486: a ceiling is reached.
 type BusyError struct {
 	Ceiling string

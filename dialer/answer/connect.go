@@ -84,7 +84,7 @@ func (o legOperations) follow(ctx context.Context, steps []twiml.Step, to switch
 			to.Parameters = step.Parameters
 			return o.leg.ConnectVoiceAgent(ctx, to)
 		case twiml.Dial:
-			return o.dialTwiML(ctx, step, to.KeepCaller)
+			return o.dialTwiML(ctx, step, to)
 		case twiml.Hangup:
 			cause := ledger.CauseNormalClearing
 			if !served {
@@ -113,27 +113,41 @@ func (o legOperations) play(ctx context.Context, url string, campaign bool) erro
 }
 
 // dialTwiML leads the caller to somebody else. Behind that a flow goes on, and a call without one ends.
-func (o legOperations) dialTwiML(ctx context.Context, to twiml.Dial, keepCaller bool) (switchctl.Outcome, error) {
+func (o legOperations) dialTwiML(ctx context.Context, dial twiml.Dial, to switchctl.VoiceConnect) (switchctl.Outcome, error) {
 	kind := flow.DestinationE164
-	if to.SIP {
+	if dial.SIP {
 		kind = flow.DestinationSIP
 	}
 	if err := o.leg.Answer(ctx); err != nil {
 		return switchctl.OutcomeEnded, err
 	}
-	outcome, err := o.leg.Transfer(ctx, kind, to.Destination)
+	outcome, err := o.leg.Transfer(ctx, kind, dial.Destination)
+	unreached, told := errors.AsType[*switchctl.UnreachedError](err)
 	switch {
 	case ctx.Err() != nil:
+	case told:
+		o.h.Log.InfoContext(ctx, "the destination that a voice agent's connect_url answered was not reached", "call_id", o.leg.Call().ID, "cause", unreached.Cause)
+		o.dialFailed(ctx, to, ": "+unreached.Cause)
+		outcome, err = switchctl.OutcomeFailed, nil
 	case err != nil:
 		o.h.Log.WarnContext(ctx, "dialing the destination that a voice agent's connect_url answered failed", "call_id", o.leg.Call().ID, "error", err)
+		o.dialFailed(ctx, to, "")
 		outcome, err = switchctl.OutcomeFailed, nil
 	case outcome == switchctl.OutcomeFailed:
-		o.h.Log.InfoContext(ctx, "the destination that a voice agent's connect_url answered was not reached, or may not be called", "call_id", o.leg.Call().ID)
+		o.dialFailed(ctx, to, "")
 	}
-	if err != nil || keepCaller || outcome != switchctl.OutcomeEnded {
+	if err != nil || to.KeepCaller || outcome != switchctl.OutcomeEnded {
 		return outcome, err
 	}
 	return outcome, o.leg.Hangup(ctx, ledger.CauseNormalClearing)
+}
+
+// dialFailed tells a session's log of a <Dial>. No socket is opened: the session is there for that, as one whose socket was refused.
+func (o legOperations) dialFailed(ctx context.Context, to switchctl.VoiceConnect, why string) {
+	to.Note, to.NoteOnly = "connect_url: <Dial> failed"+why, true
+	if _, err := o.leg.ConnectVoiceAgent(ctx, to); err != nil {
+		o.h.Log.WarnContext(ctx, "telling the session's log of a failed dial failed", "call_id", o.leg.Call().ID, "error", err)
+	}
 }
 
 func wait(ctx context.Context, d time.Duration) error {

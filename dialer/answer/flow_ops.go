@@ -83,6 +83,9 @@ func (o legOperations) Transfer(ctx context.Context, destinationType, destinatio
 		return o.toPeople(ctx, destinationType, destination)
 	}
 	outcome, err := o.leg.Transfer(ctx, destinationType, destination)
+	if _, unreached := errors.AsType[*switchctl.UnreachedError](err); unreached {
+		return string(outcome), nil
+	}
 	return string(outcome), err
 }
 

@@ -223,7 +223,7 @@ func (t *takeaway) fromDestination(ctx context.Context, now *transfer) {
 	t.away = true
 	t.arm(timerSocket, socketTimeout)
 	if now.handler {
-		x.handlerTransferOver(ctx, switchctl.OutcomeEnded)
+		x.handlerTransferOver(ctx, switchctl.OutcomeEnded, nil)
 		x.dropTransferLeg(ctx, now)
 		return
 	}

@@ -145,7 +145,7 @@ func (b *bench) step(ctx context.Context, leg switchctl.Leg, f []string) string 
 	case "wait":
 		return told("done", rt.Pause(ctx, b.c.clock, seconds("for")))
 	case "connect":
-		outcome, err := leg.ConnectVoiceAgent(ctx, switchctl.VoiceConnect{Agent: b.handler.agent, KeepCaller: kv["keep"] == "yes"})
+		outcome, err := leg.ConnectVoiceAgent(ctx, switchctl.VoiceConnect{Agent: b.handler.agent, KeepCaller: kv["keep"] == "yes", Note: kv["note"], NoteOnly: kv["note"] != ""})
 		return told(string(outcome), err)
 	default:
 		<-ctx.Done()

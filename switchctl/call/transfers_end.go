@@ -38,7 +38,7 @@ func (x *transfers) transferLegEnded(ctx context.Context, rec ledger.FinalRecord
 		switch {
 		case x.killCause != "":
 		case t.handler:
-			x.handlerTransferOver(ctx, switchctl.OutcomeEnded)
+			x.handlerTransferOver(ctx, switchctl.OutcomeEnded, nil)
 		default:
 			x.kill(ctx, ledger.CauseNormalClearing)
 		}
@@ -95,7 +95,7 @@ func (x *transfers) endTransfer(ctx context.Context, cause string) {
 	x.log.InfoContext(ctx, "transfer failed", "destination_type", t.facts.DestinationType, "cause", cause)
 	if t.handler {
 		x.dropTransferLeg(ctx, t)
-		x.handlerTransferOver(ctx, switchctl.OutcomeFailed)
+		x.handlerTransferOver(ctx, switchctl.OutcomeFailed, &switchctl.UnreachedError{Cause: cause})
 		return
 	}
 	x.now = nil

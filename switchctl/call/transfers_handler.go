@@ -62,7 +62,8 @@ func (x *transfers) handlerTransfer(ctx context.Context, m transferCommand) erro
 		to, err := store.ParsePhone(m.destination)
 		if err != nil {
 			x.log.InfoContext(ctx, "invalid transfer number", "error", err)
-			return m.result(switchctl.OutcomeFailed)
+			m.reply <- connectResult{outcome: switchctl.OutcomeFailed, err: &switchctl.UnreachedError{Cause: failureCause(err)}}
+			return nil
 		}
 		t.to, t.facts.Destination = to, to.E164()
 	case switchctl.DestinationSIP:
@@ -93,8 +94,8 @@ func (x *transfers) handlerBridged(ctx context.Context, ours time.Time) {
 	})
 }
 
-// handlerTransferOver: the destination has gone, or was never reached. The caller's handler goes on.
-func (x *transfers) handlerTransferOver(ctx context.Context, out switchctl.Outcome) {
+// handlerTransferOver: the destination has gone, or was never reached, and then why says so. The caller's handler goes on.
+func (x *transfers) handlerTransferOver(ctx context.Context, out switchctl.Outcome, why error) {
 	t := x.now
 	x.now = nil
 	if t.channel != "" {
@@ -116,6 +117,6 @@ func (x *transfers) handlerTransferOver(ctx context.Context, out switchctl.Outco
 		x.over = &out
 		return
 	}
-	t.waiter <- connectResult{outcome: out}
+	t.waiter <- connectResult{outcome: out, err: why}
 	t.waiter = nil
 }
