@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/ringmaster/ringmaster/media/openai"
 	"github.com/ringmaster/ringmaster/media/playout"
@@ -14,9 +15,10 @@ import (
 // tells nothing.
 type OpenAISession struct{ Config openai.Config }
 
+// SessionDeadline is how long an OpenAI socket that is open may take to begin its session: the caller hears nothing meanwhile.
+const SessionDeadline = 5 * time.Second
+
 const (
-	// sessionDeadline is how long a socket may take to begin its session.
-	sessionDeadline = int64(10e9)
 	// hearDeadline bounds the wait of a function that ends the conversation for what was said before it.
 	hearDeadline = int64(30e9)
 	// heardTicks is for how many frames playout is empty before it counts as heard: the caller's own buffer plays on.
@@ -128,7 +130,7 @@ func (d *openaiDialect) session() []byte {
 
 // open begins a conversation: the server speaks first.
 func (d *openaiDialect) open(meta json.RawMessage, now int64) [][]byte {
-	d.openaiTalk, d.meta, d.sessionBy = openaiTalk{running: map[string]string{}}, meta, now+sessionDeadline
+	d.openaiTalk, d.meta, d.sessionBy = openaiTalk{running: map[string]string{}}, meta, now+int64(SessionDeadline)
 	return nil
 }
 
@@ -234,9 +236,11 @@ func (t *openaiTalk) forgetHeard() {
 	t.spoken = t.spoken[:copy(t.spoken, t.spoken[keep:])]
 }
 
+// ErrNoSession means that an OpenAI socket has not begun its session within SessionDeadline.
+var ErrNoSession = errors.New("voice agent's session: session.created has not come")
+
 // errors of a conversation.
 var (
-	errNoSession  = errors.New("voice agent's session: session.created has not come")
 	errNotBegun   = errors.New("session.created must come first")
 	errTooMany    = errors.New("too many function calls wait for their answers")
 	errLeaving    = errors.New("the call is about to be left already")

@@ -79,7 +79,7 @@ func TestOpenAINeverBegins(t *testing.T) {
 	r.p.s.closed = true
 	for dials := 1; !r.p.ai.socketGone; dials++ {
 		require.LessOrEqual(t, dials, 2)
-		r.turns(501)
+		r.turns(251)
 		require.Nil(t, r.p.ai.sock)
 		if r.p.ai.reconnecting {
 			r.connectWith(r.p.s.meta(true))

@@ -310,7 +310,7 @@ func (d *openaiDialect) tickTalk(a *aiSocket, now int64) {
 	switch {
 	case d.begun:
 	case now >= d.sessionBy:
-		a.socketFailed(errNoSession, now)
+		a.socketFailed(ErrNoSession, now)
 		return
 	default:
 		return

@@ -120,8 +120,8 @@ func tellNetwork(err error) string {
 		return "the voice agent has read nothing for 10 s"
 	case errors.Is(err, errTextsBlocked):
 		return "the voice agent doesn't read its text frames"
-	case errors.Is(err, errNoSession):
-		return "session.created has not come in time"
+	case errors.Is(err, ErrNoSession):
+		return fmt.Sprintf("session.created has not come within %s", SessionDeadline)
 	}
 	if _, ok := errors.AsType[*ws.HandshakeError](err); ok {
 		return "the connection failed"

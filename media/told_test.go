@@ -66,7 +66,7 @@ func TestTell(t *testing.T) {
 		{errSocketDead, Told{Error: "nothing has come from the voice agent for 40 s"}},
 		{errSocketBlocked, Told{Error: "the voice agent has read nothing for 10 s"}},
 		{errTextsBlocked, Told{Error: "the voice agent doesn't read its text frames"}},
-		{errNoSession, Told{Error: "session.created has not come in time"}},
+		{ErrNoSession, Told{Error: "session.created has not come within 5s"}},
 		{ErrNoPorts, Told{Error: "a failure on the service's side"}},
 	} {
 		got := Tell(c.err, "sk-secret")

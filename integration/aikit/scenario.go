@@ -113,19 +113,25 @@ func (t *trial) begun(ctx context.Context) bool {
 	if t.k.o.Transport != media.TransportOpenAI {
 		return !t.over()
 	}
-	const within = 5 * time.Second
-	if t.wait(ctx, within, func() bool { return t.w.ask(func(w *watch) bool { return w.updated }) }) {
+	if t.wait(ctx, media.SessionDeadline, func() bool { return t.w.ask(func(w *watch) bool { return w.updated }) }) {
 		return true
 	}
 	if t.over() || ctx.Err() != nil {
 		return false
 	}
-	f := Finding{Rule: "no_session", Expected: "session.created comes when the socket opens", Seen: fmt.Sprintf("none came in %s", within), See: seeOpenAI}
+	f := noSession()
 	if t.w.ask(func(w *watch) bool { return w.got["session.created"] > 0 }) {
-		f.Rule, f.Expected, f.Seen = "session_updated", "session.update is answered by session.updated", fmt.Sprintf("no answer in %s", within)
+		f.Rule, f.Expected, f.Seen = "session_updated", "session.update is answered by session.updated", fmt.Sprintf("no answer in %s", media.SessionDeadline)
 	}
 	t.w.add(f)
 	return false
+}
+
+// noSession is found by whoever waits for it first: the script, or the endpoint, which closes the socket.
+func noSession() Finding {
+	return Finding{
+		Rule: "no_session", Expected: "session.created comes when the socket opens", Seen: fmt.Sprintf("none came in %s", media.SessionDeadline), See: seeOpenAI,
+	}
 }
 
 func playConnect(ctx context.Context, t *trial, _ *line) {

@@ -251,6 +251,8 @@ func (t *trial) endFinding(end *media.SocketClosed) Finding {
 	refused, isRefused := errors.AsType[*openai.Error](end.Err)
 	switch {
 	case end.Clean || end.Err == nil:
+	case errors.Is(end.Err, media.ErrNoSession):
+		return noSession()
 	case isBreach:
 		f.Rule, f.Expected, f.Seen, f.See = "websocket", "frames as WebSocket has them", strings.TrimPrefix(breach.Error(), "voice agent's socket: "), seeRFC
 	case isRefused:
