@@ -45,6 +45,12 @@ func TestTransferOverALostLink(t *testing.T) {
 		transfer(callID, bridged)
 		together(callID, bridged)
 
+		const anew = "+919876210002" // the bridge never reaches the switch, and is asked for again
+		callID = c.live(t, "9876210003", "/tone?hz=1000")
+		cable.severAhead("uuid_bridge ")
+		transfer(callID, anew)
+		together(callID, anew)
+
 		const rings = "+919876210164" // for 8 s
 		callID = c.live(t, "9876210100", "/tone?hz=1000")
 		transfer(callID, rings)
@@ -98,6 +104,23 @@ func TestFlowTransferWithinAnOutage(t *testing.T) {
 		c.speaks(t, out.CallID, 200) // for longer than a caller who hears nobody is left in silence
 		c.leaves(t, other)
 		cable.join(t)
+		c.wentThroughTransfer(t, out.CallID, from)
+	})
+}
+
+// The link is lost before the bridge reaches the switch: caller and destination come together as soon as there is a link again.
+func TestFlowTransferAskedForAgain(t *testing.T) {
+	withPlainStack(t, stack.Config{}, func(t *testing.T, c *customer) {
+		cable := newCable(t, c.Bootstrap.Switch.ESL)
+		require.NoError(t, c.Reconfigure(t.Context(), map[string]any{"switch.esl_addr": cable.addr}))
+		t.Cleanup(func() { require.NoError(t, c.StopController()) }) // before its cable is cut again
+		const other, from = "+919876210303", "9877400302"
+		c.flowThroughTransfer(t, other)
+		cable.severAhead("uuid_bridge ")
+		out := c.dialIn(t, from, c.tenant.Numbers[0])
+		require.True(t, out.Answered, "%+v", out)
+		c.hears(t, other, callerHz, 1, "the other party hears the caller")
+		c.leaves(t, other)
 		c.wentThroughTransfer(t, out.CallID, from)
 	})
 }

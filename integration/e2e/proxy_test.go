@@ -22,6 +22,7 @@ type cable struct {
 	listener     net.Listener // nil while it is cut
 	conns        map[net.Conn]struct{}
 	severAt      string // words behind which every connection ends, once; empty for none
+	severBefore  bool   // they don't get through
 	deafAt       string // words behind which nothing comes back, once; empty for none
 	deaf         bool   // until it is cut
 	wg           sync.WaitGroup
@@ -128,7 +129,14 @@ func (c *cable) carry(w io.Writer, to, from net.Conn) {
 func (c *cable) severBehind(words string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.severAt = words
+	c.severAt, c.severBefore = words, false
+}
+
+// severAhead is severBehind whose words don't get through.
+func (c *cable) severAhead(words string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.severAt, c.severBefore = words, true
 }
 
 // deafBehind keeps what the far end says behind the next of such words from the near one, until the cable is cut.
@@ -166,11 +174,16 @@ func (s severing) Write(b []byte) (int, error) {
 	if c.deafAt != "" && bytes.Contains(b, []byte(c.deafAt)) {
 		c.deafAt, c.deaf = "", true
 	}
+	severs := c.severAt != "" && bytes.Contains(b, []byte(c.severAt))
+	lost := severs && c.severBefore
 	c.mu.Unlock()
-	n, err := s.far.Write(b)
+	n, err := len(b), error(nil)
+	if !lost {
+		n, err = s.far.Write(b)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.severAt != "" && bytes.Contains(b, []byte(c.severAt)) {
+	if severs {
 		c.severAt = ""
 		for conn := range c.conns {
 			_ = conn.Close()

@@ -58,6 +58,8 @@ type transfer struct {
 	lost bool
 	// overdue is since when the bridge should have come about; zero before that. A look from then on tells.
 	overdue time.Time
+	// unheard is since when it is known that the link was lost before the switch's reply to the bridge, which may never have reached it; zero for not.
+	unheard time.Time
 	// handover is set for a transfer to people, which is done when the queue has the caller.
 	handover *handover
 	reply    chan<- controlResult
@@ -305,7 +307,7 @@ func (x *transfers) transferEvent(ctx context.Context, m channelEvent) (state, e
 // transfer_after_bridge, and with hangup_after_bridge, both legs end together.
 func (x *transfers) bridgeTransfer(ctx context.Context) {
 	caller, other := x.channel, x.now.channel
-	x.now.overdue = time.Time{}
+	x.now.overdue, x.now.unheard = time.Time{}, time.Time{}
 	x.arm(timerTransfer, bridgeTimeout)
 	if x.now.handler {
 		x.command(ctx, jobTransferBridge, fs.Bridge(caller, other))
@@ -344,7 +346,8 @@ func (x *transfers) transferReply(ctx context.Context, m jobDone) (state, error)
 			t.refusal = refusalCause(m.body)
 		}
 		x.arm(timerTransfer, refusedGrace) // the leg's own end tells more
-	case m.job == jobTransferBridge && m.unknown(): // the event tells, or the look once its time is over
+	case m.job == jobTransferBridge && m.unknown():
+		t.unheard = x.c.clock.Now() // the event tells, or a look once there is a link again
 	case m.job == jobTransferBridge && t.phase == transferBridging:
 		x.log.WarnContext(ctx, "bridging the transfer failed", "reply", reason)
 		x.unbridge(ctx, ledger.CauseTemporaryFailure)

@@ -11,9 +11,21 @@ import (
 
 // A transfer goes on although the link to the switch was lost: what the switch says of its channels, once there is a link again, decides.
 
-// apart: the switch, asked at a time of our clock, has the caller, and not with the destination. A bridge that is overdue has not come about.
+// apart: the switch, asked at a time of our clock, has the caller, and not with the destination. A bridge that is overdue has not come about. One whose
+// reply was lost with the link is asked for again: of a handler's caller, whom the switch bridges at once, over the next link, and of a voice agent's, who
+// goes on hearing that, not before the bridge is overdue.
 func (x *transfers) apart(ctx context.Context, m channelFound) {
-	if t := x.now; !x.parted(ctx, m.last, m.bridgedAt) && !t.overdue.IsZero() && !m.asked.Before(t.overdue) {
+	t := x.now
+	if x.parted(ctx, m.last, m.bridgedAt) {
+		return
+	}
+	overdue := !t.overdue.IsZero() && !m.asked.Before(t.overdue)
+	lost := !t.unheard.IsZero() && m.asked.After(t.unheard)
+	switch {
+	case lost && (t.handler || overdue):
+		x.log.WarnContext(ctx, "transfer did not come about on the switch, asking for it again")
+		x.bridgeTransfer(ctx)
+	case overdue:
 		x.log.WarnContext(ctx, "transfer did not come about on the switch")
 		x.unbridge(ctx, ledger.CauseTemporaryFailure)
 	}
