@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,15 +123,18 @@ func TestConnectURL(t *testing.T) {
 		`hello`:                                 "neither JSON",
 		`null`:                                  "neither JSON",
 		`{"url":"wss://a"}`:                     "neither ws_url nor twiml nor parameters",
-		`{"ws_url":"wss://10.0.0.1/x"}`:         "the answered WebSocket URL: address 10.0.0.1: target address is not allowed",
+		`{"ws_url":"wss://10.0.0.1/x"}`:         "the answered WebSocket URL: target address is not allowed",
 		`<Response><Connect><Stream url="wss://10.0.0.1/x"/></Connect></Response>`: "target address is not allowed",
 		`<?xml version="1.0" encoding="ISO-8859-1"?><Response/>`:                   "the encoding \"ISO-8859-1\" is not supported; UTF-8 is",
 		``: "neither JSON",
+		"<" + strings.Repeat("A", 60<<10) + "></B>": "TwiML: XML syntax error on line 1: element <AAA",
 	} {
 		leg := run(body, nil)
 		require.Len(t, leg.connects, 1, body)
 		require.Equal(t, own, leg.connects[0].Agent.WsUrl)
 		require.Contains(t, leg.connects[0].Note, note, body)
+		require.Less(t, len(leg.connects[0].Note), 300)
+		require.NotContains(t, leg.connects[0].Note, "10.0.0.1")
 	}
 	leg = run("", errors.New("the server answered 500"))
 	require.Equal(t, "connect_url: the server answered 500", leg.connects[0].Note)

@@ -227,7 +227,9 @@ func (h *Service) askConnect(ctx context.Context, call db.Call, agent db.VoiceAg
 	}
 	for _, step := range steps {
 		if s, ok := step.(twiml.Stream); ok && s.URL != "" {
-			if err := h.Guard(ctx, s.URL); err != nil {
+			if err := h.Guard(ctx, s.URL); errors.Is(err, netguard.ErrForbidden) {
+				return nil, fmt.Errorf("connect_url: the answered WebSocket URL: %w", netguard.ErrForbidden) // its address is nobody's business
+			} else if err != nil {
 				return nil, fmt.Errorf("connect_url: the answered WebSocket URL: %w", err)
 			}
 		}

@@ -82,6 +82,32 @@ func TestRequestsAreNamed(t *testing.T) {
 }
 
 // TestRedirectsLoseTheirSecrets on the way to another host, and keep them on their own.
+// TestReasonsAreShort: what is told of a failure neither quotes a server at length nor tells the addresses that names have.
+func TestReasonsAreShort(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack() //nolint:forcetypeassert // HTTP/1.1
+		if err == nil {
+			_, _ = c.Write([]byte(strings.Repeat("x", 10<<10) + "\r\n\r\n"))
+			_ = c.Close()
+		}
+	}))
+	defer server.Close()
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	client := NewClient(netguard.Policy{AllowLoopback: true})
+	defer client.Close()
+	for address, why := range map[string]string{
+		server.URL: "malformed HTTP response", strings.Replace(gone.URL, "127.0.0.1", "localhost", 1): "connect: connection refused",
+		"http://no..body/": "the name of the host can't be resolved",
+	} {
+		_, err := client.Do(t.Context(), Request{Method: http.MethodGet, URL: address, Timeout: time.Minute})
+		require.ErrorContains(t, err, why)
+		require.LessOrEqual(t, len(err.Error()), maxReason)
+		require.NotRegexp(t, `\d+\.\d+\.\d+\.\d+|::1`, err.Error())
+	}
+}
+
 func TestRedirectsLoseTheirSecrets(t *testing.T) {
 	t.Parallel()
 	var got []http.Header

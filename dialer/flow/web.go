@@ -97,7 +97,10 @@ func (c *Client) Do(ctx context.Context, r Request) ([]byte, error) {
 	return body, nil
 }
 
-// describe tells what went wrong without the URL, which may hold a secret.
+// maxReason bounds what is told of a failure: it may quote the server.
+const maxReason = 200
+
+// describe tells what went wrong without the URL, which may hold a secret, and without the addresses that its host, or the resolver, has.
 func describe(err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {
@@ -106,8 +109,13 @@ func describe(err error) error {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return errors.New("no answer in time")
 	}
-	if outer, ok := errors.AsType[*url.Error](err); ok {
-		return outer.Err
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return errors.New("the name of the host can't be resolved")
 	}
-	return err
+	if inner, ok := errors.AsType[*net.OpError](err); ok {
+		err = inner.Err
+	} else if outer, ok := errors.AsType[*url.Error](err); ok {
+		err = outer.Err
+	}
+	return fmt.Errorf("%.*s", maxReason, err)
 }

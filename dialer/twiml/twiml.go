@@ -236,7 +236,7 @@ func read(doc []byte) (element, error) {
 			return element{}, errors.New("TwiML: the document is empty, or ends early")
 		}
 		if err != nil {
-			return element{}, fmt.Errorf("TwiML: %w", err)
+			return element{}, fmt.Errorf("TwiML: %.200s", err.Error()) // it may quote the document
 		}
 		switch token := token.(type) {
 		case xml.StartElement:
