@@ -93,6 +93,9 @@ func TestConnectURL(t *testing.T) {
 	require.Equal(t, other, leg.connects[0].Agent.WsUrl)
 	require.Equal(t, map[string]string{"a": "1", "b": "2"}, leg.connects[0].Parameters)
 
+	leg = run(`<Response><Connect><Stream url="`+other+`?lang=hi"/></Connect></Response>`, nil)
+	require.Equal(t, other+"?lang=hi", leg.connects[0].Agent.WsUrl, "Twilio takes no query, and who gives one relies on it")
+
 	leg = run(` <Response><Dial>9876543210</Dial></Response>`, nil)
 	require.Empty(t, leg.connects)
 	require.Equal(t, []string{"e164 9876543210"}, leg.dialed)
@@ -120,14 +123,18 @@ func TestConnectURL(t *testing.T) {
 		`{"ws_url":"wss://a/\u0000"}`:           "no ws or wss URL",
 		`{"parameters":{"a":"\u0000"}}`:         "has a NUL",
 		`{"parameters":{"\u0000":"a"}}`:         "has a NUL",
-		`hello`:                                 "neither JSON",
-		`null`:                                  "neither JSON",
+		`hello`:                                 "neither a JSON object",
+		`null`:                                  "neither a JSON object",
 		`{"url":"wss://a"}`:                     "neither ws_url nor twiml nor parameters",
 		`{"ws_url":"wss://10.0.0.1/x"}`:         "the answered WebSocket URL: target address is not allowed",
 		`<Response><Connect><Stream url="wss://10.0.0.1/x"/></Connect></Response>`: "target address is not allowed",
 		`<?xml version="1.0" encoding="ISO-8859-1"?><Response/>`:                   "the encoding \"ISO-8859-1\" is not supported; UTF-8 is",
-		``: "neither JSON",
-		"<" + strings.Repeat("A", 60<<10) + "></B>": "TwiML: XML syntax error on line 1: element <AAA",
+		"<" + strings.Repeat("A", 60<<10) + "></B>":                                "TwiML: XML syntax error on line 1: element <AAA",
+		``:                     "the answer is empty; {} has ws_url called",
+		`{"ws_url":5}`:         "the answer's ws_url must be a string, and is a JSON number",
+		`{"parameters":["a"]}`: "the answer's parameters must be an object, and is a JSON array",
+		`{"ws_url":"wss://a"`:  "neither a JSON object",
+		`<!-- nothing -->`:     "TwiML",
 	} {
 		leg := run(body, nil)
 		require.Len(t, leg.connects, 1, body)

@@ -2,14 +2,10 @@ package media
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"strings"
-	"syscall"
 	"unicode"
 
 	"github.com/ringmaster/ringmaster/media/netguard"
@@ -85,35 +81,11 @@ func tellAnswer(e *ws.HandshakeError, secret string) string {
 
 // tellNetwork says why no server was reached, or why one was lost.
 func tellNetwork(err error) string {
-	dns, unknown := errors.AsType[*net.DNSError](err)
-	cert, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
-	_, plain := errors.AsType[tls.RecordHeaderError](err)
-	alert, refused := errors.AsType[tls.AlertError](err)
 	switch {
 	case errors.Is(err, ws.ErrDialTimeout):
 		return "the socket didn't open in time"
-	case errors.Is(err, netguard.ErrForbidden):
-		return "the service may not connect to the address of the host"
-	case unknown && dns.IsNotFound:
-		return "the name of the host doesn't resolve"
-	case unknown:
-		return "the name of the host couldn't be resolved"
-	case untrusted:
-		return "the server's certificate is not accepted: " + quoted(cert.Err.Error(), "", 300)
-	case plain:
-		return "the server doesn't speak TLS"
-	case refused:
-		return "the server refused the TLS handshake: " + alert.Error()
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "the connection was refused"
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return "the connection was reset"
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.ETIMEDOUT):
-		return "the host can't be reached"
 	case errors.Is(err, netio.ErrEOF):
 		return "the connection was closed without a close frame"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "the connection was closed without an answer to the handshake"
 	case errors.Is(err, errSocketDead):
 		return "nothing has come from the voice agent for 40 s"
 	case errors.Is(err, errSocketBlocked):
@@ -123,10 +95,10 @@ func tellNetwork(err error) string {
 	case errors.Is(err, ErrNoSession):
 		return fmt.Sprintf("session.created has not come within %s", SessionDeadline)
 	}
-	if _, ok := errors.AsType[*ws.HandshakeError](err); ok {
-		return "the connection failed"
+	if reason, ok := netguard.Reason(err); ok {
+		return quoted(reason, "", 300)
 	}
-	if _, ok := errors.AsType[syscall.Errno](err); ok {
+	if _, ok := errors.AsType[*ws.HandshakeError](err); ok {
 		return "the connection failed"
 	}
 	return "a failure on the service's side"

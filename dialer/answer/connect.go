@@ -217,7 +217,7 @@ func (h *Service) askConnect(ctx context.Context, call db.Call, agent db.VoiceAg
 		}
 		header[twilio.SignatureHeader] = twilio.Signature(address, string(token))
 	}
-	answer, err := h.Web.Do(ctx, flow.Request{Method: http.MethodPost, URL: address, Header: header, Body: body, Timeout: connectLimit})
+	answer, err := h.Web.Do(ctx, flow.Request{Method: http.MethodPost, URL: address, Header: header, Body: body, Timeout: connectLimit, KeepMethod: true})
 	if err != nil {
 		return nil, fmt.Errorf("connect_url: %w", err)
 	}
@@ -245,8 +245,22 @@ func readConnect(body []byte) ([]twiml.Step, error) {
 	}
 	var a connectAnswer
 	var members map[string]json.RawMessage
-	if json.Unmarshal(body, &members) != nil || members == nil || json.Unmarshal(body, &a) != nil {
-		return nil, errors.New("the answer is neither JSON of ws_url, twiml and parameters, nor TwiML")
+	if len(body) == 0 {
+		return nil, errors.New("the answer is empty; {} has ws_url called")
+	}
+	if json.Unmarshal(body, &members) != nil || members == nil {
+		return nil, errors.New("the answer is neither a JSON object of ws_url, twiml and parameters, nor TwiML")
+	}
+	if err := json.Unmarshal(body, &a); err != nil {
+		wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+		if !ok {
+			return nil, errors.New("the answer is neither a JSON object of ws_url, twiml and parameters, nor TwiML")
+		}
+		must := "a string"
+		if wrong.Field == "parameters" {
+			must = "an object"
+		}
+		return nil, fmt.Errorf("the answer's %s must be %s, and is a JSON %s", wrong.Field, must, wrong.Value)
 	}
 	if len(members) > 0 && a.WSURL == "" && a.TwiML == "" && a.Parameters == nil { // a misspelled one isn't meant to be nothing
 		return nil, errors.New("the answer has neither ws_url nor twiml nor parameters")

@@ -28,6 +28,8 @@ type Request struct {
 	Header      map[string]string
 	Body        []byte
 	Timeout     time.Duration
+	// KeepMethod refuses a redirect that would make another method of it, and lose the body: 301, 302 and 303 of a POST.
+	KeepMethod bool
 }
 
 // Web carries out requests. *Client does.
@@ -39,6 +41,7 @@ type Web interface {
 // Client asks servers that customers name, at addresses that the policy allows. It is safe for concurrent use.
 type Client struct {
 	http      *http.Client
+	keeps     *http.Client // for KeepMethod
 	transport *http.Transport
 }
 
@@ -49,7 +52,18 @@ func NewClient(guard netguard.Policy) *Client {
 		DialContext: dialer.DialContext, TLSHandshakeTimeout: 10 * time.Second, MaxIdleConns: 64, MaxIdleConnsPerHost: 4,
 		IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHeader, ForceAttemptHTTP2: true,
 	}
-	return &Client{transport: transport, http: &http.Client{Transport: transport, CheckRedirect: checkRedirect}}
+	return &Client{
+		transport: transport, http: &http.Client{Transport: transport, CheckRedirect: checkRedirect},
+		keeps: &http.Client{Transport: transport, CheckRedirect: keepMethod},
+	}
+}
+
+func keepMethod(req *http.Request, via []*http.Request) error {
+	if req.Method != via[0].Method {
+		return fmt.Errorf("the server answered %d, a redirect to %s that turns a %s into a %s; only 307 and 308 are followed",
+			req.Response.StatusCode, req.URL.Host, via[0].Method, req.Method)
+	}
+	return checkRedirect(req, via)
 }
 
 func checkRedirect(req *http.Request, via []*http.Request) error {
@@ -80,7 +94,11 @@ func (c *Client) Do(ctx context.Context, r Request) ([]byte, error) {
 	for name, value := range r.Header {
 		req.Header.Set(name, value)
 	}
-	res, err := c.http.Do(req)
+	client := c.http
+	if r.KeepMethod {
+		client = c.keeps
+	}
+	res, err := client.Do(req)
 	if err != nil {
 		return nil, describe(err)
 	}
@@ -109,11 +127,8 @@ func describe(err error) error {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return errors.New("no answer in time")
 	}
-	if _, ok := errors.AsType[*net.DNSError](err); ok {
-		return errors.New("the name of the host can't be resolved")
-	}
-	if inner, ok := errors.AsType[*net.OpError](err); ok {
-		err = inner.Err
+	if reason, ok := netguard.Reason(err); ok {
+		err = errors.New(reason)
 	} else if outer, ok := errors.AsType[*url.Error](err); ok {
 		err = outer.Err
 	}
