@@ -81,7 +81,6 @@ func TestRequestsAreNamed(t *testing.T) {
 	require.Equal(t, "call-1/a/3", keys[0], "the step that was cut off")
 }
 
-// TestRedirectsLoseTheirSecrets on the way to another host, and keep them on their own.
 // TestReasonsAreShort: what is told of a failure neither quotes a server at length nor tells the addresses that names have.
 func TestReasonsAreShort(t *testing.T) {
 	t.Parallel()
@@ -98,7 +97,7 @@ func TestReasonsAreShort(t *testing.T) {
 	client := NewClient(netguard.Policy{AllowLoopback: true})
 	defer client.Close()
 	for address, why := range map[string]string{
-		server.URL: "malformed HTTP response", strings.Replace(gone.URL, "127.0.0.1", "localhost", 1): "connect: connection refused",
+		server.URL: "malformed HTTP response", strings.Replace(gone.URL, "127.0.0.1", "localhost", 1): "the connection was refused",
 		"http://no..body/": "the name of the host can't be resolved",
 	} {
 		_, err := client.Do(t.Context(), Request{Method: http.MethodGet, URL: address, Timeout: time.Minute})
@@ -108,6 +107,7 @@ func TestReasonsAreShort(t *testing.T) {
 	}
 }
 
+// TestRedirectsLoseTheirSecrets on the way to another host, and keep them on their own.
 func TestRedirectsLoseTheirSecrets(t *testing.T) {
 	t.Parallel()
 	var got []http.Header
