@@ -500,10 +500,10 @@ func TestOpenAIGreetsOnce(t *testing.T) {
 	r.hangUp()
 	r.turn()
 	r.connectWith(r.p.s.meta(true))
-	r.turns(499)
+	r.turns(249)
 	require.NotNil(t, r.p.ai.sock)
 	r.turns(2)
-	require.Nil(t, r.p.ai.sock, "no session.created in 10 s")
+	require.Nil(t, r.p.ai.sock, "no session.created in 5 s")
 }
 
 // TestOpenAIHandshake: the key is a bearer token, and no subprotocol is asked for.
