@@ -183,8 +183,11 @@ func (d *openaiDialect) responseRefused(a *aiSocket, err *openai.Error) {
 func (d *openaiDialect) responseFailed(a *aiSocket, err *openai.Error) {
 	a.sh.srv.metrics.responsesFailed.Inc()
 	d.failures++
-	a.log.Warn("voice agent's response failed", "error", err, "failures", d.failures)
-	if d.failures > 1 || err.Refused() {
+	over := d.failures > 1 || err.Refused()
+	if d.logs() || over {
+		a.log.Warn("voice agent's response failed", "error", err, "failures", d.failures)
+	}
+	if over {
 		a.giveUp(err)
 		return
 	}

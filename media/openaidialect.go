@@ -31,8 +31,8 @@ const (
 	maxNoted = 16
 	// maxCut bounds the responses that are known to have been talked over: what is late of one comes before the next but one.
 	maxCut = 4
-	// maxAgentErrors bounds the AgentErrors of a session.
-	maxAgentErrors = 5
+	// maxAgentErrors bounds the AgentErrors of a session, and maxErrorsLogged those of its errors that are logged.
+	maxAgentErrors, maxErrorsLogged = 5, 5
 	// maxKnown bounds the function calls that are known to have been made.
 	maxKnown = 128
 	// responseDeadline is how long a response that was asked for may take to begin, and retryPause the time before one that failed is asked for again.

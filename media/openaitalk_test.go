@@ -25,6 +25,24 @@ func (r openaiRig) log() *bytes.Buffer {
 	return &out
 }
 
+// TestOpenAIFailuresAreLoggedOnce: a server that fails each other response writes no more lines than its errors may, and the end is told.
+func TestOpenAIFailuresAreLoggedOnce(t *testing.T) {
+	t.Parallel()
+	r := newOpenAIRig(t, `{}`)
+	out := r.log()
+	const failed = `{"type":"response.done","response":{"id":"resp_1","status":"failed","status_details":{"error":{"code":"server_error","message":"m"}}}}`
+	for range 20 {
+		r.event(failed)
+		r.event(`{"type":"response.done","response":{"id":"resp_2","status":"completed"}}`)
+	}
+	require.NotNil(t, r.p.ai.sock)
+	require.Equal(t, maxErrorsLogged, strings.Count(out.String(), "\n"), out.String())
+	r.event(failed)
+	r.event(failed)
+	require.Nil(t, r.p.ai.sock)
+	require.Contains(t, out.String(), "failures=2")
+}
+
 // TestOpenAITalkedOver: a function call that the model completes behind the caller's interruption is not carried out, whoever ends the response.
 func TestOpenAITalkedOver(t *testing.T) {
 	t.Parallel()

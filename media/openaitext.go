@@ -235,8 +235,7 @@ func (d *openaiDialect) beginTalk(a *aiSocket) {
 // openaiError logs what the server complains of, and ends what can't go on.
 func (d *openaiDialect) openaiError(a *aiSocket, err *openai.Error) {
 	a.sh.srv.metrics.texts.WithLabelValues(openai.EventError).Inc()
-	if d.errorsLogged < 5 {
-		d.errorsLogged++
+	if d.logs() {
 		a.log.Warn("voice agent reports an error; only the first five are logged",
 			"type", clip(err.Type, 64), "code", clip(err.Code, 64), "message", clip(err.Message, 300), "event_id", clip(err.EventID, 64))
 	}
@@ -250,6 +249,12 @@ func (d *openaiDialect) openaiError(a *aiSocket, err *openai.Error) {
 	default:
 		d.tellError(a, err)
 	}
+}
+
+// logs tells whether one more of the server's errors may be logged.
+func (d *openaiDialect) logs() bool {
+	d.errorsLogged++
+	return d.errorsLogged <= maxErrorsLogged
 }
 
 // tellError reports an error that the session goes on with.
