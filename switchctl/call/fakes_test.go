@@ -55,7 +55,7 @@ type fakeLink struct {
 	dump         func(channel string) (string, bool) // in place of channels
 	reinvite     string                              // what a re-INVITE is refused with, or "silent"
 	cseq         int
-	recorder     string          // what uuid_record is refused with
+	recorder     string          // what uuid_record is refused with, or "silent": its reply never comes
 	sight        *hostlink.Sight // the controller's; a restart's too
 	lookTakes    time.Duration   // of a look for a phone's registration
 	muteTakes    time.Duration   // of a command on a conference
@@ -161,7 +161,17 @@ func (l *fakeLink) Background(ctx context.Context, cmd fs.Command) (string, erro
 	if err := l.cut("background", cmd); err != nil {
 		return "", err
 	}
-	return l.answer(ctx, "background", cmd.String())
+	text, err := l.answer(ctx, "background", cmd.String())
+	l.mu.Lock()
+	silent := err == nil && cmd.Name() == "uuid_record" && l.recorder == "silent"
+	l.mu.Unlock()
+	if silent {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute) // as the link does
+		defer cancel()
+		<-ctx.Done()
+		return "", context.Cause(ctx)
+	}
+	return text, err
 }
 
 func (l *fakeLink) API(ctx context.Context, cmd fs.Command) (string, error) {

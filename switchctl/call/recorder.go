@@ -72,16 +72,12 @@ func (r *recorder) pauseOrResume(ctx context.Context, req switchctl.ControlReque
 		return err
 	}
 	r.paused = paused
-	link, value := r.c.link, ""
+	value := ""
 	if paused {
 		value = "true"
 	}
-	note := fs.SetVar(r.channel, varPaused, value)
-	r.inTurn(&r.marks, func() {
-		if _, err := link.API(ctx, note); err != nil {
-			r.log.WarnContext(ctx, "storing the recording's pause on the channel failed", "error", err)
-		}
-	})
+	note := fs.Script{fs.Try(fs.SetVar(r.channel, varPaused, value))}
+	r.inTurn(&r.marks, func() { r.c.insist(ctx, note) })
 	r.voice.logReason(ctx, req)
 	return nil
 }

@@ -121,57 +121,81 @@ func (r *recorder) recordVoiceAgent(ctx context.Context) {
 
 // maskRest has the switch write silence, or what is said.
 func (r *recorder) maskRest(ctx context.Context, paused bool) {
-	if r.second == "" {
-		return
+	if r.second != "" {
+		r.mask(ctx, r.second, paused)
 	}
-	cmd := fs.UnmaskRecording(r.channel, r.second)
+}
+
+// mask has the switch write silence to a file, or what is said, behind what it was told before.
+func (r *recorder) mask(ctx context.Context, path string, paused bool) {
+	r.inTurn(&r.sends, func() { r.maskNow(ctx, path, paused) })
+}
+
+func (r *recorder) maskNow(ctx context.Context, path string, paused bool) {
+	cmd := fs.UnmaskRecording(r.channel, path)
 	if paused {
-		cmd = fs.MaskRecording(r.channel, r.second)
+		cmd = fs.MaskRecording(r.channel, path)
 	}
-	r.tellRecorder(ctx, func(_ int, err error) {
-		if err != nil {
-			r.log.ErrorContext(ctx, "pausing the switch's recording failed", "error", err)
-		}
-	}, cmd)
+	if err := r.insist(ctx, cmd); err != nil {
+		r.log.ErrorContext(ctx, "pausing the switch's recording failed", "paused", paused, "file", filepath.Base(path), "error", err, "alert", true)
+	}
 }
 
 // startSecond has the switch write a file from now on, in silence while the recording is paused; asked is the moment that the ledger has for its first sample.
 func (r *recorder) startSecond(ctx context.Context, path string, stereo bool, asked time.Time) {
 	r.second = path
 	r.expect(path, asked)
-	cmds := r.starts(path, 0)
+	before, after := fs.Script{}, fs.Script{}
 	if stereo {
-		cmds = slices.Concat(fs.Script{fs.RecordStereo(r.channel, true)}, cmds, fs.Script{fs.RecordStereo(r.channel, false)})
+		before, after = fs.Script{fs.RecordStereo(r.channel, true)}, fs.Script{fs.RecordStereo(r.channel, false)}
 	}
-	r.tellRecorder(ctx, func(_ int, err error) { r.post(secondStarted{path: path, err: err}) }, append(cmds, fs.Hears(r.channel)...)...)
+	r.begin(ctx, path, 0, before, after, func(err error) { r.post(secondStarted{path: path, err: err}) })
 }
 
-// recorderTimeout is how long commands on a recording wait for a host link that is down.
-const recorderTimeout = 30 * time.Second
+const (
+	// recorderTimeout is how long the start of a recording waits for a host link that is down.
+	recorderTimeout = 30 * time.Second
+	// recorderReply is how long the switch may take to carry out a command on a recording: behind that its reply counts as lost.
+	recorderReply = 5 * time.Second
+)
 
-// tellRecorder sends commands on a recording of the switch's, behind those that were sent before: what is to stop has begun by then. done, which may be nil,
-// hears how many have been carried out, and what has kept the next, after which the rest were not sent.
-func (r *recorder) tellRecorder(ctx context.Context, done func(n int, err error), cmds ...fs.Command) {
+// begin has the switch begin a file, behind what it was told before, in silence while the recording is paused; limit ends it, 0 is none. before is what is
+// set for that, and after what is set behind it. done hears why it hasn't begun, or may not have ([fs.IsUnsent] tells which), or nil. Unless it certainly
+// hasn't, what follows the start is sent for as long as it takes: what is not to be recorded is recorded until then.
+func (r *recorder) begin(ctx context.Context, path string, limit time.Duration, before, after fs.Script, done func(err error)) {
+	paused := r.paused
+	starts := append(slices.Clone(before), fs.Record(r.channel, path, limit))
 	r.inTurn(&r.sends, func() {
 		deadline := r.c.clock.Now().Add(recorderTimeout)
-		n, err := 0, error(nil)
-		for n < len(cmds) && err == nil {
-			if err = r.tell(ctx, cmds[n], deadline); err == nil {
-				n++
+		for i, cmd := range starts {
+			err := r.tell(ctx, cmd, deadline)
+			if err != nil && i < len(before) && !fs.IsUnsent(err) {
+				err = fmt.Errorf("%w: %w", fs.ErrUnsent, err)
+			}
+			if i == len(before) || err != nil {
+				done(err)
+			}
+			if err != nil && fs.IsUnsent(err) {
+				return
 			}
 		}
-		if done != nil {
-			done(n, err)
+		if paused { // right behind: what is said until then is in the file
+			r.maskNow(ctx, path, true)
 		}
+		_ = r.insist(ctx, append(slices.Clone(after), fs.Hears(r.channel)...)...) // a call that has ended refuses them
 	})
 }
 
-// tell sends one of them. One whose reply was lost is sent again: that it may have been carried out changes nothing. Where the switch stays away its error is
-// one after which it may have been, and no other's is ([fs.IsUnsent]).
+// tell sends a command of those that begin a file. One whose reply was lost with the link is sent again: that it may have been carried out changes nothing.
+// Where the switch stays away its error is one after which it may have been, and no other's is ([fs.IsUnsent]). So is that of one which it takes long to
+// carry out: another would be carried out beside it.
 func (r *recorder) tell(ctx context.Context, cmd fs.Command, deadline time.Time) error {
 	var lost error
 	for {
-		err := fs.Script{cmd}.Run(ctx, r.c.link)
+		late, err := r.try(ctx, cmd)
+		if late {
+			return err
+		}
 		if err != nil && !fs.IsUnsent(err) {
 			lost = err
 		} else if !errors.Is(err, switchctl.ErrLinkDown) {
@@ -183,6 +207,29 @@ func (r *recorder) tell(ctx context.Context, cmd fs.Command, deadline time.Time)
 	}
 }
 
+// try sends a command once; late tells that its reply has not come in time.
+func (r *recorder) try(ctx context.Context, cmd fs.Command) (late bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, recorderReply)
+	defer cancel()
+	_, err = fs.Run(ctx, r.c.link, cmd)
+	return err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded), err
+}
+
+// insist sends each of the commands until the switch has answered it: they may be carried out twice. It gives the first refusal, or what ends us.
+func (r *recorder) insist(ctx context.Context, cmds ...fs.Command) (refusal error) {
+	for _, cmd := range cmds {
+		_, err := r.try(ctx, cmd)
+		for err != nil && (errors.Is(err, switchctl.ErrLinkDown) || !fs.IsUnsent(err)) {
+			if ended := rt.Pause(ctx, r.c.clock, linkPause); ended != nil {
+				return ended
+			}
+			_, err = r.try(ctx, cmd)
+		}
+		refusal = cmp.Or(refusal, err)
+	}
+	return refusal
+}
+
 // secondStarted tells whether the switch writes a file.
 type secondStarted struct {
 	path string
@@ -192,7 +239,7 @@ type secondStarted struct {
 func (secondStarted) Name() string    { return "recording by the switch" }
 func (secondStarted) Essential() bool { return true }
 
-// secondBegun: a file that the switch doesn't write is none to rely on, so that a voicemail, say, gets one of its own.
+// secondBegun: a file that the switch certainly doesn't write is none to rely on, so that a voicemail, say, gets one of its own.
 func (r *recorder) secondBegun(ctx context.Context, m secondStarted) {
 	var refused *esl.ReplyError
 	switch {
@@ -201,7 +248,7 @@ func (r *recorder) secondBegun(ctx context.Context, m secondStarted) {
 	case m.err != nil:
 		r.log.ErrorContext(ctx, "starting the switch's recording failed", "error", m.err, "alert", true)
 		r.c.metrics.unrecorded.Inc()
-		if r.second == m.path {
+		if r.second == m.path && fs.IsUnsent(m.err) {
 			r.second = ""
 		}
 	}
@@ -225,10 +272,13 @@ func (r *recorder) expect(path string, asked time.Time) {
 }
 
 // begins: the switch writes a file from the event's moment on. One that begins late, since the switch was busy or out of reach, or that was asked for
-// again, is put where it belongs.
+// again, is put where it belongs. The switch may have refused to pause one that had not begun.
 func (r *recorder) begins(ctx context.Context, ev *esl.Event) {
 	path := ev.Get("Record-File-Path")
 	told, ok := r.begun[path]
+	if ok && r.paused {
+		r.mask(ctx, path, true)
+	}
 	at := fs.EventTime(ev).Add(r.ahead())
 	if !ok || r.answerAt == nil || at.Sub(told).Abs() < misplaced {
 		return
@@ -253,32 +303,26 @@ func (r *recorder) recordMono(ctx context.Context, path string, limit time.Durat
 		return r.c.ledger.AddRecording(ctx, call, path, offset)
 	}, nil)
 	r.expect(path, at)
-	// The variable may be there from an earlier recording.
-	cmds := append(fs.Script{fs.RecordStereo(r.channel, false)}, r.starts(path, limit)...)
 	sending, giveUp := context.WithCancel(ctx)
-	r.tellRecorder(sending, func(n int, err error) {
-		giveUp()
-		if begun := n > 1 || n == 1 && !fs.IsUnsent(err); err != nil && begun {
-			r.log.WarnContext(ctx, "commands behind a recording's start failed: it may lack audio, or not be paused", "error", err)
+	// The variable may be there from an earlier recording.
+	r.begin(sending, path, limit, fs.Script{fs.RecordStereo(r.channel, false)}, nil, func(err error) {
+		if err != nil && !fs.IsUnsent(err) {
+			r.log.WarnContext(ctx, "starting a recording may have failed", "error", err)
 			err = nil
 		}
 		done(err)
-	}, append(cmds, fs.Hears(r.channel)...)...)
+	})
+	r.inTurn(&r.sends, giveUp)
 	return giveUp
-}
-
-// starts are the commands that begin a file, in silence while the recording is paused.
-func (r *recorder) starts(path string, limit time.Duration) fs.Script {
-	cmds := fs.Script{fs.Record(r.channel, path, limit)}
-	if r.paused { // right behind: what is said until then is in the file
-		cmds = append(cmds, fs.MaskRecording(r.channel, path))
-	}
-	return cmds
 }
 
 // stop ends a file of the switch's, behind its start.
 func (r *recorder) stop(ctx context.Context, path string) {
-	r.tellRecorder(ctx, nil, fs.StopRecording(r.channel, path))
+	r.inTurn(&r.sends, func() {
+		if err := r.insist(ctx, fs.StopRecording(r.channel, path)); err != nil {
+			r.log.DebugContext(ctx, "stopping the switch's recording failed", "error", err)
+		}
+	})
 }
 
 // message is the file of what is recorded for the call's handler for the nth time.
@@ -375,12 +419,12 @@ func (r *recorder) recordOpening(ctx context.Context, t *conversation) {
 	r.record(ctx, "recording", func(ctx context.Context) error {
 		return r.c.ledger.BeginRecording(ctx, call, path, offset)
 	}, nil)
-	cmds := slices.Concat(fs.Script{fs.RecordStereo(r.channel, o.stereo)}, r.starts(path, limit), fs.Script{fs.RecordStereo(r.channel, false)}, fs.Hears(r.channel))
-	r.tellRecorder(ctx, func(_ int, err error) {
+	before, after := fs.Script{fs.RecordStereo(r.channel, o.stereo)}, fs.Script{fs.RecordStereo(r.channel, false)}
+	r.begin(ctx, path, limit, before, after, func(err error) {
 		if err != nil {
 			r.log.ErrorContext(ctx, "recording the announcement failed", "error", err)
 		}
-	}, cmds...)
+	})
 }
 
 // endOpening ends an announcement's part of the recording.
