@@ -34,10 +34,8 @@ func (s *Service) follow(ctx context.Context, sw switchctl.Supervisions) {
 			s.stop(ctx, sw, round, r.SupervisorSession, reason)
 		}
 	}
-	for id, goesOn := range running {
-		if goesOn {
-			s.drop(ctx, sw, round, id)
-		}
+	for _, id := range s.dropped(running) {
+		s.drop(ctx, sw, round, id)
 	}
 	for _, r := range rows {
 		switch row := r.SupervisorSession; {
@@ -48,6 +46,18 @@ func (s *Service) follow(ctx context.Context, sw switchctl.Supervisions) {
 			s.setMissed(row.ID, *row.CallID) // the agent may get the same caller again
 		}
 	}
+}
+
+// dropped are those of sessions that were running before the rows were read, and have none, whose end nobody here has begun meanwhile: its row may have
+// been written, and only that.
+func (s *Service) dropped(gone map[uuid.UUID]bool) (ids []uuid.UUID) {
+	still := s.running()
+	for id, goesOn := range gone {
+		if goesOn && still[id] {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // unfit says why a session may not go on; empty when it may.

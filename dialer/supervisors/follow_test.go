@@ -112,3 +112,21 @@ func TestClaimOfALostSession(t *testing.T) {
 		"SELECT data ->> 'escalation_id' FROM events WHERE type = 'ai_session.escalated' AND data ->> 'supervisor_id' IS NULL"))
 	require.Equal(t, 3, storetest.Count(t, b.st, "SELECT count(*) FROM supervisor_sessions WHERE end_reason = 'lost'"))
 }
+
+// A session whose end this host is about to write, or has written, has not been ended by another.
+func TestOwnEndIsNoOtherHosts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := func(by Supervisor) uuid.UUID {
+		id := uuid.New()
+		b.svc.begin(id, by)
+		b.svc.begun(id)
+		return id
+	}
+	others, stopped, hungUp, written := id(b.by), id(b.by), id(b.by), id(b.by)
+	running := b.svc.running() // before the rows are read, which say that all four have ended
+	b.svc.stopping(stopped, true)
+	b.svc.SupervisionEnded(hungUp, switchctl.SupervisionHungUp)
+	b.svc.forget(written)
+	require.Equal(t, []uuid.UUID{others}, b.svc.dropped(running))
+}
