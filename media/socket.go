@@ -211,15 +211,17 @@ func (a *aiSocket) feed(b []byte, now int64) int {
 		return n
 	}
 	if err != nil {
-		code := ws.CloseProtocol
+		code, reason := ws.CloseProtocol, "protocol error"
 		if fe, ok := errors.AsType[*ws.FrameError](err); ok {
-			code = fe.Code
+			if code = fe.Code; code == ws.CloseInvalid {
+				reason = fe.What
+			}
 		}
 		if code == ws.CloseTooBig {
 			a.violated(errTextTooLong("a text frame is longer than 16 MiB"), now)
 			return n
 		}
-		a.toAI.write(ws.OpClose, ws.ClosePayload(code, "protocol error"), false, now)
+		a.toAI.write(ws.OpClose, ws.ClosePayload(code, reason), false, now)
 		a.socketFailed(err, now)
 		return n
 	}

@@ -243,6 +243,7 @@ func TestPeerErrors(t *testing.T) {
 	}{
 		"masked":         {[]byte{0x81, 0x81, 1, 2, 3, 4, 5}, ws.CloseProtocol},
 		"reserved bit":   {[]byte{0xc2, 0x00}, ws.CloseProtocol},
+		"not UTF-8":      {[]byte{0x81, 0x01, 0xff}, ws.CloseInvalid},
 		"text too long":  {[]byte{0x81, 127, 0, 0, 0, 0, 1, 0, 0, 1}, ws.CloseTooBig},
 		"lone piece":     {[]byte{0x80, 0x00}, ws.CloseProtocol},
 		"long control":   {[]byte{0x89, 126, 0, 126}, ws.CloseProtocol},
@@ -254,7 +255,7 @@ func TestPeerErrors(t *testing.T) {
 		r.aiReads()
 		require.Equal(t, []int{tc.code}, r.closes, name)
 		require.Nil(t, r.p.ai.sock, name)
-		require.Equal(t, tc.code == ws.CloseProtocol, r.p.ai.reconnecting, "%s: a limit ends the session, a slip doesn't", name)
+		require.Equal(t, tc.code != ws.CloseTooBig, r.p.ai.reconnecting, "%s: a limit ends the session, a slip doesn't", name)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"unicode/utf8"
 )
 
 // WebSocket opcodes and close codes (RFC 6455 sections 5.2 and 7.4.1).
@@ -20,6 +21,7 @@ const (
 	CloseProtocol  = 1002
 	CloseNoStatus  = 1005
 	CloseAbnormal  = 1006
+	CloseInvalid   = 1007
 	ClosePolicy    = 1008
 	CloseTooBig    = 1009
 	CloseInternal  = 1011
@@ -69,6 +71,7 @@ type Reader struct {
 	msg     []byte
 	long    bool   // the sink has agreed to a message above MaxPlainText, and msg is a buffer of buffers
 	plain   []byte // msg of before, while long
+	checked int    // bytes of msg that are UTF-8
 	Buffers *Buffers
 	ctl     [125]byte
 	nctl    int
@@ -108,6 +111,9 @@ func (r *Reader) Feed(p []byte, sink Sink) (int, error) {
 				r.msg = r.Buffers.grow(r.msg, n)
 			}
 			r.msg = append(r.msg, piece...)
+			if !r.isText(r.left == 0 && r.fin) {
+				return used, &FrameError{CloseInvalid, "a text frame is not UTF-8"}
+			}
 		case n > 0 || r.left == 0:
 			sink.Binary(piece, r.left == 0 && r.fin)
 		}
@@ -121,6 +127,29 @@ func (r *Reader) Feed(p []byte, sink Sink) (int, error) {
 			return used, nil
 		}
 	}
+}
+
+// isText tells whether what has come of a text message is UTF-8 (RFC 6455 section 8.1). Until its end a character may be incomplete.
+func (r *Reader) isText(end bool) bool {
+	rest := r.msg[r.checked:]
+	if !end {
+		rest = rest[:len(rest)-incomplete(rest)]
+	}
+	r.checked += len(rest)
+	return utf8.Valid(rest)
+}
+
+// incomplete is how many bytes at the end begin a character that what follows may complete.
+func incomplete(b []byte) int {
+	for n := 1; n < min(utf8.UTFMax, len(b)+1); n++ {
+		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
+			if utf8.FullRune(last) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
 }
 
 // askLong asks the sink about a long message, and makes room for it at once when its length is known.
@@ -152,7 +181,7 @@ func (r *Reader) finish(sink Sink) bool {
 		return true
 	}
 	text := r.message == OpText
-	r.message = 0
+	r.message, r.checked = 0, 0
 	if !text {
 		return true
 	}

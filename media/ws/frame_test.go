@@ -247,3 +247,79 @@ func (s *refusingSink) Long(_ []byte, size int) (bool, error) {
 	s.asked = size
 	return false, nil
 }
+
+// TestTextIsUTF8 fails a connection whose text isn't UTF-8, wherever frames and reads cut it, and as soon as that is known.
+func TestTextIsUTF8(t *testing.T) {
+	t.Parallel()
+	whole := "नमस्ते, \U0001F600 " + strings.Repeat("é", 40000)
+	var in []byte
+	in = append(in, wstest.Frame(0x01, []byte(whole[:1]))...) // within a character
+	in = append(in, wstest.Frame(0x00, nil)...)
+	in = append(in, wstest.Frame(0x00, []byte(whole[1:8]))...)
+	in = append(in, wstest.Frame(0x80, []byte(whole[8:]))...)
+	in = append(in, wstest.Frame(0x81, []byte("and more"))...)
+	for _, step := range []int{1, 2, 3, 7, 1000, len(in)} {
+		r, s := Reader{Buffers: &Buffers{}}, sinkLog{}
+		for i := 0; i < len(in); i += step {
+			_, err := r.Feed(in[i:min(i+step, len(in))], &s)
+			require.NoError(t, err)
+		}
+		require.Equal(t, []string{whole, "and more"}, s.texts)
+	}
+	for name, bad := range map[string][]byte{
+		"a byte that UTF-8 hasn't":        wstest.Frame(0x81, []byte("a\xffb")),
+		"a character that doesn't end":    wstest.Frame(0x81, []byte("a\xe0\xa4")),
+		"one that doesn't in pieces":      append(wstest.Frame(0x01, []byte("\xe0\xa4")), wstest.Frame(0x80, nil)...),
+		"one that doesn't go on":          append(wstest.Frame(0x01, []byte("\xe0\xa4")), wstest.Frame(0x80, []byte("x"))...),
+		"a surrogate":                     wstest.Frame(0x81, []byte("\xed\xa0\x80")),
+		"a character written too long":    wstest.Frame(0x81, []byte("\xc0\xaf")),
+		"the beginning of a long message": wstest.Frame(0x01, bytes.Repeat([]byte{0xff}, 10))[:3],
+	} {
+		for _, step := range []int{1, len(bad)} {
+			r, s, err := Reader{}, sinkLog{}, error(nil)
+			for i := 0; i < len(bad) && err == nil; i += step {
+				_, err = r.Feed(bad[i:min(i+step, len(bad))], &s)
+			}
+			var fe *FrameError
+			require.ErrorAs(t, err, &fe, name)
+			require.Equal(t, CloseInvalid, fe.Code, name)
+			require.Empty(t, s.texts, name)
+		}
+	}
+	r, s := Reader{}, sinkLog{}
+	_, err := r.Feed(wstest.Frame(0x82, []byte("\xff\xfe")), &s)
+	require.NoError(t, err, "audio is none of it")
+}
+
+// BenchmarkReader reads 20 ms of audio as our own transport has it, as Twilio's and OpenAI's have it, and 30 s in one text.
+func BenchmarkReader(b *testing.B) {
+	for name, frame := range map[string][]byte{
+		"binary":    wstest.Frame(0x82, make([]byte, 640)),
+		"text":      wstest.Frame(0x81, bytes.Repeat([]byte("abcd"), 80)),
+		"long text": wstest.Frame(0x81, bytes.Repeat([]byte("abcd"), 1280000/4)),
+	} {
+		b.Run(name, func(b *testing.B) {
+			r, s := Reader{Buffers: &Buffers{}}, nullSink{}
+			b.SetBytes(int64(len(frame)))
+			b.ReportAllocs()
+			for b.Loop() {
+				for in := frame; len(in) > 0; {
+					used, err := r.Feed(in[:min(len(in), 64<<10)], s)
+					if err != nil {
+						b.Fatal(err)
+					}
+					in = in[used:]
+				}
+			}
+		})
+	}
+}
+
+// nullSink takes everything.
+type nullSink struct{}
+
+func (nullSink) Binary([]byte, bool)            {}
+func (nullSink) Text([]byte) bool               { return true }
+func (nullSink) Long([]byte, int) (bool, error) { return true, nil }
+func (nullSink) Control(byte, []byte)           {}
+func (nullSink) Spent() bool                    { return false }
