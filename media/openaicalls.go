@@ -57,6 +57,7 @@ func (d *openaiDialect) callFunction(a *aiSocket, call *openai.Item, response st
 	if a.sock == nil || d.knows(call.CallID) {
 		return
 	}
+	a.sock.spend(1)
 	if longName(call.CallID) {
 		a.badFrame(openai.EventItemDone, errCallID)
 		return

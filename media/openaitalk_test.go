@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
@@ -41,6 +42,27 @@ func TestOpenAIFailuresAreLoggedOnce(t *testing.T) {
 	r.event(failed)
 	require.Nil(t, r.p.ai.sock)
 	require.Contains(t, out.String(), "failures=2")
+}
+
+// TestOpenAIFloodOfCalls: a response with as many function calls as there may be in one is a socket's share of a slot.
+func TestOpenAIFloodOfCalls(t *testing.T) {
+	t.Parallel()
+	r := newOpenAIRig(t, `{}`)
+	r.said()
+	var frames []byte
+	for response := range 8 {
+		var calls []string
+		for i := range 64 {
+			calls = append(calls, fmt.Sprintf(`{"type":"function_call","call_id":"%d_%d","name":"x"}`, response, i))
+		}
+		frames = append(frames, aiText(`{"type":"response.done","response":{"output":[`+strings.Join(calls, ",")+`]}}`)...)
+	}
+	_, err := unix.Write(r.ai, frames)
+	require.NoError(t, err)
+	r.p.ai.readSocket(r.now)
+	require.True(t, r.p.ai.sock.hot)
+	types, _ := r.said()
+	require.Len(t, slices.DeleteFunc(types, func(typ string) bool { return typ != "conversation.item.create" }), 64)
 }
 
 // TestOpenAITalkedOver: a function call that the model completes behind the caller's interruption is not carried out, whoever ends the response.
