@@ -150,13 +150,14 @@ func TestPatchCampaignClearsSevenMembers(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, set.AnnouncementURL)
 	unset, err := b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[campaigns.Input](t, `{"announcement_url":"",
-		"agent_whisper_url":"","overflow_greeting_url":"","voicemail_message_url":"","call_category":""}`))
+		"agent_whisper_url":"","overflow_greeting_url":"","voicemail_message_url":"","call_category":"","calling_window":{}}`))
 	require.NoError(t, err)
 	require.Nil(t, unset.AnnouncementURL)
 	require.Nil(t, unset.AgentWhisperURL)
 	require.Nil(t, unset.OverflowGreetingURL)
 	require.Nil(t, unset.VoicemailMessageURL)
 	require.Nil(t, unset.CallCategory)
+	require.Nil(t, unset.CallingWindow)
 	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID,
 		decode[campaigns.Input](t, `{"voicemail_action":"message","voicemail_message_url":""}`))
 	require.Equal(t, []string{"voicemail_message_url"}, fields(t, err))

@@ -948,7 +948,7 @@ type CallQuality struct {
 // CallStatus defines model for CallStatus.
 type CallStatus string
 
-// CallingWindow The local time of day in which numbers may be called; ringing stops when it ends.
+// CallingWindow The local time of day in which numbers may be called; ringing stops when it ends. An empty object removes a campaign's, which then has the tenant's.
 type CallingWindow struct {
 	Days     []Day   `json:"days,omitzero"`
 	From     *string `json:"from,omitempty"`
@@ -1015,7 +1015,7 @@ type CampaignFields struct {
 	// CallerID The number that callees see, one of your active ones. null uses them in rotation: those that belong to the trunk of the call or to no trunk, and to the series of call_category if it is set. Numbers of another trunk are used, in rotation as well, only if there are no others.
 	CallerID nullable.Nullable[string] `json:"caller_id,omitempty"`
 
-	// CallingWindow The local time of day in which numbers may be called; ringing stops when it ends.
+	// CallingWindow The local time of day in which numbers may be called; ringing stops when it ends. An empty object removes a campaign's, which then has the tenant's.
 	CallingWindow *CallingWindow               `json:"calling_window,omitempty"`
 	Description   nullable.Nullable[string]    `json:"description,omitempty"`
 	DialMode      *DialMode                    `json:"dial_mode,omitempty"`
@@ -1412,7 +1412,7 @@ type CreateCampaignDialerRequest struct {
 	// CallerID The number that callees see, one of your active ones. null uses them in rotation: those that belong to the trunk of the call or to no trunk, and to the series of call_category if it is set. Numbers of another trunk are used, in rotation as well, only if there are no others.
 	CallerID nullable.Nullable[string] `json:"caller_id,omitempty"`
 
-	// CallingWindow The local time of day in which numbers may be called; ringing stops when it ends.
+	// CallingWindow The local time of day in which numbers may be called; ringing stops when it ends. An empty object removes a campaign's, which then has the tenant's.
 	CallingWindow *CallingWindow               `json:"calling_window,omitempty"`
 	Description   nullable.Nullable[string]    `json:"description,omitempty"`
 	DialMode      DialMode                     `json:"dial_mode"`
@@ -1468,7 +1468,7 @@ type CreateCampaignRequest struct {
 	// CallerID The number that callees see, one of your active ones. null uses them in rotation: those that belong to the trunk of the call or to no trunk, and to the series of call_category if it is set. Numbers of another trunk are used, in rotation as well, only if there are no others.
 	CallerID nullable.Nullable[string] `json:"caller_id,omitempty"`
 
-	// CallingWindow The local time of day in which numbers may be called; ringing stops when it ends.
+	// CallingWindow The local time of day in which numbers may be called; ringing stops when it ends. An empty object removes a campaign's, which then has the tenant's.
 	CallingWindow *CallingWindow               `json:"calling_window,omitempty"`
 	Description   nullable.Nullable[string]    `json:"description,omitempty"`
 	DialMode      DialMode                     `json:"dial_mode"`
