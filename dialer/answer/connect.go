@@ -271,7 +271,7 @@ func readConnect(body []byte) ([]twiml.Step, error) {
 	if a.WSURL != "" {
 		address, ok := twiml.SocketURL(a.WSURL)
 		if !ok {
-			return nil, errors.New("the answer's ws_url is no ws or wss URL")
+			return nil, errors.New("the answer's ws_url is no ws or wss URL, without credentials, of at most 2000 bytes")
 		}
 		a.WSURL = address
 	}

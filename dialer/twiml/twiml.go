@@ -53,6 +53,8 @@ const (
 	maxSteps = 16
 	maxPause = time.Minute
 	maxDepth = 8
+	// maxURL bounds a stream's URL, in bytes.
+	maxURL = 2000
 	// MaxParameters bounds a stream's parameters.
 	MaxParameters = 64
 	// MaxParameter bounds the name and the value of one together, in bytes.
@@ -164,7 +166,7 @@ func (e element) connect() (Step, error) {
 	}
 	address, ok := SocketURL(s.attrs["url"])
 	if !ok {
-		return nil, errors.New("TwiML: the attribute url of <Stream> must be a ws or wss URL")
+		return nil, errors.New("TwiML: the attribute url of <Stream> must be a ws or wss URL, without credentials, of at most 2000 bytes")
 	}
 	if len(s.kids) > MaxParameters {
 		return nil, fmt.Errorf("TwiML: <Stream> has more than %d parameters", MaxParameters)
@@ -185,10 +187,10 @@ func (e element) connect() (Step, error) {
 	return out, nil
 }
 
-// SocketURL gives a ws or wss URL with its scheme in small letters.
+// SocketURL gives a ws or wss URL with its scheme in small letters. One with credentials can't be dialed, and a longer one is no voice agent's.
 func SocketURL(raw string) (string, bool) {
 	u, err := url.Parse(raw)
-	if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Hostname() == "" {
+	if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Hostname() == "" || u.User != nil || len(raw) > maxURL {
 		return "", false
 	}
 	return u.Scheme + raw[len(u.Scheme):], true
