@@ -20,7 +20,7 @@ import (
 )
 
 // log has what the port logs.
-func (r openaiRig) log() *bytes.Buffer {
+func (r *portRig) log() *bytes.Buffer {
 	var out bytes.Buffer
 	r.p.log = slog.New(slog.NewTextHandler(&out, nil))
 	return &out

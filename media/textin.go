@@ -175,6 +175,9 @@ func (a *aiSocket) badFrame(typ string, err error) {
 	a.sh.srv.metrics.texts.WithLabelValues("bad").Inc()
 	if !a.badLogged {
 		a.badLogged = true
+		if a.s.spec.Transport == TransportTwilio {
+			typ = twilioName(typ)
+		}
 		a.log.Warn("reading a voice agent's frame failed; further failures are only counted", "type", clip(typ, 64), "error", err)
 	}
 }

@@ -299,6 +299,21 @@ func TestTwilioBadInput(t *testing.T) {
 	require.NotZero(t, loudTail(r.heard()), "the call goes on")
 }
 
+// TestTwilioNames: a frame that can't be read is logged by its name on the wire.
+func TestTwilioNames(t *testing.T) {
+	t.Parallel()
+	for event, msg := range map[string]string{
+		"media": `{"event":"media","streamSid":"` + stream + `","media":{"payload":"***"}}`,
+		"clear": `{"event":"clear","streamSid":"MZ1"}`,
+		"mark":  `{"event":"mark","streamSid":"` + stream + `","mark":{}}`,
+	} {
+		r := newTwilioRig(t)
+		out := r.log()
+		r.send(aiText(msg))
+		require.Contains(t, out.String(), "type="+event+" ")
+	}
+}
+
 // TestTwilioWideLeg: a leg at 16 kHz hears the AI's μ-law in tune, from short messages and from a long one.
 func TestTwilioWideLeg(t *testing.T) {
 	t.Parallel()

@@ -46,6 +46,17 @@ func twilioFrame(f twilio.Frame) textFrame {
 	return textFrame{typ: string(f.Event)}
 }
 
+// twilioName is what Twilio Media Streams call a kind of ours.
+func twilioName(typ string) string {
+	switch typ {
+	case textPlayAudio:
+		return twilio.EventMedia
+	case textKillAudio:
+		return twilio.EventClear
+	}
+	return typ
+}
+
 // readTwilio reads a long frame of Twilio Media Streams. It keeps no reference to msg.
 func (t *textDecoder) readTwilio(msg []byte, streamSID string) (textFrame, error) {
 	f, err := twilio.Read(msg, streamSID)
