@@ -364,7 +364,8 @@ func (s *Session) redial(limit time.Duration, cause error) {
 			return
 		}
 		meta := s.meta(true)
-		if !s.post(func() { s.reattach(d, meta) }) { //nolint:contextcheck // the next redial has its own time limit
+		// Its end is waited for: the shard's thread may end with it in its inbox.
+		if !s.do(func() { s.reattach(d, meta) }) { //nolint:contextcheck // the next redial has its own time limit
 			s.closeStream(d.Stream)
 		}
 	})

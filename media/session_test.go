@@ -222,6 +222,27 @@ func TestSpecErrors(t *testing.T) {
 	}
 }
 
+// TestRedialAfterTheThread: a socket that is up again when the session's thread has ended is closed, though it was handed over before.
+func TestRedialAfterTheThread(t *testing.T) {
+	t.Parallel()
+	ai := newFakeAI(t)
+	r := newSpecRig(t, SessionSpec{ID: "rig", URL: ai.url(), Subprotocol: SubprotocolAlpha, ReconnectFor: soon})
+	s, sh := r.p.s, r.p.sh
+	s.srv.cfg.DialGuard = netguard.Policy{AllowLoopback: true}
+	s.closed = false
+	s.redial(soon, errSocketDead)
+	conn := ai.next(t)
+	require.Eventually(t, func() bool { return len(sh.inbox) == 1 }, soon, tick)
+	close(sh.quit)
+	close(sh.ended)
+	select {
+	case <-conn.done:
+	case <-time.After(soon):
+		require.FailNow(t, "the socket is open")
+	}
+	s.srv.tasks.Wait(t.Context())
+}
+
 // TestKillAudio proves that audio which was queued for 30 s stops within 40 ms of audio.
 func TestKillAudio(t *testing.T) {
 	t.Parallel()
