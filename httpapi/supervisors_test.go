@@ -130,6 +130,11 @@ func (b *bundle) liveCall(t *testing.T, tenant uuid.UUID) uuid.UUID {
 // escalate has a call ask for a supervisor.
 func (b *bundle) escalate(t *testing.T, tenant, call uuid.UUID, urgency string) uuid.UUID {
 	t.Helper()
+	return b.escalateFor(t, tenant, call, "asks for a manager", urgency)
+}
+
+func (b *bundle) escalateFor(t *testing.T, tenant, call uuid.UUID, reason, urgency string) uuid.UUID {
+	t.Helper()
 	id := storetest.NewID(t)
 	row := storetest.Query[map[string]any](t, b.st, tenant, "SELECT to_jsonb(c) FROM calls c WHERE tenant_id = $1 AND id = $2", tenant, call)
 	require.Len(t, row, 1)
@@ -137,7 +142,7 @@ func (b *bundle) escalate(t *testing.T, tenant, call uuid.UUID, urgency string) 
 		c, err := tx.Q.GetCallView(t.Context(), tenant, call)
 		require.NoError(t, err)
 		_, err = supervisors.Escalate(t.Context(), tx, c.Call, switchctl.Escalation{
-			ID: id, VoiceAgentID: storetest.NewID(t), Reason: "asks for a manager", Urgency: urgency, At: b.clock.Now(),
+			ID: id, VoiceAgentID: storetest.NewID(t), Reason: reason, Urgency: urgency, At: b.clock.Now(),
 		})
 		return err
 	}))
@@ -390,6 +395,19 @@ func TestEscalations(t *testing.T) {
 	denied(t, late, http.MethodPost, path+"/"+low.String()+"/claim", nil, http.StatusConflict)
 	late.JSON(t, http.MethodPost, path+"/"+normal.String()+"/claim", object{"mode": "whisper"}, http.StatusOK, &got)
 	require.Equal(t, "whisper", got.Mode)
+}
+
+// A call that asks again without a reason has not withdrawn the one that it gave.
+func TestEscalationAskedForAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	call := b.liveCall(t, b.tenant)
+	for _, ask := range []struct{ reason, urgency string }{{"asks for a manager", "normal"}, {"", "high"}} {
+		b.escalateFor(t, b.tenant, call, ask.reason, ask.urgency)
+	}
+	require.Equal(t, []string{"asks for a manager/high"}, storetest.Query[string](t, b.st, b.tenant, "SELECT reason || '/' || urgency FROM escalations"))
+	b.escalateFor(t, b.tenant, call, "shouts", "low")
+	require.Equal(t, []string{"shouts/high"}, storetest.Query[string](t, b.st, b.tenant, "SELECT reason || '/' || urgency FROM escalations"))
 }
 
 // Of two who claim at once one wins, and what a phone that doesn't answer was to take is open again.

@@ -1,6 +1,7 @@
 package supervisors
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,9 +55,9 @@ func Escalate(ctx context.Context, tx *store.Tx, call db.Call, e switchctl.Escal
 	}
 }
 
-// escalateAgain has an open request say what the voice agent says now.
+// escalateAgain has an open request say what the voice agent says now; without a reason it keeps the one that it had.
 func escalateAgain(ctx context.Context, tx *store.Tx, call db.Call, was db.Escalation, e switchctl.Escalation) error {
-	row, err := tx.Q.EscalationAgain(ctx, db.EscalationAgainParams{TenantID: was.TenantID, ID: was.ID, Reason: e.Reason, Urgency: e.Urgency})
+	row, err := tx.Q.EscalationAgain(ctx, db.EscalationAgainParams{TenantID: was.TenantID, ID: was.ID, Reason: cmp.Or(e.Reason, was.Reason), Urgency: e.Urgency})
 	if err != nil || row.Urgency == was.Urgency {
 		return err
 	}
