@@ -32,6 +32,8 @@ type Finding struct {
 	// AtS is when it was first seen, in seconds since the socket was dialed; Times is how often.
 	AtS   float64 `json:"at_s"`
 	Times int     `json:"times"`
+	// Number is that of the server's frame in which it was, counted from 1 with control frames, as listen --json has it; 0 for none.
+	Number int `json:"frame_number,omitempty"`
 	// Expected and Seen say what is wrong, See where that is written, and Frame what broke it.
 	Expected string `json:"expected"`
 	Seen     string `json:"seen"`
@@ -80,6 +82,8 @@ type findings struct {
 	list  []Finding
 	keys  []string
 	more  int
+	// number is that of the server's frame that is judged, 0 while none is.
+	number int
 }
 
 // key is what makes findings the same: numbers don't matter.
@@ -110,7 +114,7 @@ func (fs *findings) add(f Finding) {
 	if f.Level == "" {
 		f.Level = LevelError
 	}
-	f.Times, f.AtS = 1, float64(time.Since(fs.began).Milliseconds())/1000
+	f.Times, f.Number, f.AtS = 1, fs.number, float64(time.Since(fs.began).Milliseconds())/1000
 	fs.list = append(fs.list, f)
 }
 

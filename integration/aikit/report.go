@@ -35,6 +35,9 @@ func (o Outcome) Print(w io.Writer) error {
 	lines := []string{""}
 	for _, f := range o.Findings {
 		head := fmt.Sprintf("  %s %s, at %.2f s", f.Level, printable(f.Rule), f.AtS)
+		if f.Number > 0 {
+			head += fmt.Sprintf(", in frame %d", f.Number)
+		}
 		if f.Times > 1 {
 			head += fmt.Sprintf(", %d times", f.Times)
 		}
@@ -99,8 +102,16 @@ func (o Outcome) worst() (level string) {
 
 // Print writes the sum of a run.
 func (r Report) Print(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "%d scenarios on transport %s: %d errors, %d warnings\n", len(r.Scenarios), r.Transport, r.Errors, r.Warnings)
+	_, err := fmt.Fprintf(w, "%s on transport %s: %s, %s\n", number(len(r.Scenarios), "scenario"), r.Transport, number(r.Errors, "error"), number(r.Warnings, "warning"))
 	return err
+}
+
+// number counts things in words.
+func number(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }
 
 // Lines writes the frames of a call as they come: one line each, but for audio, of which there is one for each half second.

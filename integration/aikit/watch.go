@@ -32,7 +32,10 @@ type Shown struct {
 	LevelDBFS float64 `json:"level_dbfs,omitempty"`
 	AheadMS   float64 `json:"ahead_ms,omitempty"`
 	Name      string  `json:"name,omitempty"` // of a mark, or a digit
-	Violation string  `json:"violation,omitempty"`
+	// Number is that of a frame of the server's, counted from 1. Frame is a text without audio, as it crossed the socket.
+	Number    int    `json:"number,omitempty"`
+	Frame     string `json:"frame,omitempty"`
+	Violation string `json:"violation,omitempty"`
 }
 
 // watch sees all that crosses one session's socket.
@@ -47,7 +50,9 @@ type watch struct {
 	found   findings
 	sent    map[string]int
 	got     map[string]int
-	message []byte // the binary message so far
+	message []byte          // the binary message so far
+	number  int             // of the server's frames so far
+	judged  map[string]bool // function calls by their ids: the server tells of each up to three times
 	ear     ear
 	cleared time.Time // when the server last had playout emptied
 	updated bool      // OpenAI's session was confirmed
@@ -57,7 +62,7 @@ type watch struct {
 }
 
 func (k *Kit) newWatch(spec media.SessionSpec, show func(Shown)) *watch {
-	w := &watch{k: k, format: withDefaults(spec.Audio, spec.Subprotocol), stream: spec.Twilio.StreamSID, show: show, sent: map[string]int{}, got: map[string]int{}}
+	w := &watch{k: k, format: withDefaults(spec.Audio, spec.Subprotocol), stream: spec.Twilio.StreamSID, show: show, sent: map[string]int{}, got: map[string]int{}, judged: map[string]bool{}}
 	if spec.Transport != media.TransportWebSocket {
 		w.format = media.AudioFormat{Encoding: media.EncodingPCMU, SampleRateHz: dsp.SampleRate, Channels: 1, FrameMS: 20}
 		if spec.Audio.Encoding == media.EncodingPCMA {
@@ -83,6 +88,11 @@ func (w *watch) take(c crossed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := Shown{AtS: c.at.Sub(w.found.began).Seconds(), Sent: c.sent, Bytes: c.bytes, Kind: c.kind, Violation: c.note}
+	if !c.sent && c.op != opNone && (c.op != ws.OpBinary || c.last) {
+		w.number++
+		s.Number, w.found.number = w.number, w.number
+		defer func() { w.found.number = 0 }()
+	}
 	switch c.op {
 	case ws.OpText:
 		if c.sent {
@@ -105,6 +115,9 @@ func (w *watch) take(c crossed) {
 		s.Kind = map[byte]string{ws.OpPing: "ping", ws.OpPong: "pong", ws.OpClose: "close"}[c.op]
 		w.control(c.sent, c.op, c.at)
 	}
+	if c.op == ws.OpText && s.AudioMS == 0 && !audioSent(s) {
+		s.Frame = clip(string(c.payload[:min(len(c.payload), mostFrame+1)]), mostFrame)
+	}
 	s.Kind, s.Name, s.Violation = clip(s.Kind, mostKind), clip(s.Name, mostSeen), clip(s.Violation, mostSeen)
 	if c.op != opNone {
 		count(w.sent, w.got, s)
@@ -112,6 +125,14 @@ func (w *watch) take(c crossed) {
 	if w.show != nil {
 		w.show(s)
 	}
+}
+
+// mostFrame is how much of a text is shown, in bytes.
+const mostFrame = 4096
+
+// audioSent tells whether a text of ours carries audio.
+func audioSent(s Shown) bool {
+	return s.Sent && (s.Kind == "media" || s.Kind == "input_audio_buffer.append")
 }
 
 // count counts a frame by its kind, and those of kinds that a server goes on making up together.
@@ -236,7 +257,7 @@ func (w *watch) twilio(kind string, text []byte, now time.Time, s *Shown) {
 	}
 	switch kind {
 	case "media":
-		w.base64(f.Media.Payload, w.format, now, s)
+		w.base64(f.Media.Payload, text, w.format, now, s)
 	case "mark":
 		s.Name = f.Mark.Name
 	case "clear":
@@ -273,7 +294,7 @@ func (w *watch) own(kind string, text []byte, now time.Time, s *Shown) {
 			})
 			return
 		}
-		w.base64(f.Data.AudioContent, format, now, s)
+		w.base64(f.Data.AudioContent, text, format, now, s)
 	case "killAudio":
 		w.clear(now)
 	case "mark":
@@ -299,7 +320,7 @@ func (w *watch) openai(kind string, text []byte, now time.Time, s *Shown) {
 	}
 	switch kind {
 	case "response.output_audio.delta", "response.audio.delta":
-		w.base64(e.Delta, w.format, now, s)
+		w.base64(e.Delta, text, w.format, now, s)
 	case "input_audio_buffer.speech_started":
 		w.clear(now)
 	case "session.updated":
@@ -313,11 +334,48 @@ func (w *watch) openai(kind string, text []byte, now time.Time, s *Shown) {
 				})
 			}
 		}
+	case openai.EventItemDone, openai.EventArguments, openai.EventResponseDone:
+		w.functions(kind, text, s)
 	case "error":
 		s.Name = e.Error.Code
 		w.found.add(Finding{Rule: "error_event", Expected: "no error event", Seen: e.Error.Error(), See: seeOpenAI, Frame: clipped(text)})
 	}
 }
+
+// functions holds the function calls of an event to what the session has declared, each once.
+func (w *watch) functions(kind string, text []byte, s *Shown) {
+	detail, err := openai.ReadDetail(text)
+	if err != nil {
+		return
+	}
+	calls := []openai.Item{detail.Item}
+	switch {
+	case kind == openai.EventArguments:
+		calls = []openai.Item{detail.Call}
+		calls[0].Type = "function_call"
+	case kind == openai.EventResponseDone && detail.Response.Completed():
+		calls = detail.Response.Output
+	}
+	for _, call := range calls {
+		if !call.Called() || call.Name == "" || w.judged[call.CallID] {
+			continue
+		}
+		if len(w.judged) < mostJudged {
+			w.judged[call.CallID] = true
+		}
+		s.Name = call.Name
+		if _, err := w.k.config.Command(&call); err != nil {
+			s.Violation = "a function call that is refused"
+			w.found.add(Finding{
+				Rule: "function_call", Level: LevelWarning, Expected: "calls of the functions that session.update has declared, with arguments as declared",
+				Seen: fmt.Sprintf("%s(%s): %v", call.Name, clip(call.Arguments, 100), err), See: seeOpenAI, Frame: clipped(text),
+			})
+		}
+	}
+}
+
+// mostJudged bounds the function calls that are known.
+const mostJudged = 1000
 
 // clear has what waits to be heard dropped.
 func (w *watch) clear(now time.Time) {
@@ -325,12 +383,12 @@ func (w *watch) clear(now time.Time) {
 	w.ear.clear(now)
 }
 
-// base64 takes audio in base64.
-func (w *watch) base64(text string, format media.AudioFormat, now time.Time, s *Shown) {
+// base64 takes audio in base64, of a frame.
+func (w *watch) base64(text string, frame []byte, format media.AudioFormat, now time.Time, s *Shown) {
 	b, err := decode64(text)
 	if err != nil {
 		s.Violation = "not base64"
-		w.found.add(Finding{Rule: "base64", Expected: "audio in base64, the standard alphabet", Seen: err.Error(), See: seeTransport(w.k.o.Transport)})
+		w.found.add(Finding{Rule: "base64", Expected: "audio in base64, the standard alphabet", Seen: err.Error(), See: seeTransport(w.k.o.Transport), Frame: clipped(frame)})
 		return
 	}
 	if bytes.HasPrefix(b, []byte("RIFF")) {
