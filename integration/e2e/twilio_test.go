@@ -309,9 +309,27 @@ func TestConnectURL(t *testing.T) {
 			return tx.Pgx().QueryRow(t.Context(), "SELECT status FROM leads WHERE campaign_id = $1", campaign).Scan(&lead)
 		}))
 		require.Equal(t, "completed", lead, "who was bridged was served, and isn't dialed again")
+
+		// Why nobody was reached is in the session's log, where the customer looks.
+		campaign = start("9876190008", `<Response><Dial>9876190060</Dial></Response>`)
+		c.ended(t, campaign, 1, 30*time.Second)
+		require.Equal(t, `connect_url {"error": "connect_url: <Dial> failed: USER_BUSY"}`, c.sessionLog(t, campaign))
+		campaign, _ = c.twilioCampaign(t, own, "9876190009", map[string]any{"ws_url": "ws" + strings.TrimPrefix(connectServer(t, `{}`), "http")})
+		c.ended(t, campaign, 1, 30*time.Second)
+		require.Equal(t, `socket {"error": "the handshake was refused with HTTP 200", "event": "refused", "status": 200}`, c.sessionLog(t, campaign))
 		require.Empty(t, own.conns)
 		require.Empty(t, other.conns)
 	})
+}
+
+// sessionLog is the one entry of the logs of a campaign's sessions.
+func (c *customer) sessionLog(t *testing.T, campaign string) (entry string) {
+	t.Helper()
+	require.NoError(t, c.open(t).InSystem(t.Context(), func(tx *store.Tx) error {
+		return tx.Pgx().QueryRow(t.Context(), `SELECT string_agg(l.type || ' ' || l.metadata, '; ' ORDER BY l.id) FROM ai_session_logs l
+			JOIN ai_sessions s ON s.id = l.session_id JOIN calls c ON c.id = s.call_id WHERE c.campaign_id = $1`, campaign).Scan(&entry)
+	}))
+	return entry
 }
 
 // The caller's hang-up is told by stop, behind all that was said, and then the socket is closed.
