@@ -264,10 +264,10 @@ type HandshakeError struct {
 	Err    error
 }
 
-// Error implements error.
+// Error implements error. It is logged, and what has failed may quote 64 KiB of the answer.
 func (e *HandshakeError) Error() string {
 	if e.Status == 0 {
-		return fmt.Sprintf("dialing the voice agent's socket: handshake failed: %v", e.Err)
+		return fmt.Sprintf("dialing the voice agent's socket: handshake failed: %.300s", e.Err.Error())
 	}
 	return fmt.Sprintf("dialing the voice agent's socket: handshake refused with status %d", e.Status)
 }

@@ -3,6 +3,7 @@ package ws
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -54,6 +55,26 @@ func TestEndlessHeader(t *testing.T) { //nolint:paralleltest // it measures the 
 }
 
 // TestHeaderInPieces finds the header's end wherever it is cut.
+// TestAnswerIsQuotedInShort: an answer that is no HTTP isn't repeated in the error, which is logged, but for its beginning.
+func TestAnswerIsQuotedInShort(t *testing.T) {
+	t.Parallel()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			_, _ = c.Write([]byte(strings.Repeat("\x01", maxHeader-100) + "\r\n\r\n"))
+			_, _ = io.Copy(io.Discard, c)
+			_ = c.Close()
+		}
+	}()
+	d := Dialer{Guard: netguard.Policy{AllowLoopback: true}}
+	_, err = d.Dial(t.Context(), Target{URL: "ws://" + l.Addr().String(), Timeout: time.Minute})
+	require.ErrorContains(t, err, "malformed HTTP response")
+	require.Less(t, len(err.Error()), 400)
+}
+
 func TestHeaderInPieces(t *testing.T) {
 	t.Parallel()
 	answer := "HTTP/1.1 101 OK\r\nA: b\r\n\r\n"
