@@ -181,6 +181,20 @@ func TestDispose(t *testing.T) {
 	require.Equal(t, string(leads.StatusCallback), row.Status)
 	require.WithinDuration(t, at, *row.NextAttemptAt, 0)
 	require.Nil(t, row.CompletedAt)
+
+	again := desk.DisposeInput{CallID: input.Some(later.ID.String()), Disposition: input.Some("sold")}
+	_, err = p.desk.Dispose(t.Context(), p.tenant, ann, again)
+	require.NoError(t, err)
+	require.Equal(t, string(leads.StatusCallback), p.lead(t, callback.ID).Status, "nothing was said of it")
+	again.CallbackAt = input.Null[string]()
+	for range 2 {
+		_, err = p.desk.Dispose(t.Context(), p.tenant, ann, again)
+		require.NoError(t, err)
+		row = p.lead(t, callback.ID)
+		require.Equal(t, string(leads.StatusCompleted), row.Status, "it was taken back")
+		require.Nil(t, row.NextAttemptAt)
+		require.NotNil(t, row.CompletedAt)
+	}
 }
 
 // A tenant that became strict forgets the numbers of the calls that it had before.

@@ -332,6 +332,7 @@ type disposal struct {
 	disposition string
 	notes       *string
 	callbackAt  *time.Time
+	noCallback  bool // one that was promised is taken back
 	optOut      bool
 }
 
@@ -364,6 +365,7 @@ func (in DisposeInput) disposal(now time.Time) (disposal, error) {
 		}
 		out.callbackAt = &at
 	}
+	out.noCallback = in.CallbackAt.Null
 	return out, c.Err()
 }
 

@@ -97,8 +97,32 @@ func (dk *Desk) disposeLead(ctx context.Context, tx *store.Tx, call db.Call, d d
 		return dk.Suppressions.OptOut(ctx, tx, call.TenantID, call.PeerHash, at)
 	case d.callbackAt != nil:
 		return dk.promiseCallback(ctx, tx, call, *d.callbackAt)
+	case d.noCallback:
+		return dk.withdrawCallback(ctx, tx, call, at)
 	}
 	return nil
+}
+
+// withdrawCallback takes back what an agent has promised the lead of a call: it is completed, as it was before. Where nothing was promised, or not by an
+// agent, or the callback was made or is being made, nothing changes.
+func (dk *Desk) withdrawCallback(ctx context.Context, tx *store.Tx, call db.Call, at time.Time) error {
+	if call.LeadID == nil {
+		return nil
+	}
+	lead, err := tx.Q.LeadLock(ctx, call.TenantID, *call.LeadID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	promised := lead.Status == string(leads.StatusCallback) && lead.StatusSetBy != nil && *lead.StatusSetBy == leads.SourceAgent
+	switch {
+	case err != nil:
+		return err
+	case !promised, lead.LastCallID == nil, *lead.LastCallID != call.ID, leads.InCall(lead):
+		return nil
+	case call.AnswerTime == nil:
+		return fault.InField("callback_at", "can't be withdrawn: nobody answered this call; name another time, or opt_out")
+	}
+	return dk.Leads.Finish(ctx, tx, lead, leads.StatusCompleted, at)
 }
 
 // promiseCallback has the lead of a call called again. Errors: those of campaigns.CallableLead.
