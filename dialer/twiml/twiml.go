@@ -53,7 +53,7 @@ const (
 	maxSteps = 16
 	maxPause = time.Minute
 	maxDepth = 8
-	// maxURL bounds a stream's URL, in bytes.
+	// maxURL bounds a URL, in bytes.
 	maxURL = 2000
 	// MaxParameters bounds a stream's parameters.
 	MaxParameters = 64
@@ -128,6 +128,8 @@ func (e element) play() (Step, error) {
 		return nil, errors.New("TwiML: the attribute loop of <Play> must be 1")
 	case !strings.HasPrefix(e.text, "http://") && !strings.HasPrefix(e.text, "https://"):
 		return nil, errors.New("TwiML: <Play> needs an http or https URL")
+	case len(e.text) > maxURL:
+		return nil, fmt.Errorf("TwiML: the URL of <Play> is longer than %d bytes", maxURL)
 	}
 	return Play{URL: e.text}, nil
 }

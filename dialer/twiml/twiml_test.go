@@ -43,6 +43,7 @@ func TestParse(t *testing.T) {
 		`<Response><Gather/></Response>`:                                                                            "<Gather> is not supported",
 		`<Response><Start><Stream url="wss://a"/></Start></Response>`:                                               "<Start> is not supported",
 		`<Response><Play>file:///etc/passwd</Play></Response>`:                                                      "http or https",
+		`<Response><Play>https://a/` + strings.Repeat("a", 2000) + `</Play></Response>`:                             "longer than 2000 bytes",
 		`<Response><Play loop="0">https://a/</Play></Response>`:                                                     "loop",
 		`<Response><Pause length="61"/></Response>`:                                                                 "0 to 60",
 		`<Response><Pause length="18446744074"/></Response>`:                                                        "0 to 60",

@@ -20,6 +20,8 @@ const (
 	schemeLocal  = "prompt"
 	maxRedirects = 5
 	idleConns    = 16
+	// maxHeader bounds an answer's header; a part of it is kept with the audio.
+	maxHeader = 16 << 10
 )
 
 // stamp tells one version of a source from the next.
@@ -37,7 +39,7 @@ func newClient(cfg Config) *http.Client {
 		Timeout: cfg.Timeout,
 		Transport: &http.Transport{
 			DialContext: dialer.DialContext, TLSHandshakeTimeout: cfg.Timeout, ResponseHeaderTimeout: cfg.Timeout,
-			MaxIdleConns: idleConns, IdleConnTimeout: 30 * time.Second, ForceAttemptHTTP2: true,
+			MaxIdleConns: idleConns, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHeader, ForceAttemptHTTP2: true,
 		},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if len(via) > maxRedirects {

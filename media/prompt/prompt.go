@@ -82,7 +82,8 @@ type FetchError struct {
 	Err  error
 }
 
-func (e *FetchError) Error() string { return "prompt: " + e.Step + ": " + e.Err.Error() }
+// Error implements error. It is logged, and what has failed may quote the answer's header.
+func (e *FetchError) Error() string { return fmt.Sprintf("prompt: %s: %.300s", e.Step, e.Err.Error()) }
 
 // Unwrap gives the cause.
 func (e *FetchError) Unwrap() error { return e.Err }

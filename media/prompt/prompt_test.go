@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"net/http"
@@ -302,6 +303,28 @@ func TestRefused(t *testing.T) {
 				require.Equal(t, c.reason, failed.Reason())
 			}
 		})
+	}
+}
+
+// TestLongAnswers: of an answer's header neither much is read nor much is told.
+func TestLongAnswers(t *testing.T) {
+	t.Parallel()
+	cache, _ := newCache(t, Config{})
+	good := tone(8000, 1, 440, time.Second/10)
+	for name, answer := range map[string]string{
+		"no HTTP":   strings.Repeat("\x01", maxHeader/2) + "\r\n\r\n",
+		"long ETag": fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\nETag: %s\r\n\r\n%s", len(good), strings.Repeat("e", 4*maxHeader), good),
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(res http.ResponseWriter, _ *http.Request) {
+			if c, _, err := http.NewResponseController(res).Hijack(); err == nil {
+				_, _ = io.WriteString(c, answer)
+				_ = c.Close()
+			}
+		}))
+		_, err := cache.Path(t.Context(), "acme", server.URL)
+		require.Error(t, err, name)
+		require.Less(t, len(err.Error()), 400, name)
+		server.Close()
 	}
 }
 
