@@ -5,8 +5,12 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"syscall"
 )
+
+// closedIdle is how net/http ends the error of a request whose connection was closed before the request was written. The error itself has no name.
+const closedIdle = "http: server closed idle connection"
 
 // Reason says why a connection to a customer's server failed, for that customer: errors of the net package name the address that a name resolves to, and
 // the operator's own resolver. It is false for what is no failure of a connection.
@@ -34,7 +38,7 @@ func Reason(err error) (string, bool) {
 		return "the connection was reset", true
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.ETIMEDOUT):
 		return "the host can't be reached", true
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.HasSuffix(err.Error(), closedIdle):
 		return "the connection was closed without an answer", true
 	case network || system:
 		return "the connection failed", true
