@@ -107,9 +107,8 @@ func TestConnectURL(t *testing.T) {
 		leg = &fakeLeg{call: call, dialErr: why, outcomes: []switchctl.Outcome{switchctl.OutcomeFailed}}
 		web.body = `<Response><Dial>9876543210</Dial></Response>`
 		require.NoError(t, b.svc.Answers.Answered(t.Context(), leg))
-		require.Len(t, leg.connects, 1)
-		require.True(t, leg.connects[0].NoteOnly)
-		require.Equal(t, note, leg.connects[0].Note)
+		require.Empty(t, leg.connects)
+		require.Equal(t, []string{note}, leg.notes)
 		require.Equal(t, []string{"SERVICE_UNAVAILABLE"}, leg.hangups)
 	}
 

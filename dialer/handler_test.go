@@ -31,12 +31,18 @@ type fakeLeg struct {
 	dialed   []string
 	playErr  error
 	dialErr  error
+	notes    []string
 	detects  int
 }
 
 func (l *fakeLeg) Play(_ context.Context, url string) error {
 	l.played = append(l.played, url)
 	return l.playErr
+}
+
+func (l *fakeLeg) Note(_ context.Context, _ db.VoiceAgent, note string) error {
+	l.notes = append(l.notes, note)
+	return nil
 }
 
 func (l *fakeLeg) Transfer(_ context.Context, kind, to string) (switchctl.Outcome, error) {

@@ -149,6 +149,8 @@ type Leg interface {
 	// Transfer leads the caller to somebody else and blocks until they have parted. [OutcomeFailed] is a destination that was
 	// not reached, the error an [UnreachedError] where it is known why: the caller is still there.
 	Transfer(ctx context.Context, destinationType, destination string) (Outcome, error)
+	// Note has the log of a session of a voice agent's that never opens say why the caller was not connected with it.
+	Note(ctx context.Context, agent db.VoiceAgent, note string) error
 	// ConnectAgent bridges the caller with an agent's phone and blocks until that is over, answering the leg first. Until the
 	// bridge the caller hears what StartMusic plays. [AgentConnect.Phone] names a held phone, or one that is rung.
 	ConnectAgent(ctx context.Context, req AgentConnect) (AgentOutcome, error)
@@ -173,8 +175,6 @@ type VoiceConnect struct {
 	Parameters map[string]string
 	// Note goes to the session's log; empty for none.
 	Note string
-	// NoteOnly writes a session that opens no socket, for its note: the caller stays, with OutcomeFailed.
-	NoteOnly bool
 }
 
 // The outcomes of ConnectVoiceAgent.

@@ -127,14 +127,14 @@ func (o legOperations) dialTwiML(ctx context.Context, dial twiml.Dial, to switch
 	case ctx.Err() != nil:
 	case told:
 		o.h.Log.InfoContext(ctx, "the destination that a voice agent's connect_url answered was not reached", "call_id", o.leg.Call().ID, "cause", unreached.Cause)
-		o.dialFailed(ctx, to, ": "+unreached.Cause)
+		o.dialFailed(ctx, to.Agent, ": "+unreached.Cause)
 		outcome, err = switchctl.OutcomeFailed, nil
 	case err != nil:
 		o.h.Log.WarnContext(ctx, "dialing the destination that a voice agent's connect_url answered failed", "call_id", o.leg.Call().ID, "error", err)
-		o.dialFailed(ctx, to, "")
+		o.dialFailed(ctx, to.Agent, "")
 		outcome, err = switchctl.OutcomeFailed, nil
 	case outcome == switchctl.OutcomeFailed:
-		o.dialFailed(ctx, to, "")
+		o.dialFailed(ctx, to.Agent, "")
 	}
 	if err != nil || to.KeepCaller || outcome != switchctl.OutcomeEnded {
 		return outcome, err
@@ -142,10 +142,9 @@ func (o legOperations) dialTwiML(ctx context.Context, dial twiml.Dial, to switch
 	return outcome, o.leg.Hangup(ctx, ledger.CauseNormalClearing)
 }
 
-// dialFailed tells a session's log of a <Dial>. No socket is opened: the session is there for that, as one whose socket was refused.
-func (o legOperations) dialFailed(ctx context.Context, to switchctl.VoiceConnect, why string) {
-	to.Note, to.NoteOnly = "connect_url: <Dial> failed"+why, true
-	if _, err := o.leg.ConnectVoiceAgent(ctx, to); err != nil {
+// dialFailed tells a session's log of a <Dial>.
+func (o legOperations) dialFailed(ctx context.Context, agent db.VoiceAgent, why string) {
+	if err := o.leg.Note(ctx, agent, "connect_url: <Dial> failed"+why); err != nil {
 		o.h.Log.WarnContext(ctx, "telling the session's log of a failed dial failed", "call_id", o.leg.Call().ID, "error", err)
 	}
 }

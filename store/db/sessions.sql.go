@@ -544,6 +544,56 @@ func (q *Queries) SessionLogsOfCall(ctx context.Context, tenantID uuid.UUID, cal
 	return items, nil
 }
 
+const sessionNote = `-- name: SessionNote :one
+INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, started_at, ended_at)
+VALUES ($1, $2, $3, $4, $5, $6, 'ended', $7::text, $8::timestamptz, $8::timestamptz)
+ON CONFLICT DO NOTHING
+RETURNING tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_hash, started_at, ended_at, metadata, opened_at, parameters
+`
+
+type SessionNoteParams struct {
+	TenantID        uuid.UUID
+	ID              uuid.UUID
+	CallID          uuid.UUID
+	VoiceAgentID    uuid.UUID
+	ExternalAgentID *string
+	WsUrl           string
+	Outcome         string
+	At              time.Time
+}
+
+// SessionNote writes a session that has ended as it began, once: it never was, and has an entry of its log.
+func (q *Queries) SessionNote(ctx context.Context, arg SessionNoteParams) (AiSession, error) {
+	row := q.db.QueryRow(ctx, sessionNote,
+		arg.TenantID,
+		arg.ID,
+		arg.CallID,
+		arg.VoiceAgentID,
+		arg.ExternalAgentID,
+		arg.WsUrl,
+		arg.Outcome,
+		arg.At,
+	)
+	var i AiSession
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.CallID,
+		&i.VoiceAgentID,
+		&i.ExternalAgentID,
+		&i.WsUrl,
+		&i.Status,
+		&i.Outcome,
+		&i.TokenHash,
+		&i.StartedAt,
+		&i.EndedAt,
+		&i.Metadata,
+		&i.OpenedAt,
+		&i.Parameters,
+	)
+	return i, err
+}
+
 const sessionOpened = `-- name: SessionOpened :execrows
 UPDATE ai_sessions SET opened_at = now() WHERE tenant_id = $1 AND id = $2 AND opened_at IS NULL
 `

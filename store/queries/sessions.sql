@@ -26,6 +26,13 @@ WITH up AS (
 )
 SELECT * FROM begun;
 
+-- SessionNote writes a session that has ended as it began, once: it never was, and has an entry of its log.
+-- name: SessionNote :one
+INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, started_at, ended_at)
+VALUES (@tenant_id, @id, @call_id, @voice_agent_id, sqlc.narg('external_agent_id'), @ws_url, 'ended', @outcome::text, @at::timestamptz, @at::timestamptz)
+ON CONFLICT DO NOTHING
+RETURNING *;
+
 -- name: SessionOpened :execrows
 UPDATE ai_sessions SET opened_at = now() WHERE tenant_id = @tenant_id AND id = @id AND opened_at IS NULL;
 

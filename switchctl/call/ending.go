@@ -124,7 +124,7 @@ func (e *ending) closing(ctx context.Context, m message) (state, error) {
 		return stateDone, nil
 	case controlCommand:
 		return e.state, switchctl.ErrSessionTerminated
-	case hangupCommand, answerCommand, connectCommand, agentCommand, musicCommand, recordCommand, takeCommand:
+	case hangupCommand, answerCommand, connectCommand, agentCommand, musicCommand, recordCommand, noteCommand, takeCommand:
 		return e.state, ledger.ErrCallEnded
 	case begin:
 		return e.state, e.notTaken(m)

@@ -335,6 +335,14 @@ func (l *memLedger) AppendLogs(_ context.Context, _ db.Call, _ uuid.UUID, entrie
 	})
 }
 
+func (l *memLedger) NoteSession(_ context.Context, call db.Call, _ db.VoiceAgent, e ledger.LogEntry) error {
+	return l.do(func() error {
+		l.trace.add("ledger session noted: %s %s %s", e.Source, e.Type, e.Metadata)
+		l.emit(call.ID, "ai_session.ended %s", ledger.SessionError)
+		return nil
+	})
+}
+
 func (l *memLedger) AddRecordingPart(_ context.Context, _ db.Call, _ string, offset time.Duration) error {
 	return l.do(func() error { l.trace.add("ledger recording part at %s", offset); return nil })
 }

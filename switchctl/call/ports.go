@@ -175,6 +175,8 @@ type (
 		// EndSession commits the outcome with ai_session.transferred, when it was, and ai_session.ended.
 		EndSession(ctx context.Context, call db.Call, end ledger.SessionEnd) error
 		AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbacktoken.Token) error
+		// NoteSession writes a session that never was, for an entry of its log, once.
+		NoteSession(ctx context.Context, call db.Call, agent db.VoiceAgent, note ledger.LogEntry) error
 		// AppendLogs writes entries of the session's log, each once.
 		AppendLogs(ctx context.Context, call db.Call, session uuid.UUID, entries []ledger.LogEntry) error
 		// KeepInsights keeps what the voice agent says the conversation came to.

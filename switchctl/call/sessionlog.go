@@ -216,6 +216,42 @@ func (v *voice) logReason(ctx context.Context, req switchctl.ControlRequest) {
 	v.appendLog(ctx, req.Event, metadata, req.Source)
 }
 
+// noteType is the type of a log's entry about what a voice agent's connect_url has led to.
+const noteType = "connect_url"
+
+func noteEntry(why string) json.RawMessage {
+	raw, _ := json.Marshal(map[string]string{"error": why}) // a string has no error
+	return raw
+}
+
+// noteCommand has the log of a session that there isn't say why a voice agent was not connected.
+type noteCommand struct {
+	agent db.VoiceAgent
+	note  string
+	reply chan<- error
+}
+
+func (noteCommand) Name() string    { return "note of a voice agent" }
+func (noteCommand) Essential() bool { return false }
+
+func (m noteCommand) refused(_ *core, err error) { m.reply <- err }
+
+func (l *leg) Note(ctx context.Context, agent db.VoiceAgent, note string) error {
+	return l.a.ask(ctx, func(reply chan<- error) message { return noteCommand{agent: agent, note: note, reply: reply} })
+}
+
+// noteAgent writes the note behind what was to be written before. The caller doesn't wait for that.
+func (k *core) noteAgent(ctx context.Context, m noteCommand) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	call, entry := k.call, ledger.LogEntry{ID: id, At: k.c.clock.Now().UTC(), Source: sourceSystem, Type: noteType, Metadata: noteEntry(m.note)}
+	k.record(ctx, "note of a voice agent", func(ctx context.Context) error { return k.c.ledger.NoteSession(ctx, call, m.agent, entry) }, nil)
+	m.reply <- nil
+	return nil
+}
+
 // maxSocketNotes bounds the entries of a session's log about failures of its socket that it goes on with: one that breaks each few seconds leaves room for others.
 const maxSocketNotes = 20
 

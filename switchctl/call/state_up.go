@@ -35,6 +35,8 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		return a.agents.connectAgent(ctx, m)
 	case agentLeg, agentWaits, agentGone, bridgeUnconfirmed, agentCancel, whisperReady:
 		return a.agents.agentMessage(ctx, m)
+	case noteCommand:
+		return a.state, a.noteAgent(ctx, m)
 	case recordCommand:
 		return a.rec.recordFlow(ctx, m)
 	case musicCommand:

@@ -144,8 +144,10 @@ func (b *bench) step(ctx context.Context, leg switchctl.Leg, f []string) string 
 		return told("on", leg.StartMusic(ctx, kv["url"]))
 	case "wait":
 		return told("done", rt.Pause(ctx, b.c.clock, seconds("for")))
+	case "note":
+		return told("done", leg.Note(ctx, b.handler.agent, f[1]))
 	case "connect":
-		outcome, err := leg.ConnectVoiceAgent(ctx, switchctl.VoiceConnect{Agent: b.handler.agent, KeepCaller: kv["keep"] == "yes", Note: kv["note"], NoteOnly: kv["note"] != ""})
+		outcome, err := leg.ConnectVoiceAgent(ctx, switchctl.VoiceConnect{Agent: b.handler.agent, KeepCaller: kv["keep"] == "yes"})
 		return told(string(outcome), err)
 	default:
 		<-ctx.Done()

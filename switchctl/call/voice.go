@@ -86,8 +86,6 @@ type aiSession struct {
 	keepCaller bool
 	// note is what the session's log begins with; empty for nothing.
 	note string
-	// noteOnly: it is there for its note.
-	noteOnly bool
 	// socketNotes counts what the log was told of the socket's failures that the session went on with.
 	socketNotes int
 	// stoppingRingback: the ringback is being ended before the bridge.
@@ -191,7 +189,7 @@ func (v *voice) connect(ctx context.Context, m connectCommand) (state, error) {
 	v.talking.stopDigits(ctx)
 	v.sound.reset()
 	m.Agent = sessionAgent(m.Agent)
-	v.ai = &aiSession{id: id, agent: m.Agent, reply: m.reply, logs: newSessionLog(v.core, id), keepCaller: m.KeepCaller || m.NoteOnly, note: m.Note, noteOnly: m.NoteOnly}
+	v.ai = &aiSession{id: id, agent: m.Agent, reply: m.reply, logs: newSessionLog(v.core, id), keepCaller: m.KeepCaller, note: m.Note}
 	start := ledger.SessionStart{Call: v.call, Agent: m.Agent, ID: id, At: now, Token: token, Parameters: m.Parameters}
 	v.arm(timerOpening, decisionLimit)
 	due := v.c.clock.Now().Add(decisionLimit)
@@ -244,12 +242,7 @@ func (v *voice) granted(ctx context.Context, m sessionGranted) (state, error) {
 	s.grant, s.agent, s.granted, s.grantedAt = m.grant, m.grant.Agent, true, v.c.clock.Now()
 	s.logs.resume(m.grant.LogEntries, m.grant.LogBytes)
 	if s.note != "" {
-		note, _ := json.Marshal(map[string]string{"error": s.note}) // a string has no error
-		v.appendLog(ctx, "connect_url", note, sourceSystem)
-	}
-	if s.noteOnly {
-		v.openFailed(ctx, errNoteOnly)
-		return v.state, nil
+		v.appendLog(ctx, noteType, noteEntry(s.note), sourceSystem)
 	}
 	if sub := subprotocolOf(s.agent); sub != "" && !slices.Contains(v.c.cfg.Subprotocols, sub) {
 		v.log.ErrorContext(ctx, "voice agent's subprotocol is not in media.subprotocols", "subprotocol", sub)
@@ -385,14 +378,11 @@ func (v *voice) sessionOpens(ctx context.Context, path string) {
 	v.supervised.sessionBegins(ctx)
 }
 
-// errNoteOnly is the end of a session that is there for its note.
-var errNoteOnly = errors.New("switchctl: the session opens no socket")
-
 // openFailed ends a session whose voice agent can't be reached: a flow's caller is given back to it; else ws_disconnect_action
 // applies, with the true cause. One that a process before us was opening goes to whatever handles the call, which knows whether that is a flow.
 func (v *voice) openFailed(ctx context.Context, err error) {
 	s := v.ai
-	if s.granted && !s.noteOnly && !s.overSIP() { // another one is told of where it is refused
+	if s.granted && !s.overSIP() { // another one is told of where it is refused
 		v.noteSocket(ctx, "refused", err)
 	}
 	asked, found := s.keepCaller && s.reply != nil, s.resumed && s.grant.Session.OpenedAt == nil && !v.transfers.now.pending()

@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -118,6 +120,26 @@ func TestLedgerGivesBackAVoiceAgentThatWasNeverReached(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM live_calls WHERE voice_agent_id IS NOT NULL"))
 	types, _ := b.events(t)
 	require.Empty(t, types)
+}
+
+// TestLedgerNotesASession: a call that was led elsewhere has a session for the note alone. It takes no place of the voice agent's, nor is the call that agent's.
+func TestLedgerNotesASession(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	other := b.agent
+	other.ID = storetest.VoiceAgent(t, b.st, b.tenant, "ws://127.0.0.1:9/")
+	note := LogEntry{ID: storetest.NewID(t), At: time.Now().UTC(), Source: "system", Type: "connect_url", Metadata: json.RawMessage(`{"error":"busy"}`)}
+	for range 2 { // the first commit's reply was lost
+		require.NoError(t, b.l.NoteSession(t.Context(), b.call, other, note))
+	}
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM ai_sessions WHERE status = 'ended' AND outcome = 'error' AND voice_agent_id = $1", other.ID))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM calls WHERE voice_agent_id = $1", other.ID))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM live_calls WHERE voice_agent_id = $1", b.agent.ID), "the call holds what it held")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM callback_tokens"))
+	types, payloads := b.events(t)
+	require.Equal(t, []string{"ai_session.ended"}, types)
+	require.Contains(t, fmt.Sprint(payloads[0]), "busy")
+	b.startSession(t)
 }
 
 func TestLedgerAddsATokenBesideItself(t *testing.T) {

@@ -315,6 +315,33 @@ func endSession(ctx context.Context, tx *store.Tx, call db.Call, end SessionEnd)
 	})
 }
 
+// NoteSession writes a session of a voice agent whom the call was not connected with, and ends it as an error, for an entry of its log that says why. It
+// counts against nothing, and the call is as it was. One that was written before is not written again.
+func (l *Ledger) NoteSession(ctx context.Context, call db.Call, agent db.VoiceAgent, note LogEntry) error {
+	note.Metadata = OrNull(note.Metadata)
+	raw, err := json.Marshal([]LogEntry{note})
+	if err != nil {
+		return fmt.Errorf("switchctl: encode a session's note: %w", err)
+	}
+	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		session, err := tx.Q.SessionNote(ctx, db.SessionNoteParams{
+			TenantID: call.TenantID, ID: note.ID, CallID: call.ID, VoiceAgentID: agent.ID, ExternalAgentID: agent.ExternalAgentID, WsUrl: agent.WsUrl,
+			Outcome: string(SessionError), At: note.At,
+		})
+		if err != nil {
+			return unlessNotFound(err)
+		}
+		if err := tx.Later(ctx, func(q *db.Queries) error {
+			_, err := q.SessionAppendLogs(ctx, call.TenantID, session.ID, raw)
+			return err
+		}); err != nil {
+			return err
+		}
+		logs := []sessionLog{{ID: note.ID, At: note.At, Source: note.Source, Type: note.Type, Metadata: note.Metadata}}
+		return emitSessionEnded(ctx, tx, call, session, SessionEnd{Session: session.ID, Outcome: SessionError, At: note.At}, logs)
+	})
+}
+
 func tellSessionEnded(ctx context.Context, tx *store.Tx, call db.Call, session db.AiSession, end SessionEnd, rows []db.SessionLogsRow) error {
 	if end.Revoke {
 		if err := tx.Later(ctx, end.revoke(ctx, tx, call)); err != nil {
