@@ -98,7 +98,9 @@ type leadsExportCmd struct {
 
 // Help shows how it is used.
 func (leadsExportCmd) Help() string {
-	return example("leads export "+exampleID+" --out leads.csv", "leads export "+exampleID+" --status completed --columns phone,disposition")
+	return "An import takes columns that it doesn't know for metadata: for another campaign, export those that it knows, as below.\n\n" +
+		example("leads export "+exampleID+" --out leads.csv", "leads export "+exampleID+" --status completed --columns phone,disposition",
+			"leads export "+exampleID+" --columns phone,name,email,crm_lead_id,priority,metadata --out again.csv")
 }
 
 // cell is a text as a spreadsheet takes it for one, and a terminal shows it.
