@@ -1624,7 +1624,7 @@ type CreateVoiceAgentRequest struct {
 	// WsDisconnectAction What becomes of the caller when the voice agent's socket closes, or can't be reached; hangup by default.
 	WsDisconnectAction nullable.Nullable[WsDisconnectAction] `json:"ws_disconnect_action,omitempty"`
 
-	// WsURL Required unless transport is sip, which has none.
+	// WsURL Required unless transport is sip, which has none. Without user name and password: auth_token is sent.
 	WsURL nullable.Nullable[string] `json:"ws_url,omitempty"`
 }
 
@@ -3079,7 +3079,7 @@ type VoiceAgentFields struct {
 	// WsDisconnectAction What becomes of the caller when the voice agent's socket closes, or can't be reached; hangup by default.
 	WsDisconnectAction nullable.Nullable[WsDisconnectAction] `json:"ws_disconnect_action,omitempty"`
 
-	// WsURL Required unless transport is sip, which has none.
+	// WsURL Required unless transport is sip, which has none. Without user name and password: auth_token is sent.
 	WsURL nullable.Nullable[string] `json:"ws_url,omitempty"`
 }
 

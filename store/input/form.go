@@ -141,6 +141,10 @@ func (f *Form) Address(ctx context.Context, guard Guard, field, raw string, sche
 		f.Fail(field, "must have at most 2000 characters")
 		return false
 	}
+	if u.User != nil && strings.HasPrefix(u.Scheme, "ws") { // RFC 6455 section 3 has no place for them, and no socket is dialed so
+		f.Fail(field, "must have no user name or password")
+		return false
+	}
 	if guard == nil {
 		return true
 	}
