@@ -55,7 +55,7 @@ type fakeLink struct {
 	dump         func(channel string) (string, bool) // in place of channels
 	reinvite     string                              // what a re-INVITE is refused with, or "silent"
 	cseq         int
-	recorder     string          // what uuid_record is refused with, or "silent": its reply never comes
+	recorder     string          // what uuid_record is refused with, or "silent": its reply never comes; "frozen": nor that to what is set before it
 	sight        *hostlink.Sight // the controller's; a restart's too
 	lookTakes    time.Duration   // of a look for a phone's registration
 	muteTakes    time.Duration   // of a command on a conference
@@ -163,7 +163,7 @@ func (l *fakeLink) Background(ctx context.Context, cmd fs.Command) (string, erro
 	}
 	text, err := l.answer(ctx, "background", cmd.String())
 	l.mu.Lock()
-	silent := err == nil && cmd.Name() == "uuid_record" && l.recorder == "silent"
+	silent := err == nil && cmd.Name() == "uuid_record" && (l.recorder == "silent" || l.recorder == "frozen")
 	l.mu.Unlock()
 	if silent {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute) // as the link does
@@ -180,9 +180,14 @@ func (l *fakeLink) API(ctx context.Context, cmd fs.Command) (string, error) {
 	}
 	text, err := l.answer(ctx, "api", cmd.String())
 	l.mu.Lock()
+	frozen := err == nil && l.recorder == "frozen" && strings.Contains(cmd.String(), "RECORD_STEREO")
 	takes := map[string]time.Duration{"sofia": l.lookTakes, "conference": l.muteTakes, "uuid_bridge": l.bridgeTakes}[cmd.Name()]
 	l.mu.Unlock()
 	time.Sleep(takes) //nolint:forbidigo // the bubble's clock
+	if frozen {
+		<-ctx.Done()
+		return "", context.Cause(ctx)
+	}
 	l.mu.Lock()
 	late := err == nil && l.cutLate != "" && strings.Contains(cmd.String(), l.cutLate)
 	if late {

@@ -187,13 +187,13 @@ func (r *recorder) begin(ctx context.Context, path string, limit time.Duration, 
 }
 
 // tell sends a command of those that begin a file. One whose reply was lost with the link is sent again: that it may have been carried out changes nothing.
-// Where the switch stays away its error is one after which it may have been, and no other's is ([fs.IsUnsent]). So is that of one which it takes long to
-// carry out: another would be carried out beside it.
+// Where the switch stays away its error is one after which it may have been, and no other's is ([fs.IsUnsent]). So is that of a start which it takes long
+// to carry out: another would be carried out beside it.
 func (r *recorder) tell(ctx context.Context, cmd fs.Command, deadline time.Time) error {
 	var lost error
 	for {
 		late, err := r.try(ctx, cmd)
-		if late {
+		if late && cmd.Slow() {
 			return err
 		}
 		if err != nil && !fs.IsUnsent(err) {
