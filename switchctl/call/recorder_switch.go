@@ -136,7 +136,9 @@ func (r *recorder) maskNow(ctx context.Context, path string, paused bool) {
 	if paused {
 		cmd = fs.MaskRecording(r.channel, path)
 	}
-	if err := r.insist(ctx, cmd); err != nil {
+	if err := r.insist(ctx, cmd); callOver(err) {
+		r.log.DebugContext(ctx, "call has ended before its recording was paused", "paused", paused)
+	} else if err != nil {
 		r.log.ErrorContext(ctx, "pausing the switch's recording failed", "paused", paused, "file", filepath.Base(path), "error", err, "alert", true)
 	}
 }
@@ -230,6 +232,12 @@ func (r *recorder) insist(ctx context.Context, cmds ...fs.Command) (refusal erro
 	return refusal
 }
 
+// callOver tells of the switch's refusal of a command on a recording, since it has no such call.
+func callOver(err error) bool {
+	refused, ok := errors.AsType[*esl.ReplyError](err)
+	return ok && strings.Contains(refused.Text, "locate session")
+}
+
 // secondStarted tells whether the switch writes a file.
 type secondStarted struct {
 	path string
@@ -241,9 +249,8 @@ func (secondStarted) Essential() bool { return true }
 
 // secondBegun: a file that the switch certainly doesn't write is none to rely on, so that a voicemail, say, gets one of its own.
 func (r *recorder) secondBegun(ctx context.Context, m secondStarted) {
-	var refused *esl.ReplyError
 	switch {
-	case errors.As(m.err, &refused) && strings.Contains(refused.Text, "locate session"):
+	case callOver(m.err):
 		r.log.DebugContext(ctx, "call has ended before it was recorded")
 	case m.err != nil:
 		r.log.ErrorContext(ctx, "starting the switch's recording failed", "error", m.err, "alert", true)
