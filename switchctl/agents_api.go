@@ -21,6 +21,9 @@ type AgentConnect struct {
 	CallerName string
 	// KeepCaller gives the caller back when the agent hangs up. Without it that ends the call.
 	KeepCaller bool
+	// Theirs: the agent has the call already. One who has hung up since the call was found again after a restart is not tried anew: they talked, and
+	// that is over.
+	Theirs bool
 }
 
 // AgentOnCallError refuses an agent for a caller who already talks with another one.

@@ -58,7 +58,7 @@ func (v *serving) offer(ctx context.Context, a *seat, theirs bool) (done bool, o
 	}
 	got, err := v.connect(ctx, switchctl.AgentConnect{
 		Phone: spec, WhisperURL: v.req.WhisperURL, RingTimeout: max(ring, time.Millisecond),
-		CallerName: v.req.CallerName, KeepCaller: v.req.KeepCaller,
+		CallerName: v.req.CallerName, KeepCaller: v.req.KeepCaller, Theirs: theirs,
 	})
 	return v.after(ctx, spec, got, err)
 }

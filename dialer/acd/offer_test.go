@@ -191,6 +191,34 @@ func TestOwnerIsReadFromTheRow(t *testing.T) {
 	require.Equal(t, owner, b.serve(t, b.svc, call, Request{}).offer(t).req.Phone.AgentID)
 }
 
+// TestAgentWhoHasLeftOverARestart: a flow asks for people again whose caller's agent has hung up since the restart. That agent is asked for, as the one
+// who has the call, and wraps up; the caller waits for nobody.
+func TestAgentWhoHasLeftOverARestart(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	owner := b.online(t)
+	call := b.call(t, nil)
+	b.bridged(t, call, owner)
+	b.force(t, owner, OnCall, &call)
+	free := b.online(t)
+	caller := b.serve(t, b.svc, call, Request{Tags: []string{"nobody's"}, KeepCaller: true})
+	o := caller.offer(t)
+	require.Equal(t, owner, o.req.Phone.AgentID)
+	require.True(t, o.req.Theirs)
+	require.True(t, o.req.KeepCaller)
+	o.answer <- switchctl.AgentEnded
+	caller.ends(t, Ended)
+	require.Equal(t, WrapUp, b.status(t, owner))
+	require.Equal(t, Available, b.status(t, free))
+	row := b.row(t, call)
+	require.Nil(t, row.QueuedAt)
+	require.False(t, row.Abandoned)
+	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM agent_status_log WHERE agent_id = $1 AND status = 'wrap_up'", owner))
+	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM agent_status_log WHERE status = 'on_call'"), "nobody is given the call anew")
+	next := b.connect(t, Request{})
+	require.False(t, next.offer(t).req.Theirs, "a call of somebody who is free")
+}
+
 // TestPhoneGoesWhileDialsCommits: the look that sees the phone gone has read the row of before.
 func TestPhoneGoesWhileDialsCommits(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/integration/echoai"
+	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/integration/stack"
 	"github.com/ringmaster/ringmaster/store"
 )
@@ -212,6 +214,72 @@ func TestFlowTransferPartsBeforeARestart(t *testing.T) {
 		require.NoError(t, c.StartController(t.Context()))
 		c.wentThroughTransfer(t, out.CallID, from)
 	})
+}
+
+// A flow's caller talks with an agent as the controller crashes. They talk on, and when the agent hangs up, by the softphone, by the API or
+// before the next controller is there, the flow goes on behind that. The caller is queued once, and the agent has one call and one wrap-up.
+func TestFlowGoesOnBehindItsAgentAfterARestart(t *testing.T) {
+	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
+		c.flowOfTheNumber(t, `[{"id":"s","type":"start","next":{"default":"a"}},
+			{"id":"a","type":"connect_agent","data":{"max_wait_s":30},"next":{"ended":"p"}},
+			{"id":"p","type":"play_audio","data":{"audio_url":"`+prompts(t, time.Second)+`"},"next":{"default":"h"}},
+			{"id":"h","type":"hangup"}]`)
+		a := c.login(t)
+		c.softphone(t, simcarrier.AgentSpec{Extension: a.SIP.Extension, Password: a.SIP.Password, Voice: "tone:1000"})
+		bySoftphone := func() {
+			_, err := c.phones().HangupAgent(t.Context(), a.SIP.Extension)
+			require.NoError(t, err)
+		}
+		for i, when := range []struct {
+			what          string
+			before, after func()
+		}{
+			{what: "killed, then the softphone", after: bySoftphone},
+			{what: "killed, then the API", after: func() { a.api.JSON(t, http.MethodPost, "/api/agent/hangup", nil, http.StatusOK, nil) }},
+			{what: "killed, and the softphone meanwhile", before: bySoftphone},
+		} {
+			eventually(t, 15*time.Second, "the agent's phone is held", func() bool {
+				state, err := c.phones().Agent(t.Context(), a.SIP.Extension)
+				return err == nil && state.Call != nil && state.Call.Live
+			})
+			from := fmt.Sprintf("987740032%d", i)
+			out := c.dialIn(t, from, c.tenant.Numbers[0])
+			require.True(t, out.Answered, "%+v", out)
+			c.hears(t, out.CallID, agentHz, 1, "the caller hears the agent: "+when.what)
+			found, ok := c.inboundCall(t, from)
+			require.True(t, ok)
+			callID := found.String()
+			eventually(t, 10*time.Second, "the conversation is written", func() bool { return c.call(t, callID).Status == "agent_connected" })
+			require.NoError(t, c.KillController())
+			if when.before != nil {
+				when.before()
+			}
+			require.NoError(t, c.StartController(t.Context()))
+			if when.after != nil {
+				talkSome(t)
+				when.after()
+			}
+			c.hears(t, out.CallID, promptHz, 1, "the caller is back in the flow: "+when.what)
+			require.Equal(t, "completed", c.endedCall(t, callID).Status)
+			detail, steps := c.traced(t, callID)
+			require.Equal(t, []string{"s=default", "a=ended", "p=default", "h=default"}, steps, when.what)
+			require.NotNil(t, detail.AgentConnectTime)
+			require.Equal(t, []string{"on_call", "wrap_up"}, c.statusesOf(t, callID), when.what)
+			a.api.JSON(t, http.MethodPost, "/api/agent/dispose", map[string]any{"call_id": callID, "disposition": "done"}, http.StatusOK, nil)
+		}
+		c.atRest(t)
+	})
+}
+
+// statusesOf are the agents' states of a call, in order.
+func (c *customer) statusesOf(t *testing.T, callID string) (statuses []string) {
+	t.Helper()
+	st := c.open(t)
+	require.NoError(t, st.InTenant(t.Context(), c.tenant.ID, func(tx *store.Tx) error {
+		return tx.Pgx().QueryRow(t.Context(), "SELECT array_agg(status ORDER BY version) FROM agent_status_log WHERE call_id = $1 AND status IN ('on_call', 'wrap_up')",
+			callID).Scan(&statuses)
+	}))
+	return statuses
 }
 
 // flowThroughTransfer is a flow of the number that leads the caller to another one and plays a tone behind that.

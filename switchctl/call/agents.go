@@ -114,15 +114,22 @@ type agentBridge struct {
 	humans uint64
 	// gaveBack: an agent, or whom the caller was transferred to after one, has hung up, and the caller, who goes on, is on the way back from them.
 	gaveBack bool
+	// left is the agent who has hung up since the call was found again, and of whose end its flow has still to hear; nil for nobody.
+	left *uuid.UUID
 }
 
 // connectAgent asks the phone for its leg.
 func (b *agentBridge) connectAgent(ctx context.Context, m agentCommand) (state, error) {
+	left := b.left
+	b.left = nil
 	switch {
 	case b.killCause != "":
 		return b.state, ledger.ErrCallEnded
 	case b.parties.machine.grip() != gripNone:
 		m.reply <- agentResult{outcome: switchctl.AgentMachine}
+		return b.state, nil
+	case left != nil && m.req.Theirs && *left == m.req.Phone.AgentID:
+		b.hasLeft(ctx, m)
 		return b.state, nil
 	case b.human.bridged() && b.human.reply == nil:
 		return b.state, b.joinAgent(m)

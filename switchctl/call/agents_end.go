@@ -30,13 +30,14 @@ func (b *agentBridge) agentGone(ctx context.Context, reason string) state {
 	switch {
 	case b.killCause != "":
 		return b.state // the caller's end answers
-	case reason == phone.HungUp && h.req.KeepCaller && h.reply != nil:
+	case reason == phone.HungUp && b.keepsCaller():
+		flow := h.reply == nil
 		b.leave(switchctl.AgentEnded)
-		if b.sock != nil {
-			b.forget(ctx)
-		}
-		b.gaveBack = true      // that socket may be the one before
+		b.forgetOnceBack(ctx)
 		b.callerComesBack(ctx) // the switch brings the caller by transfer_after_bridge
+		if flow {
+			b.tellFlow(ctx, h.agent)
+		}
 		return b.state
 	case reason == phone.HungUp:
 		b.kill(ctx, ledger.CauseNormalClearing)
@@ -60,13 +61,64 @@ func (b *agentBridge) agentGone(ctx context.Context, reason string) state {
 // givesBack: an agent hangs up by the API, and whoever had the caller connected wants them back. The agent's leg follows the bridge's end.
 func (b *agentBridge) givesBack(ctx context.Context, agent uuid.UUID) bool {
 	h := b.human
-	if !h.bridged() || h.agent != agent || !h.req.KeepCaller || h.reply == nil {
+	if !h.bridged() || h.agent != agent || !b.keepsCaller() {
 		return false
 	}
+	flow := h.reply == nil
 	b.leave(switchctl.AgentEnded)
 	b.away, b.gaveBack = true, true
 	b.line.reattach(ctx, "", false)
+	if flow {
+		b.tellFlow(ctx, agent)
+	}
 	return true
+}
+
+// keepsCaller: whoever had the caller connected wants them back when the agent hangs up. After a restart nobody waits for that, and the call's flow
+// decides, once it is told.
+func (b *agentBridge) keepsCaller() bool {
+	h := b.human
+	return h.reply != nil && h.req.KeepCaller || h.reply == nil && b.flowWaits()
+}
+
+// flowWaits: the call was found again, and what had its caller connected with people, if anything did, was its flow, which has not gone on since.
+func (b *agentBridge) flowWaits() bool {
+	s := b.line.voice.ai
+	return b.inFlow && b.line.handling.over == nil && (s == nil || s.neverReached()) && b.line.transfers.queued() == nil
+}
+
+// tellFlow has the flow go on from where it was: it asks for people again, and hears that the agent has hung up.
+func (b *agentBridge) tellFlow(ctx context.Context, agent uuid.UUID) {
+	b.left = &agent
+	b.line.resume(ctx, b.state)
+}
+
+// leftBefore has a flow hear that its caller's agent has hung up while we were away; false for any other call.
+func (b *agentBridge) leftBefore(ctx context.Context) bool {
+	if b.call.AgentID == nil || !b.flowWaits() {
+		return false
+	}
+	b.left = b.call.AgentID
+	b.forgetOnceBack(ctx)
+	return true
+}
+
+// hasLeft answers a flow that the agent whom it asks for has hung up. Unless it wants the caller back, that ends the call.
+func (b *agentBridge) hasLeft(ctx context.Context, m agentCommand) {
+	if !m.req.KeepCaller {
+		m.reply <- agentResult{outcome: switchctl.AgentEnded}
+		b.kill(ctx, ledger.CauseNormalClearing)
+		return
+	}
+	b.music.afterMusic(ctx, func(context.Context) { m.reply <- agentResult{outcome: switchctl.AgentEnded} })
+}
+
+// forgetOnceBack is forget for a caller who is with us, or on the way: the socket that is there may be the one before.
+func (b *agentBridge) forgetOnceBack(ctx context.Context) {
+	if b.sock != nil {
+		b.forget(ctx)
+	}
+	b.gaveBack = true
 }
 
 // forgetLeft: a caller whom their agent has given back is with us. After a restart the agent's hang-up would be taken for the call's end.

@@ -63,6 +63,8 @@ type core struct {
 	adopted bool
 	// hadAgent is true for a call that was found again and had been with an agent; it doesn't change.
 	hadAgent bool
+	// inFlow is true for a call that was found again and that its flow had, with no voice agent since; it doesn't change.
+	inFlow bool
 }
 
 func newCore(c *host, call db.Call, channel string) *core {

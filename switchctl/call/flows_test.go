@@ -154,6 +154,8 @@ func (b *bench) input(f []string) {
 		b.ledger.setStalled(f[1] == "database")
 	case "flow": // the voice agent is a flow's node
 		b.handler.flow = true
+	case "inflow": // the steps of the handler are a flow's
+		b.ledger.setInFlow()
 	case "amd":
 		b.gate.detect(func() bool { return f[1] == "on" })
 	case "outbox":
@@ -266,6 +268,8 @@ func (b *bench) faultInput(f []string) {
 			switch keyValues(f[2:])["last"] {
 			case "transferleg":
 				found["variable_last_bridge_to"] = b.unit
+			case "phoneleg":
+				found["variable_last_bridge_to"] = b.phoneLeg()
 			case "stray":
 				found["variable_last_bridge_to"] = strayChannel
 			}
@@ -303,6 +307,9 @@ func (b *bench) faultInput(f []string) {
 		open, err := b.ledger.OpenCalls(b.t.Context(), "")
 		require.NoError(b.t, err)
 		b.writeCDRWith(strayChannel, "NORMAL_CLEARING", map[string]string{varUnit: open[0].TransferUnit.String()})
+	case "phonecdr": // the record of the leg of an agent who has hung up; it is gone
+		b.link.setChannel(b.phoneLeg(), "")
+		b.writeCDRWith(b.phoneLeg(), "NORMAL_CLEARING", map[string]string{"sip_hangup_disposition": "recv_bye"})
 	case "legcdr": // the record of a transfer's second leg, or a member's
 		b.writeCDRWith(b.unit, f[1], nil)
 	case "cdr":
@@ -317,7 +324,9 @@ func (b *bench) faultInput(f []string) {
 		}
 	case "restart": // away: while there is no link to the switch
 		b.crash()
+		prompts := b.c.cfg.Prompts
 		b.c = b.controller()
+		b.c.cfg.Prompts = prompts
 		_, err := b.c.adopt(b.t.Context(), 0)
 		require.NoError(b.t, err)
 		if slices.Contains(f, "away") {

@@ -15,16 +15,19 @@ import (
 
 // TestAgentWhoHangsUpWhileTheCallIsFound has an agent hang up while a controller that has just started finds their call: the switch has said that they
 // are bridged, and the agent's leg is known to have ended before the call is its phone's, or as it becomes that. The call ends, as it does when they
-// hang up before or after; one whose agent was lost goes on.
+// hang up before or after; one whose agent was lost goes on, and so does one whose flow has to hear of it.
 func TestAgentWhoHangsUpWhileTheCallIsFound(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		joined      bool
+		inFlow      bool
 		disposition string
 		ends        bool
 	}{
 		"before the call is found":      {disposition: "recv_bye", ends: true},
 		"as the call is found":          {disposition: "recv_bye", joined: true, ends: true},
+		"in a flow, before":             {disposition: "recv_bye", inFlow: true},
+		"in a flow, as it is found":     {disposition: "recv_bye", joined: true, inFlow: true},
 		"lost before the call is found": {disposition: "send_bye"},
 		"lost as the call is found":     {disposition: "send_bye", joined: true},
 	} {
@@ -32,7 +35,11 @@ func TestAgentWhoHangsUpWhileTheCallIsFound(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				b.play("hold", "phone CHANNEL_ANSWER", "dial", "event CHANNEL_CREATE", "event CHANNEL_ANSWER", "socket up", "connected", "socket down",
+				b.play("hold", "phone CHANNEL_ANSWER")
+				if tc.inFlow {
+					b.play("inflow", "steps agent keep=yes theirs=yes | wait for=60")
+				}
+				b.play("dial", "event CHANNEL_CREATE", "event CHANNEL_ANSWER", "socket up", "connected", "socket down",
 					"phoneleg there", "channel answered bridged=phoneleg")
 				leg := b.phoneLeg()
 				end := b.phoneEvent(fs.ChannelHangupComplete)
@@ -78,6 +85,7 @@ func TestAgentWhoHangsUpWhileTheCallIsFound(t *testing.T) {
 				trace := strings.Join(b.trace.take(), "\n")
 				require.Equal(t, tc.ends, strings.Contains(trace, "uuid_kill "+b.call.FsUuid+" "+ledger.CauseNormalClearing))
 				require.Equal(t, !tc.ends, strings.Contains(trace, "uuid_transfer "+b.call.FsUuid+" "+reattachExtension))
+				require.Equal(t, tc.inFlow, strings.Contains(trace, "handler: agent keep=yes theirs=yes: ended"))
 			})
 		})
 	}

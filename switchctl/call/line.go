@@ -304,8 +304,10 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 	}
 	if found && m.left {
 		l.ending.noteServed(ctx, &served{agent: l.call.AgentID, at: m.bridgedAt}, l.call.AnswerTime)
-		l.kill(ctx, ledger.CauseNormalClearing) // the agent has ended the call while we were away
-		return next, nil
+		if !l.agents.leftBefore(ctx) {
+			l.kill(ctx, ledger.CauseNormalClearing) // the agent has ended the call while we were away
+			return next, nil
+		}
 	}
 	if found && l.hadAgent && m.other != "" && l.again < maxAgain { // whoever that was has left since, and may have been the agent
 		l.lookAgain()

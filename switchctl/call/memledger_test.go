@@ -25,6 +25,7 @@ type memLedger struct {
 	away         bool
 	stalled      bool   // sessions are neither written nor refused
 	monitorScope string // of the voice agents
+	inFlow       bool   // calls are in a flow
 	full         int    // how many of the trunks that a leg could go on with have no room
 	calls        map[uuid.UUID]db.Call
 	units        map[uuid.UUID]uuid.UUID // unit → call
@@ -113,6 +114,12 @@ func (l *memLedger) setMonitorScope(scope string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.monitorScope = scope
+}
+
+func (l *memLedger) setInFlow() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inFlow = true
 }
 
 func (l *memLedger) setFull(n int) {
@@ -466,7 +473,7 @@ func (l *memLedger) OpenCalls(context.Context, string) ([]ledger.OpenCall, error
 			if call.Status == ledger.StatusCompleted || call.Status == ledger.StatusFailed {
 				continue
 			}
-			o := ledger.OpenCall{Call: call}
+			o := ledger.OpenCall{Call: call, InFlow: l.inFlow}
 			if id, ok := l.sessionOf[call.ID]; ok {
 				s := l.sessions[id]
 				o.Session = &s

@@ -241,6 +241,7 @@ func (c *Controller) recoveredActor(o ledger.OpenCall) *actor {
 		}
 	}
 	a.hadAgent = o.Call.AgentID != nil && !a.voice.ai.live()
+	a.inFlow = o.InFlow
 	if o.TransferUnit != nil {
 		a.transfers.now = &transfer{
 			phase: transferDialing, channel: o.TransferUnit.String(), adm: admission.Terms{UnitID: *o.TransferUnit},

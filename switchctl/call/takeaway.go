@@ -179,6 +179,7 @@ func (t *takeaway) fromOthers(ctx context.Context, req switchctl.QueueRequest) {
 		t.handling.stopHandler(switchctl.ErrHandedOver)
 	}
 	t.talking.stopDigits(ctx)
+	t.agents.left = nil
 	switch h, now := t.agents.human, t.transfers.now; {
 	case h != nil:
 		t.fromAgent(ctx, h)

@@ -129,7 +129,7 @@ func (b *bench) step(ctx context.Context, leg switchctl.Leg, f []string) string 
 		}
 		outcome, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{
 			Phone: testPhone(mode), WhisperURL: kv["whisper"], RingTimeout: 10 * time.Second, CallerName: kv["name"],
-			KeepCaller: kv["keep"] == "yes",
+			KeepCaller: kv["keep"] == "yes", Theirs: kv["theirs"] == "yes",
 		})
 		return told(string(outcome), err)
 	case "machine":

@@ -389,6 +389,13 @@ func (l *Ledger) OpenCalls(ctx context.Context, node string) ([]OpenCall, error)
 					o.TransferUnit = &unit.UnitID
 				}
 			}
+			if o.Session == nil || o.Session.OpenedAt == nil { // else it is the voice agent's
+				if _, err := tx.Q.FlowRunOpen(ctx, call.TenantID, call.ID); err == nil {
+					o.InFlow = true
+				} else if !errors.Is(err, store.ErrNotFound) {
+					return err
+				}
+			}
 			open = append(open, o)
 		}
 		return nil

@@ -156,6 +156,8 @@ type OpenCall struct {
 	Session *db.AiSession
 	// TransferUnit is the second leg's channel UUID; nil when there is none.
 	TransferUnit *uuid.UUID
+	// InFlow: a flow had the call, and no voice agent since.
+	InFlow bool
 }
 
 // Readmission is an admitted leg that is to be dialed again, over another route.

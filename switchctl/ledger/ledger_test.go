@@ -424,6 +424,28 @@ func TestLedgerNotesATrunksSignsOfLife(t *testing.T) {
 	}
 }
 
+// TestOpenCallInFlow: a call that its flow had before a restart is known as such, unless the flow has ended, or a voice agent has had the call since.
+func TestOpenCallInFlow(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	inFlow := func() bool {
+		open, err := b.l.OpenCalls(t.Context(), "node-1")
+		require.NoError(t, err)
+		require.Len(t, open, 1)
+		return open[0].InFlow
+	}
+	require.False(t, inFlow())
+	storetest.Exec(t, b.st, b.tenant, "INSERT INTO flow_runs (tenant_id, call_id, flow_id, version) VALUES ($1, $2, $3, 1)", b.tenant, b.call.ID, storetest.NewID(t))
+	require.True(t, inFlow())
+	storetest.Exec(t, b.st, b.tenant, "UPDATE flow_runs SET ended_at = now(), outcome = 'ended'")
+	require.False(t, inFlow())
+	storetest.Exec(t, b.st, b.tenant, "UPDATE flow_runs SET ended_at = NULL")
+	g := b.startSession(t)
+	require.True(t, inFlow(), "the voice agent has not been reached yet")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE ai_sessions SET opened_at = now() WHERE id = $1", g.Session.ID)
+	require.False(t, inFlow())
+}
+
 func TestLedgerResumesTheSameSessionWithItsToken(t *testing.T) {
 	t.Parallel()
 	b := newPGBench(t)
