@@ -158,6 +158,8 @@ func TestPatchCampaignClearsSevenMembers(t *testing.T) {
 	require.Nil(t, unset.VoicemailMessageURL)
 	require.Nil(t, unset.CallCategory)
 	require.Nil(t, unset.CallingWindow)
+	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[campaigns.Input](t, `{"calling_window":{"form":"09:00"}}`))
+	require.Equal(t, []string{"calling_window.from", "calling_window.to"}, fields(t, err), "a misspelled window is not taken for none")
 	_, err = b.svc.Campaigns.PatchCampaign(t.Context(), b.tenant, campaign.ID,
 		decode[campaigns.Input](t, `{"voicemail_action":"message","voicemail_message_url":""}`))
 	require.Equal(t, []string{"voicemail_message_url"}, fields(t, err))

@@ -95,7 +95,7 @@ func campaignFields() []campaignField {
 		givenField("amd", func(e *campaignEdit, v bool) { e.to.Amd = v }),
 		givenField("retry", func(e *campaignEdit, v leads.RetryInput) { v.Apply(e.Form, &e.to.Retry) }),
 		givenField("calling_window", func(e *campaignEdit, v WindowInput) {
-			if v.empty() {
+			if v.none {
 				e.to.CallingWindow = nil
 			} else if w, ok := v.Window(e.Form); ok {
 				e.to.CallingWindow, _ = json.Marshal(w) // strings always encode

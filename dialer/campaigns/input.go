@@ -102,11 +102,6 @@ func (in Input) apply(ctx context.Context, c *input.Form, guard input.Guard, to 
 	}
 }
 
-// empty tells whether nothing was sent: the tenant's hours hold.
-func (in WindowInput) empty() bool {
-	return !in.Timezone.Set && !in.From.Set && !in.To.Set && !in.Days.Set
-}
-
 // Window checks a calling window.
 func (in WindowInput) Window(c *input.Form) (CallingWindow, bool) {
 	before := c.Faults()

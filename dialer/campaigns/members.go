@@ -1,6 +1,7 @@
 package campaigns
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/ringmaster/ringmaster/store/input"
@@ -12,5 +13,6 @@ func (in *WindowInput) UnmarshalJSON(b []byte) error {
 	err := input.Members(b, map[string]json.Unmarshaler{
 		"timezone": &in.Timezone, "from": &in.From, "to": &in.To, "days": &in.Days,
 	})
+	in.none = err == nil && len(bytes.Trim(b, " \t\r\n{}")) == 0
 	return err
 }

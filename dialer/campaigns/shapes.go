@@ -104,4 +104,6 @@ type CallingWindow struct {
 type WindowInput struct {
 	Timezone, From, To input.Opt[string]
 	Days               input.Opt[[]string]
+	// none tells of an object without members, which takes the window away.
+	none bool
 }

@@ -97,7 +97,7 @@ func TestReasonsAreShort(t *testing.T) {
 	client := NewClient(netguard.Policy{AllowLoopback: true})
 	defer client.Close()
 	for address, why := range map[string]string{
-		server.URL: "malformed HTTP response", strings.Replace(gone.URL, "127.0.0.1", "localhost", 1): "the connection was refused",
+		server.URL: "the answer is not HTTP", strings.Replace(gone.URL, "127.0.0.1", "localhost", 1): "the connection was refused",
 		"http://no..body/": "the name of the host can't be resolved",
 	} {
 		_, err := client.Do(t.Context(), Request{Method: http.MethodGet, URL: address, Timeout: time.Minute})

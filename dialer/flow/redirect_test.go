@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -73,4 +74,15 @@ func TestFailuresNameNoAddress(t *testing.T) {
 	require.NoError(t, l.Close())
 	require.EqualError(t, ask("http://"+l.Addr().String()), "the connection was refused")
 	require.NotContains(t, ask("http://no-such-host.invalid").Error(), ":")
+	mail, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() {
+		if c, err := mail.Accept(); err == nil {
+			_, _ = c.Read(make([]byte, 1<<10))
+			_, _ = io.WriteString(c, "220 mail.internal ESMTP\r\n")
+			_ = c.Close()
+		}
+	}()
+	require.EqualError(t, ask("http://"+mail.Addr().String()), "the answer is not HTTP")
+	require.NoError(t, mail.Close())
 }

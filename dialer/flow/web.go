@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/netguard"
@@ -129,6 +130,8 @@ func describe(err error) error {
 	}
 	if reason, ok := netguard.Reason(err); ok {
 		err = errors.New(reason)
+	} else if strings.Contains(err.Error(), "malformed HTTP") { // net/http quotes what there was, which its error has no type for
+		err = errors.New("the answer is not HTTP")
 	} else if outer, ok := errors.AsType[*url.Error](err); ok {
 		err = outer.Err
 	}

@@ -116,9 +116,15 @@ func normal(name string) string {
 	}), "_")
 }
 
-// trim drops the space around a cell, a byte order mark, and the apostrophe by which spreadsheets mark text.
+// trim drops the space around a cell, a byte order mark, and the apostrophe by which spreadsheets mark a number or a formula as text. One before a letter
+// is the name's own, as in 't Hooft.
 func trim(cell string) string {
-	return strings.TrimPrefix(strings.Trim(strings.TrimSpace(cell), "\ufeff\u200b \t"), "'")
+	cell = strings.Trim(strings.TrimSpace(cell), "\ufeff\u200b \t")
+	rest, marked := strings.CutPrefix(cell, "'")
+	if first, _ := utf8.DecodeRuneInString(rest); !marked || unicode.IsLetter(first) && first != utf8.RuneError {
+		return cell
+	}
+	return rest
 }
 
 func (f *File) row(line int, cells []string) Row {

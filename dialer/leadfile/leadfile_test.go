@@ -111,6 +111,9 @@ func TestDelimitersAndLayout(t *testing.T) {
 	rows, err := readAll(t, strings.NewReader("sep=;\nphone;name\n\n;;\n9812345678;\"An\nn \"\"A\"\"\"\n9812345679;Bo\n"))
 	require.NoError(t, err)
 	require.Equal(t, []Row{{Line: 5, Phone: "9812345678", Name: "An\nn \"A\""}, {Line: 7, Phone: "9812345679", Name: "Bo"}}, rows)
+	rows, err = readAll(t, strings.NewReader("phone,name\n'9812345678,'t Hooft\n'+919812345679,'=1+1\n"))
+	require.NoError(t, err)
+	require.Equal(t, []Row{{Line: 2, Phone: "9812345678", Name: "'t Hooft"}, {Line: 3, Phone: "+919812345679", Name: "=1+1"}}, rows, "a name's own apostrophe")
 }
 
 func TestEncodings(t *testing.T) {
