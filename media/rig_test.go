@@ -313,9 +313,10 @@ type phone struct {
 }
 
 type heardPacket struct {
-	at time.Time
-	h  pion.Header
-	p  []byte
+	at   time.Time
+	from netip.AddrPort
+	h    pion.Header
+	p    []byte
 }
 
 func newPhone(t *testing.T) *phone {
@@ -358,7 +359,7 @@ func newPhone(t *testing.T) *phone {
 func (p *phone) listen() {
 	buf := make([]byte, 2048)
 	for {
-		n, err := p.rtp.Read(buf)
+		n, from, err := p.rtp.ReadFromUDPAddrPort(buf)
 		if err != nil {
 			return
 		}
@@ -368,7 +369,7 @@ func (p *phone) listen() {
 			continue
 		}
 		p.mu.Lock()
-		p.packets = append(p.packets, heardPacket{at: time.Now(), h: h, p: append([]byte(nil), buf[hn:n]...)})
+		p.packets = append(p.packets, heardPacket{at: time.Now(), from: from, h: h, p: append([]byte(nil), buf[hn:n]...)})
 		p.mu.Unlock()
 	}
 }
@@ -450,10 +451,16 @@ func (p *phone) speak(pcm []int16) {
 	}
 }
 
-func (p *phone) got() []heardPacket {
+// got is what has come from the endpoint. Another test's may go on sending for a moment to a phone of its own that had this one's port before.
+func (p *phone) got() (packets []heardPacket) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]heardPacket(nil), p.packets...)
+	for _, pkt := range p.packets {
+		if p.peer == nil || int(pkt.from.Port()) == p.peer.Port {
+			packets = append(packets, pkt)
+		}
+	}
+	return packets
 }
 
 // heard is all audio that has come, in the order of sequence numbers.
