@@ -176,6 +176,7 @@ func (s severing) Write(b []byte) (int, error) {
 	}
 	severs := c.severAt != "" && bytes.Contains(b, []byte(c.severAt))
 	lost := severs && c.severBefore
+	c.deaf = c.deaf || severs // the answer isn't to come before the end
 	c.mu.Unlock()
 	n, err := len(b), error(nil)
 	if !lost {
@@ -184,7 +185,7 @@ func (s severing) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if severs {
-		c.severAt = ""
+		c.severAt, c.deaf = "", false
 		for conn := range c.conns {
 			_ = conn.Close()
 		}
